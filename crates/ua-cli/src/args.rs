@@ -119,6 +119,8 @@ pub enum Command {
     /// Look after the runtime database: check it, copy it, put a copy back, let go of what nobody needs
     #[command(subcommand)]
     Db(DbCommand),
+    /// Stand between an agent's client and its tool servers, so that no effect happens twice
+    Gateway(GatewayArgs),
     /// Run the built-in MCP tool server on standard input and output
     #[cfg(feature = "toolserver")]
     Toolserver(Box<ua_toolserver::Settings>),
@@ -128,6 +130,105 @@ pub enum Command {
     /// Stands between an agent that owns its loop and the runner (internal)
     #[command(name = "__tool-bridge", hide = true)]
     GatewayBridge(ShimArgs),
+}
+
+/// Which entries of which configuration.
+#[derive(Debug, Args)]
+pub struct GatewayEntries {
+    /// The tool servers [default: all]
+    pub servers: Vec<String>,
+    /// The client whose configuration for this user it is
+    #[arg(long, value_enum, value_name = "CLIENT", required_unless_present = "file", conflicts_with = "file")]
+    pub client: Option<GatewayClient>,
+    /// The configuration, a JSON file with `mcpServers` or `servers`
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A client of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GatewayClient {
+    /// Claude Code: `~/.claude.json`
+    ClaudeCode,
+    /// Cursor: `~/.cursor/mcp.json`
+    Cursor,
+    /// Visual Studio Code: `~/.config/Code/User/mcp.json`
+    Vscode,
+}
+
+/// `ua gateway`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    after_help = "\
+In a client's configuration it stands in front of the old command of a tool server.
+
+Examples:
+  ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
+  ua gateway status"
+)]
+pub struct GatewayArgs {
+    /// What is done; without it this is an entry of a client
+    #[command(subcommand)]
+    pub command: Option<GatewayCommand>,
+    /// The tool server's name in the client [default: that of its program]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A variable that the tool server is given; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub env: Vec<String>,
+    /// The project that the client works in [default: what the client says, else its folder]
+    #[arg(long, value_name = "DIR")]
+    pub project: Option<String>,
+    /// The tool server's command
+    #[arg(last = true, value_name = "COMMAND")]
+    pub old: Vec<std::ffi::OsString>,
+}
+
+/// What is done with the gateway.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Say who is connected and which calls are under way
+    #[command(after_help = "\
+Examples:
+  ua gateway status
+  ua gateway status --json | jq .broker.calls")]
+    Status {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the gateway in front of the tool servers of a client's configuration
+    #[command(after_help = "\
+Examples:
+  ua gateway install --client claude-code --dry-run
+  ua gateway install --file .mcp.json mail calendar")]
+    Install(GatewayEntries),
+    /// Take it away again: to the byte, if the configuration was not changed since
+    #[command(after_help = "\
+Examples:
+  ua gateway uninstall --client claude-code")]
+    Uninstall(GatewayEntries),
+    /// Start the broker, if it does not run; clients do so by themselves
+    #[command(after_help = "\
+Examples:
+  ua gateway start")]
+    Start,
+    /// End the broker once what is under way is over; a client that is connected starts the next one
+    #[command(after_help = "\
+Examples:
+  ua gateway stop")]
+    Stop,
+    /// Be the broker (internal)
+    #[command(hide = true)]
+    Serve,
 }
 
 /// `ua job`.

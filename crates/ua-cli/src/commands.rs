@@ -14,6 +14,7 @@ mod diff;
 mod doctor;
 mod export;
 mod fork;
+pub(crate) mod gateway;
 mod job;
 mod lineage;
 mod models;
@@ -58,6 +59,7 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Db(command) => db::run(home, command).await,
+        Command::Gateway(command) => gateway::run(host, cli.root.as_deref(), command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(mut server) => {
             server.adopt_parent = crate::telemetry::adopt_parent();

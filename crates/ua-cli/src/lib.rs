@@ -56,6 +56,10 @@ pub fn main(parts: Parts) -> ExitCode {
         return code;
     }
     hide_from_others();
+    // What a client starts in the place of a tool server: up at once, and nothing but a bridge.
+    if let Some(code) = commands::gateway::bridge(std::env::args_os()) {
+        return code;
+    }
     // A shell that completes wants candidates, and no word about anything else.
     if complete::answered() {
         return ExitCode::SUCCESS;
@@ -83,6 +87,11 @@ pub fn main(parts: Parts) -> ExitCode {
     // The shim must not start threads before it has its child, and the tool server is a program of its own.
     if let Command::Shim(args) = cli.command {
         return commands::shim(args);
+    }
+    if let Command::Gateway(args) = &cli.command
+        && let Some(code) = commands::gateway::entry(args, cli.root.as_deref())
+    {
+        return code;
     }
     // Nor does the bridge do anything but carry lines.
     if let Command::GatewayBridge(args) = cli.command {

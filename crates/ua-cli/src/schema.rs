@@ -67,6 +67,9 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::DbRestored>("db restore", Shape::One),
     entry::<view::DbAccepted>("db accept", Shape::One),
     entry::<view::DbPruned>("db prune", Shape::One),
+    entry::<view::GatewayStatus>("gateway status", Shape::One),
+    entry::<view::GatewayChanged>("gateway install", Shape::One),
+    entry::<view::GatewayChanged>("gateway uninstall", Shape::One),
     entry::<view::ErrorShown>("error", Shape::One),
 ];
 

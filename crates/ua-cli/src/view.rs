@@ -3,6 +3,7 @@
 //! Fields are added, never renamed or removed. Where a row of the runtime database is shown as it is stored, its type here is
 //! [`Row`]: its fields are those of the tables of Durable Jobs v1 spec §5.
 
+mod gateway;
 mod installation;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use ua_store::{
     TurnRecord,
 };
 
+pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbPruned, DbRestored, DoctorFinding,
     DoctorReport, Level, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow, TrustRow,

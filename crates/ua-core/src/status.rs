@@ -81,6 +81,8 @@ text_enum! {
         Fingerprint = "fingerprint",
         /// A tool server could not be started or reached.
         ToolServer = "tool_server",
+        /// A session of a client at the gateway that nobody is connected to; it goes on when one comes.
+        Idle = "idle",
     }
 }
 

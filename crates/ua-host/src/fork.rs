@@ -45,6 +45,9 @@ impl Fork {
     /// Finds everything that can be known to be wrong, by looking only.
     pub async fn plan(host: &Host, store: &dyn Store, request: ForkRequest<'_>) -> Result<Self, HostError> {
         let parent = request.parent;
+        if ua_store::is_gateway(parent) {
+            return Err(crate::gateway::refused(parent));
+        }
         if parent.entrypoint == "library" {
             return Err(HostError::usage(format!("run {} belongs to a program that uses the library", parent.run_id))
                 .hint("only that program has its tools and its model; it forks runs with `ForkPlan`"));

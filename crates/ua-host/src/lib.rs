@@ -28,6 +28,7 @@ mod error;
 pub mod escape;
 pub mod forgotten;
 pub mod fork;
+pub mod gateway;
 pub mod home;
 mod host;
 pub mod input_files;

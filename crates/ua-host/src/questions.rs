@@ -205,6 +205,13 @@ pub async fn answer(
         at: host.env().now(),
     };
     store.insert_answer(answer).await.map_err(|e| HostError::store("store the answer", &e))?;
+    if ua_store::is_gateway(&run) {
+        return Ok(if choice == Choice::Abort {
+            "answered; nothing is started in this session any more, and its client goes on in another one".to_owned()
+        } else {
+            "answered; whoever makes the same call again gets what comes of it".to_owned()
+        });
+    }
     if choice == Choice::Abort {
         let top = tree::top(store, &run.run_id).await?;
         return Ok(format!(

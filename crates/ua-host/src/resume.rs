@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::{End, People};
 use crate::session::{self, Ending};
-use crate::{input_files, restart, tree, trust};
+use crate::{gateway, input_files, restart, tree, trust};
 
 /// What a person changes about a run with the command that resumes it.
 #[derive(Debug, Default)]
@@ -57,6 +57,10 @@ pub async fn resume(
     if run.status.is_terminal() {
         home::close(store);
         return finished(host, people.as_ref(), &run).await;
+    }
+    if ua_store::is_gateway(&run) {
+        home::close(store);
+        return Err(gateway::refused(&run));
     }
     if run.lease_epoch > 0 && !Path::new(&run.workspace_dir).is_dir() {
         return Err(HostError::storage(format!(

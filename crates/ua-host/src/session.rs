@@ -47,7 +47,7 @@ impl Ending {
             Conclusion::Stopped { reason, .. } => match reason {
                 RunStop::Interrupt => Self::Interrupted,
                 RunStop::Provider => Self::Provider,
-                RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer => Self::Waiting,
+                RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer | RunStop::Idle => Self::Waiting,
             },
         }
     }

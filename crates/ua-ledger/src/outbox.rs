@@ -16,9 +16,10 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, LedgerStore as _,
-    MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord,
-    RunRecords, RunsOf, StartAttempt, Store, StoreError, Turns,
+    Around, ArrivalRecord, ArrivalsOf, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change,
+    Committed, Done, LedgerStore as _, MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord,
+    RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SessionRecord, SessionsOf, StartAttempt, Store,
+    StoreError, Turns,
 };
 
 use crate::patience::{NoPatience, Patience, Tries, again};
@@ -254,6 +255,16 @@ impl Store for Outbox {
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
         self.flush().await?;
         self.store.trail(call).await
+    }
+
+    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
+        self.flush().await?;
+        self.store.sessions_of(of).await
+    }
+
+    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
+        self.flush().await?;
+        self.store.arrivals_of(of).await
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

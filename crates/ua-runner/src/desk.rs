@@ -230,7 +230,7 @@ impl Desk {
     }
 
     /// The run's store as its owner sees it. One for each time the run is taken.
-    pub(crate) fn outbox(&self) -> Arc<Outbox> {
+    pub fn outbox(&self) -> Arc<Outbox> {
         let outbox = Outbox::new(self.ports.store.clone(), self.ports.lease.clone());
         Arc::new(outbox.with_patience(self.patience()))
     }

@@ -128,6 +128,9 @@ impl Db<'_> {
                 delete(format!("DELETE FROM {table} WHERE question_id IN ({questions})"))?;
             }
         }
+        // Other sessions may have asked for calls of these.
+        let calls = format!("SELECT tool_call_id FROM tool_calls WHERE run_id IN ({runs})");
+        delete(format!("DELETE FROM gateway_arrivals WHERE tool_call_id IN ({calls})"))?;
         delete(format!("DELETE FROM questions WHERE run_id IN ({runs})"))?;
         delete(format!("DELETE FROM tool_calls WHERE run_id IN ({runs})"))?;
         delete("DELETE FROM runs WHERE root_run_id = ?1".to_owned())?;

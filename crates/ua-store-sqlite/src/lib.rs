@@ -31,6 +31,7 @@ mod effects;
 mod error;
 mod event_chain;
 mod filesystem;
+mod gateway_rows;
 mod ledger_rows;
 mod lineage_rows;
 mod maintenance;

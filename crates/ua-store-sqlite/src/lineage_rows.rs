@@ -112,7 +112,7 @@ impl Db<'_> {
         relations.rivals.retain(|rival| rival.call_id != call.call_id && rules::may_have_happened(rival));
         relations.doubts.retain(|doubt| doubt.call_id != call.call_id);
         relations.kin.retain(|kin| rules::could_repeat(call, scope, kin));
-        Ok(relations)
+        Ok(relations.with_project(call, scope, self.open_in_project(call)?))
     }
 
     pub(crate) fn lineage_of(&self, run: &RunRecord) -> DbResult<LineageRecords> {
@@ -173,6 +173,7 @@ mod tests {
     use ua_store::{NewRun, RunStore as _};
 
     use super::*;
+    use crate::gateway_rows::{DOUBTS_BESIDE, PROJECT, RUNNING_BESIDE, SAME};
     use crate::ledger_rows::{CALL, DOUBTS, HOLDER, OTHER_EFFECTS, RIVALS};
     use crate::{SqliteConfig, SqliteStore};
 
@@ -190,6 +191,10 @@ mod tests {
             (RIVALS, "idx_tool_calls_scope"),
             (DOUBTS, "idx_tool_calls_doubts"),
             (OTHER_EFFECTS, "idx_tool_calls_effect"),
+            (PROJECT, "PRIMARY KEY"),
+            (DOUBTS_BESIDE, "idx_tool_calls_doubts"),
+            (RUNNING_BESIDE, "idx_gateway_arrivals_open"),
+            (SAME, "idx_gateway_arrivals_same"),
             (FAMILY, "idx_runs_root"),
             (KIN, "idx_tool_calls_position"),
             (RELATED_KIN, "idx_tool_calls_position"),

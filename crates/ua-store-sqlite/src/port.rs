@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
 use ua_store::rows::around;
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, MessageRecord,
-    OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf,
-    Store, StoreError, Turns, apply,
+    Around, ArrivalRecord, ArrivalsOf, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change,
+    Committed, MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, SessionRecord, SessionsOf, Store, StoreError, Turns, apply,
 };
 
 use crate::db::Db;
@@ -123,6 +123,14 @@ impl Store for SqliteStore {
 
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
         self.look(|db| Ok(CallTrail { attempts: db.attempts_of(call)?, events: db.events_of(call)? })).await
+    }
+
+    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
+        self.look(|db| db.sessions_of(&of)).await
+    }
+
+    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
+        self.look(|db| db.arrivals_of(&of)).await
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

@@ -1,10 +1,11 @@
 //! A transaction as rows under the port: what `run_rows`, `ledger_rows`, `lineage_rows`, `blob_rows`, `archive_rows` and `override_rows` do.
 
 use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId, Timestamp};
-use ua_store::rows::{BlobRows, LedgerRows, RunRows, Tables, Written};
+use ua_store::rows::{BlobRows, GatewayRows, LedgerRows, RunRows, Tables, Written};
 use ua_store::{
-    AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord, QuestionRecord,
-    ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, StepRecord, StoreError, Taint, TurnRecord,
+    ArrivalRecord, AttemptRecord, BlobUse, CallRecord, CheckpointRecord, MessageRecord, NewBlob, OverrideRecord,
+    QuestionRecord, ReceiptRecord, Relations, RequestId, RequestRecord, RunRecord, SessionRecord, StepRecord,
+    StoreError, Taint, TurnRecord,
 };
 
 use crate::db::Db;
@@ -118,6 +119,15 @@ impl LedgerRows for Db<'_> {
 
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
         self.calls_of(run, Some(turn))
+    }
+}
+
+impl GatewayRows for Db<'_> {
+    by_the_same_name! {
+        insert_session(session: &SessionRecord) -> ();
+        arrival(id: &str) -> Option<ArrivalRecord>;
+        insert_arrival(arrival: &ArrivalRecord) -> ();
+        update_arrival(arrival: &ArrivalRecord) -> ();
     }
 }
 

@@ -11,6 +11,7 @@ use crate::commit::{
     UnknownResolution,
 };
 use crate::error::StoreError;
+use crate::gateway::{NewArrival, NewSession};
 use crate::overrides::NewOverride;
 use crate::record::{
     CallRecord, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord, RunLease, RunRecord, StepRecord,
@@ -72,6 +73,7 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::Acquire { run, owner, at } => acquire(rows, by, &run, &owner, at),
         Change::ResolveLate { call, resolution, question, at } => resolve_late(rows, &call, resolution, &question, at),
         Change::Correct(correct) => correct_call(rows, correct),
+        Change::OpenSession(new) => open_session(rows, *new).map(run_done),
         Change::PruneBlobs(prune) => prune_blobs(rows, &prune),
         Change::Delete(deletion) => delete_run(rows, &deletion),
         Change::NoteAlive { suspended, at } => {
@@ -142,6 +144,8 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
             Ok(Done::Nothing)
         }
         Change::MarkLost { why, at } => mark_lost(rows, lease(by)?, &why, at),
+        Change::Arrive(new) => arrive(rows, lease(by)?, new),
+        Change::Deliver { arrivals, is_acknowledged, at } => deliver(rows, lease(by)?, &arrivals, is_acknowledged, at),
         Change::ResolveUnknown { call, resolution, question, at } => {
             resolve_unknown(rows, lease(by)?, &call, resolution, question.as_ref(), at)
         }
@@ -512,6 +516,45 @@ fn raise_question<R: Rows>(rows: &R, lease: &RunLease, question: NewQuestion) ->
     let question = rules::question_raised(&lease.run_id, question);
     rows.insert_question(&question)?;
     Ok(Done::Question(question))
+}
+
+// --- Sessions at the gateway.
+
+fn open_session<R: Rows>(rows: &R, new: NewSession) -> Result<RunRecord, R::Error> {
+    let NewSession { run, session } = new;
+    let files = run.files.clone();
+    let (run, opening) = rules::run_submitted(run, None);
+    rules::check_session(&session, &run)?;
+    put_new_run(rows, &run, &files, &[opening])?;
+    rows.insert_session(&session)?;
+    Ok(run)
+}
+
+fn arrive<R: Rows>(rows: &R, lease: &RunLease, new: NewArrival) -> Result<Done, R::Error> {
+    let run = leased_run(rows, lease)?;
+    let (step, stored) = (rows.step(&new.step)?, rows.arrival(&new.arrival.arrival_id)?);
+    let named = if new.call.is_none() { Some(rows.call(&new.arrival.call_id)?) } else { None };
+    let rules::Arrived { arrival, call } = rules::arrived(&run, step.as_ref(), stored, named, new)?;
+    if let Some(call) = call {
+        rows.insert_call(&call, lease.epoch)?;
+    }
+    arrival.map_or(Ok(()), |arrival| rows.insert_arrival(&arrival))?;
+    Ok(Done::Nothing)
+}
+
+fn deliver<R: Rows>(
+    rows: &R,
+    lease: &RunLease,
+    arrivals: &[String],
+    is_acknowledged: bool,
+    at: Timestamp,
+) -> Result<Done, R::Error> {
+    leased_run(rows, lease)?;
+    for id in arrivals {
+        let stored = rows.arrival(id)?.ok_or_else(|| rules::not_found("gateway_arrivals", id))?;
+        rows.update_arrival(&rules::delivered(stored, lease, is_acknowledged, at)?)?;
+    }
+    Ok(Done::Nothing)
 }
 
 // --- What the owner writes about calls.

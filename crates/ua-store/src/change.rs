@@ -19,6 +19,7 @@ use crate::commit::{
     UnknownResolution,
 };
 use crate::error::StoreError;
+use crate::gateway::{NewArrival, NewSession};
 use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{
     AttemptRecord, CallRecord, OwnerStamp, QuestionRecord, ReplayStatus, RequestId, RunLease, RunRecord, StepRecord,
@@ -83,6 +84,8 @@ pub enum Change {
     },
     /// A person's word that puts a record right (synced).
     Correct(CorrectCall),
+    /// A session of a client at the gateway, with its run (synced).
+    OpenSession(Box<NewSession>),
     /// The content of blobs goes (synced).
     PruneBlobs(BlobPrune),
     /// A run is let go (synced).
@@ -197,6 +200,17 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// A client's request for a tool at the gateway, with its call if it is a new one (relaxed).
+    Arrive(NewArrival),
+    /// Answers that were written to their client, or are known to have reached it (relaxed).
+    Deliver {
+        /// Of which requests.
+        arrivals: Vec<String>,
+        /// Whether the client is known to have them.
+        is_acknowledged: bool,
+        /// When.
+        at: Timestamp,
+    },
     /// An unknown call is settled by evidence or a person's word (synced).
     ResolveUnknown {
         /// Which call.
@@ -232,6 +246,7 @@ impl Change {
             Self::Acquire { .. } => "store.acquire_run",
             Self::ResolveLate { .. } => "store.resolve_late",
             Self::Correct(_) => "store.correct_call",
+            Self::OpenSession(_) => "store.open_session",
             Self::PruneBlobs(_) => "store.prune_blobs",
             Self::Delete(_) => "store.delete_run",
             Self::NoteAlive { .. } => "store.note_alive",
@@ -257,6 +272,8 @@ impl Change {
             Self::Deduplicate { .. } => "store.deduplicate_call",
             Self::CancelCalls { .. } => "store.cancel_calls",
             Self::MarkLost { .. } => "store.mark_lost",
+            Self::Arrive(_) => "store.arrive",
+            Self::Deliver { .. } => "store.deliver",
             Self::ResolveUnknown { .. } => "store.resolve_unknown",
             Self::NoteReplay { .. } => "store.note_replay",
         }
@@ -277,6 +294,7 @@ impl Change {
             | Self::Acquire { .. }
             | Self::ResolveLate { .. }
             | Self::Correct(_)
+            | Self::OpenSession(_)
             | Self::PruneBlobs(_)
             | Self::Delete(_)
             | Self::EndRun(_)
@@ -300,13 +318,18 @@ impl Change {
             | Self::Deduplicate { .. }
             | Self::CancelCalls { .. }
             | Self::MarkLost { .. }
+            | Self::Arrive(_)
+            | Self::Deliver { .. }
             | Self::NoteReplay { .. } => Durability::Relaxed,
         }
     }
 
     /// The calls that it plans.
     pub fn plans(&self) -> &[PlannedCall] {
-        if let Self::RecordTurn(draft) = self { &draft.calls } else { &[] }
+        if let Self::RecordTurn(draft) = self {
+            return &draft.calls;
+        }
+        if let Self::Arrive(new) = self { new.call.as_deref().map_or(&[], std::slice::from_ref) } else { &[] }
     }
 
     /// The one call it is about.
@@ -328,6 +351,9 @@ impl Change {
             | Self::Override(_)
             | Self::RequestCancel { .. }
             | Self::Acquire { .. }
+            | Self::OpenSession(_)
+            | Self::Arrive(_)
+            | Self::Deliver { .. }
             | Self::PruneBlobs(_)
             | Self::Delete(_)
             | Self::NoteAlive { .. }

@@ -18,6 +18,7 @@ pub mod corrections;
 mod differential;
 pub mod doubts;
 pub mod forks;
+pub mod gateway;
 pub mod handles;
 pub mod iterations;
 pub mod lost_answers;
@@ -168,6 +169,10 @@ macro_rules! conformance_tests {
             taints::a_call_brings_in_what_it_reads_when_it_starts,
             taints::a_fork_has_what_its_shared_turns_read,
             taints::a_sub_agent_hands_on_what_it_read_with_its_answer,
+            gateway::a_session_is_one_of_its_project,
+            gateway::a_request_and_its_call_are_one_write,
+            gateway::an_answer_is_noted_by_the_session_that_asked,
+            gateway::only_doubt_reaches_beyond_the_family,
             tasks::a_task_and_its_child_run_are_one_write,
             tasks::a_task_under_way_is_never_lost,
             tasks::a_child_run_is_taken_by_the_newest_owner_of_its_parent,

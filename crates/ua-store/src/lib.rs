@@ -23,6 +23,7 @@ mod commit;
 pub mod conformance;
 mod corpus;
 mod error;
+mod gateway;
 pub mod invariants;
 mod iteration;
 mod ledger_store;
@@ -50,6 +51,9 @@ pub use commit::{
 };
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
+pub use gateway::{
+    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SessionRecord, SessionsOf, is_gateway,
+};
 pub use iteration::{NewIteration, max_iterations_with};
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};

@@ -5,6 +5,7 @@
 
 mod archive;
 mod blobs;
+mod gateway;
 mod lineage;
 mod model;
 mod rows;
@@ -22,6 +23,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
+use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
 use crate::lineage::LineageRecords;
 use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
@@ -177,6 +179,14 @@ impl Store for MemStore {
             attempts: model.attempts_of(call).cloned().collect(),
             events: model.events.iter().filter(|event| event.call_id == *call).cloned().collect(),
         })
+    }
+
+    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
+        Ok(self.model().sessions_of(&of))
+    }
+
+    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
+        Ok(self.model().arrivals_of(&of))
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

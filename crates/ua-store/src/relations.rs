@@ -4,7 +4,7 @@
 //! processes that look at the same instant do not both send. Durable Jobs v1 spec §8.3. Proved by: `conformance::calls`,
 //! `crash_anywhere::family`, the simulation.
 
-use ua_core::{CallId, CallStatus};
+use ua_core::{CallId, CallStatus, Scope};
 
 use crate::record::{CallRecord, QuestionRecord, RunRecord};
 
@@ -53,6 +53,20 @@ impl Seen {
 }
 
 impl Relations {
+    /// With what other families of a project have open: there only doubt reaches beyond the family.
+    #[must_use]
+    pub fn with_project(mut self, call: &CallRecord, scope: Option<&Scope>, open: Vec<CallRecord>) -> Self {
+        for other in open {
+            if scope.is_some() && other.scope.as_ref() == scope {
+                self.rivals.push(other);
+            } else if (other.status == CallStatus::Unknown || other.doubt.is_some()) && other.name.raw == call.name.raw
+            {
+                self.doubts.push(other);
+            }
+        }
+        self
+    }
+
     /// All of them.
     pub fn calls(&self) -> impl Iterator<Item = &CallRecord> {
         self.rivals.iter().chain(&self.doubts).chain(&self.kin)

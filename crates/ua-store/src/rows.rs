@@ -7,6 +7,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId,
 
 use crate::blob_store::BlobUse;
 use crate::error::StoreError;
+use crate::gateway::{ArrivalRecord, SessionRecord};
 use crate::lifted::NewBlob;
 use crate::overrides::OverrideRecord;
 use crate::record::{
@@ -208,7 +209,19 @@ pub trait BlobRows: Tables {
     fn prune_blob(&self, blob: &BlobRef, at: Timestamp) -> Result<(), Self::Error>;
 }
 
-/// All rows.
-pub trait Rows: RunRows + LedgerRows + BlobRows {}
+/// Rows of the gateway.
+pub trait GatewayRows: Tables {
+    /// A new session.
+    fn insert_session(&self, session: &SessionRecord) -> Result<(), Self::Error>;
+    /// One arrival.
+    fn arrival(&self, id: &str) -> Result<Option<ArrivalRecord>, Self::Error>;
+    /// A new arrival.
+    fn insert_arrival(&self, arrival: &ArrivalRecord) -> Result<(), Self::Error>;
+    /// What may change about an arrival: when it was answered, and acknowledged.
+    fn update_arrival(&self, arrival: &ArrivalRecord) -> Result<(), Self::Error>;
+}
 
-impl<T: RunRows + LedgerRows + BlobRows> Rows for T {}
+/// All rows.
+pub trait Rows: RunRows + LedgerRows + BlobRows + GatewayRows {}
+
+impl<T: RunRows + LedgerRows + BlobRows + GatewayRows> Rows for T {}

@@ -11,6 +11,7 @@ mod blob;
 mod call;
 mod deletion;
 mod fork;
+mod gateway;
 mod kin;
 mod overrides;
 mod question;
@@ -35,6 +36,7 @@ pub use deletion::run_deleted;
 pub use fork::{
     ForkContext, check_again, is_effect_elsewhere, is_shared_effect, key_is_inherited, run_forked, shared_parts,
 };
+pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, could_repeat, kin_of};
 pub use overrides::override_made;
 pub use question::{

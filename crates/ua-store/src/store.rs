@@ -7,6 +7,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
+use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
 use crate::overrides::OverrideRecord;
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
@@ -116,6 +117,12 @@ pub trait Store: Send + Sync {
 
     /// What happened to a call.
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError>;
+
+    /// Sessions at the gateway.
+    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError>;
+
+    /// Who asked for which call at the gateway, oldest first.
+    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError>;
 
     /// What a reference to a blob names, checked against its size and digest.
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;

@@ -96,7 +96,7 @@ fn exit_code(run: &RunRecord) -> u8 {
         RunStatus::Stopped => match run.stop_reason {
             Some(RunStop::Interrupt) => INTERRUPTED,
             Some(RunStop::Provider) => PROVIDER,
-            Some(RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer) | None => WAITING,
+            Some(RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer | RunStop::Idle) | None => WAITING,
         },
         RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman => WAITING,
     }

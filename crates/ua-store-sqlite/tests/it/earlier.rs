@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 11] = [
+const BACK: [(u32, &str); 12] = [
+    (13, "DROP TABLE gateway_arrivals; DROP TABLE gateway_sessions;"),
     (
         12,
         "DROP INDEX idx_tool_calls_doubts;

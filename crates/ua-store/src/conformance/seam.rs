@@ -10,6 +10,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Change, Committed};
 use crate::error::{Retry, StoreError};
+use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
 use crate::ledger_store::LedgerStore;
 use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
@@ -335,6 +336,12 @@ impl Store for StoreSeam<'_> {
     }
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
         self.inner().trail(call).await
+    }
+    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
+        self.inner().sessions_of(of).await
+    }
+    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
+        self.inner().arrivals_of(of).await
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner().blob(blob).await

@@ -14,6 +14,8 @@ impl Model {
         self.attempts.retain(|row| !calls.contains(&row.call_id));
         self.receipts.retain(|row| !calls.contains(&row.call_id));
         self.events.retain(|row| !calls.contains(&row.call_id));
+        self.arrivals.retain(|row| !runs.contains(&row.run_id) && !calls.contains(&row.call_id));
+        self.sessions.retain(|row| !runs.contains(&row.run_id));
         self.calls.retain(|row| !runs.contains(&row.run_id));
         self.questions.retain(|row| !runs.contains(&row.run_id));
         self.overrides.retain(|row| !runs.contains(&row.run_id));

@@ -91,11 +91,12 @@ impl Model {
         let mut kin = self.effects_elsewhere(&self.run(&call.run_id)?)?;
         kin.retain(|kin| rules::could_repeat(call, scope, kin));
         let rivals = family().filter(shares_scope).filter(|rival| rules::may_have_happened(rival));
-        Ok(Relations {
+        let relations = Relations {
             rivals: oldest_first(rivals.cloned().collect()),
             doubts: oldest_first(family().filter(is_doubt).cloned().collect()),
             kin,
-        })
+        };
+        Ok(relations.with_project(call, scope, self.open_in_project(call)))
     }
 
     /// All child runs below a run, parents before their children.

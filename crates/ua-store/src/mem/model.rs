@@ -7,6 +7,7 @@ use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 use super::blobs::StoredBlob;
 use super::table::Table;
 use crate::error::StoreError;
+use crate::gateway::{ArrivalRecord, SessionRecord};
 use crate::overrides::OverrideRecord;
 use crate::record::{
     AttemptRecord, CallRecord, CheckpointRecord, EventRecord, MessageRecord, QuestionRecord, QuestionStatus,
@@ -34,6 +35,8 @@ pub(super) struct Model {
     pub(super) blobs: Table<StoredBlob>,
     pub(super) blob_refs: BTreeSet<(RunId, BlobId)>,
     pub(super) deleted: BTreeSet<RunId>,
+    pub(super) sessions: Table<SessionRecord>,
+    pub(super) arrivals: Table<ArrivalRecord>,
 }
 
 impl Model {

@@ -8,6 +8,7 @@ use super::lineage::oldest_first;
 use super::model::Model;
 use crate::blob_store::BlobUse;
 use crate::error::{RowRef, StoreError};
+use crate::gateway::{ArrivalRecord, SessionRecord};
 use crate::lifted::NewBlob;
 use crate::overrides::OverrideRecord;
 use crate::record::{
@@ -15,7 +16,7 @@ use crate::record::{
     RequestId, RequestRecord, RequestStatus, RunRecord, StepRecord, TurnRecord,
 };
 use crate::relations::Relations;
-use crate::rows::{BlobRows, LedgerRows, RunRows, Tables, Written};
+use crate::rows::{BlobRows, GatewayRows, LedgerRows, RunRows, Tables, Written};
 use crate::rules;
 use crate::taint::Taint;
 
@@ -297,6 +298,26 @@ impl LedgerRows for Transaction<'_> {
         Ok(())
     }
     fn note_word(&self, _run: &RunId, _question: Option<&QuestionRecord>, _word: &str, _at: Timestamp) -> Found<()> {
+        Ok(())
+    }
+}
+
+impl GatewayRows for Transaction<'_> {
+    fn insert_session(&self, session: &SessionRecord) -> Found<()> {
+        if self.model().session(&session.project, &session.server, &session.session_key).is_some() {
+            return Err(exists("gateway_sessions", &session.run_id));
+        }
+        self.change().sessions.push(session.clone());
+        Ok(())
+    }
+    fn arrival(&self, id: &str) -> Found<Option<ArrivalRecord>> {
+        Ok(self.model().arrivals.iter().find(|arrival| arrival.arrival_id == id).cloned())
+    }
+    fn insert_arrival(&self, arrival: &ArrivalRecord) -> Found<()> {
+        self.update_arrival(arrival)
+    }
+    fn update_arrival(&self, arrival: &ArrivalRecord) -> Found<()> {
+        self.change().arrivals.put(arrival.clone(), |stored| stored.arrival_id == arrival.arrival_id);
         Ok(())
     }
 }

@@ -1,0 +1,188 @@
+//! What the bridge is told, and what it tells the broker first.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use crate::line::{object, quoted};
+
+/// The version of what bridge and broker say to each other.
+pub const WIRE: u32 = 1;
+
+/// What a tool server is given of the client's environment besides what its entry names.
+const PASSED: [&str; 12] = [
+    "HOME",
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "TZ",
+    "XDG_RUNTIME_DIR",
+    "SSL_CERT_FILE",
+];
+
+/// What says which project and which session a client is in. Hints: they are inherited by whatever the client starts.
+const HINTS: [&str; 3] = ["CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"];
+
+/// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Args {
+    /// Where the broker listens.
+    pub socket: PathBuf,
+    /// How the broker is started when nobody listens: a program and its arguments, which return when somebody does.
+    pub start: Vec<OsString>,
+    /// The tool server's name in the client's configuration.
+    pub name: String,
+    /// Variables that the client's entry gives to the tool server.
+    pub env: Vec<String>,
+    /// The project, where the client's own word for it is not to count.
+    pub project: Option<String>,
+    /// The tool server's command, as the entry had it.
+    pub command: Vec<OsString>,
+}
+
+impl Args {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// A sentence about the first that does not fit.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let mut read = Self::default();
+        let text = |option: &str, value: Option<OsString>| -> Result<String, String> {
+            let value = value.ok_or_else(|| format!("`{option}` needs a value"))?;
+            value.into_string().map_err(|_| format!("the value of `{option}` is not UTF-8"))
+        };
+        loop {
+            let Some(option) = args.next() else {
+                return Err("`--` and the tool server's command are missing".to_owned());
+            };
+            match option.to_str() {
+                Some("--") => break,
+                Some("--socket") => read.socket = args.next().map(PathBuf::from).unwrap_or_default(),
+                Some("--start") => read.start.extend(args.next()),
+                Some("--name") => read.name = text("--name", args.next())?,
+                Some("--env") => read.env.push(text("--env", args.next())?),
+                Some("--project") => read.project = Some(text("--project", args.next())?),
+                Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
+            }
+        }
+        read.command = args.collect();
+        if read.command.is_empty() {
+            return Err("the tool server's command is missing behind `--`".to_owned());
+        }
+        if read.socket.as_os_str().is_empty() {
+            return Err("`--socket` is missing".to_owned());
+        }
+        if read.name.is_empty() {
+            // As clients name a server that nobody named: by its program.
+            let program = PathBuf::from(&read.command[0]);
+            read.name = program.file_stem().map(OsStr::to_string_lossy).unwrap_or_default().into_owned();
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if read.name.is_empty() || !read.name.chars().all(is_plain) || read.name.contains("__") {
+            return Err(format!("`{}` is no name of a tool server: letters, digits, `-` and single `_`", read.name));
+        }
+        Ok(read)
+    }
+
+    /// What the broker is told first, on one line: who asks, for which tool server, from where. `handshake` is the client's `initialize` of
+    /// this connection, when it was answered before.
+    pub(crate) fn hello(&self, bridge: &str, environment: &Environment, handshake: Option<&str>) -> String {
+        let passed = environment.variables.iter().filter(|(name, _)| {
+            PASSED.contains(&name.as_str()) || name.starts_with("LC_") || self.env.iter().any(|own| own == *name)
+        });
+        let hints = environment.variables.iter().filter(|(name, _)| HINTS.contains(&name.as_str()));
+        let list =
+            |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(","));
+        let command: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        format!(
+            "{{\"wire\":{WIRE},\"bridge\":{},\"name\":{},\"command\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
+            quoted(bridge),
+            quoted(&self.name),
+            list(&command),
+            quoted(&environment.cwd),
+            self.project.as_deref().map_or_else(|| "null".to_owned(), quoted),
+            environment.parent,
+            list(&self.env),
+            object(passed),
+            object(hints),
+            handshake.unwrap_or("null"),
+        )
+    }
+}
+
+/// Where the bridge was started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    /// Variables whose names and values are UTF-8; no other is passed on.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// The folder.
+    pub(crate) cwd: String,
+    /// The process that started it.
+    pub(crate) parent: u32,
+}
+
+impl Environment {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the tool server is given what the client gave to this program, and there is no host in it"
+    )]
+    pub(crate) fn here() -> Self {
+        let variables = std::env::vars_os();
+        Self {
+            variables: variables
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+            cwd: std::env::current_dir().map(|cwd| cwd.to_string_lossy().into_owned()).unwrap_or_default(),
+            parent: std::os::unix::process::parent_id(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Args, String> {
+        Args::parse(words.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn an_entry_is_a_name_and_the_old_command() {
+        let read =
+            parse("--socket /s --name mail --start ua --start gateway --env KEY -- npx -y mail --name x").unwrap();
+        assert_eq!((read.name.as_str(), read.env.as_slice()), ("mail", &["KEY".to_owned()][..]));
+        assert_eq!((read.start.len(), read.command.len()), (2, 5));
+        assert_eq!(parse("--socket /s -- /opt/mail-server --x").unwrap().name, "mail-server");
+        for (words, why) in [
+            ("--socket /s mail", "unknown option"),
+            ("--socket /s", "are missing"),
+            ("--socket /s --", "is missing behind"),
+            ("-- mail", "--socket"),
+            ("--socket /s --name a__b -- mail", "no name"),
+            ("--socket /s --name", "needs a value"),
+        ] {
+            let refused = parse(words).unwrap_err();
+            assert!(refused.contains(why), "{words}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_tool_server_is_given_what_its_entry_names_and_no_key_of_the_client() {
+        let args = parse("--socket /s --name mail --env SMTP_PASSWORD -- mail").unwrap();
+        let variables =
+            [("PATH", "/bin"), ("SMTP_PASSWORD", "a\"b"), ("ANTHROPIC_API_KEY", "sk"), ("CLAUDE_PROJECT_DIR", "/p")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let hello = args.hello("01", &Environment { variables, cwd: "/p".to_owned(), parent: 7 }, Some("{\"id\":1}"));
+        assert!(hello.contains("\"env\":{\"PATH\":\"/bin\",\"SMTP_PASSWORD\":\"a\\\"b\"}"), "{hello}");
+        assert!(
+            hello.contains("\"hints\":{\"CLAUDE_PROJECT_DIR\":\"/p\"}") && hello.ends_with("\"handshake\":{\"id\":1}}")
+        );
+        assert!(!hello.contains("sk") && !hello.contains('\n'), "{hello}");
+    }
+}

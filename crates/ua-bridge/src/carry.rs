@@ -1,0 +1,224 @@
+//! Carrying: from the client to the broker, from the broker to the client, and to the next broker when one goes away.
+
+use std::io::{self, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::args::{Args, Environment};
+use crate::line::next;
+use crate::name::Names;
+use crate::scan::parts;
+
+/// How long a broker is looked for and started before the bridge gives up.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the first, and the longest, wait between two looks is.
+const WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The longest path that a socket's address holds.
+const LONGEST_ADDRESS: usize = 100;
+
+/// A request without an answer.
+struct Open {
+    name: String,
+    line: String,
+    is_handshake: bool,
+}
+
+#[derive(Default)]
+struct State {
+    broker: Option<UnixStream>,
+    unanswered: Vec<Open>,
+    /// The client's `initialize`, once it was answered: the next broker makes it once more with its own tool server.
+    handshake: Option<String>,
+    answered_at: Option<Instant>,
+}
+
+struct Bridge {
+    args: Args,
+    environment: Environment,
+    name: String,
+    state: Mutex<State>,
+}
+
+/// Carries until the client has gone, or no broker can be had.
+pub(crate) fn carry(args: Args) -> io::Result<()> {
+    // Before there is a second thread, so that all of them leave these to the one that waits for them.
+    let mut ends = SigSet::empty();
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().for_each(|signal| ends.add(signal));
+    ends.thread_block()?;
+    let mut names = Names::new()?;
+    let bridge =
+        Arc::new(Bridge { args, environment: Environment::here(), name: names.next()?, state: Mutex::default() });
+    let (over, end) = channel();
+    let (told, signalled) = (over.clone(), bridge.clone());
+    // None of these is joined: they end with the process.
+    thread::spawn(move || {
+        if ends.wait().is_ok() {
+            signalled.client_gone("signal");
+            let _first = told.send(Ok(()));
+        }
+    });
+    let (told, reading) = (over.clone(), bridge.clone());
+    thread::spawn(move || {
+        let read = reading.read_client(&mut names);
+        reading.client_gone("eof");
+        let _first = told.send(read);
+    });
+    thread::spawn(move || bridge.serve(&over));
+    end.recv().unwrap_or(Ok(()))
+}
+
+impl Bridge {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_client(&self, names: &mut Names) -> io::Result<()> {
+        let mut input = BufReader::new(io::stdin());
+        while let Some(line) = next(&mut input)? {
+            if line.trim().is_empty() {
+                continue;
+            }
+            let found = parts(&line);
+            let mut state = self.state();
+            if found.is_request() {
+                let is_handshake = found.method == Some("\"initialize\"");
+                let open = Open { name: names.next()?, line, is_handshake };
+                state.say(&format!("R {} {}\n", open.name, open.line));
+                state.unanswered.push(open);
+            } else {
+                // What is lost with a broker has no meaning for the next one.
+                state.say(&format!("N {line}\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn client_gone(&self, how: &str) {
+        // Whoever holds it may be writing to a client that reads no more; then nothing is said, which only means that nothing was heard.
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let since = state.answered_at.map_or(u128::MAX, |at| at.elapsed().as_millis());
+        state.say(&format!("E {} {how}\n", since.min(u128::from(u32::MAX))));
+    }
+
+    /// Finds a broker, reads what it says, and finds the next one when it has gone.
+    fn serve(&self, over: &Sender<io::Result<()>>) {
+        loop {
+            let read = self.connect().and_then(|broker| self.read_broker(&broker));
+            self.state().broker = None;
+            if let Err(error) = read {
+                let _first = over.send(Err(error));
+                return;
+            }
+        }
+    }
+
+    /// Says who this is, and all that is not answered.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let broker = self.find()?;
+        let mut state = self.state();
+        let mut text = self.args.hello(&self.name, &self.environment, state.handshake.as_deref());
+        text.push('\n');
+        for open in &state.unanswered {
+            text.push_str(&format!("R {} {}\n", open.name, open.line));
+        }
+        let mut writer = broker.try_clone()?;
+        // If it went away just now, reading finds that.
+        let _unheard = writer.write_all(text.as_bytes());
+        state.broker = Some(writer);
+        Ok(broker)
+    }
+
+    fn find(&self) -> io::Result<UnixStream> {
+        let begun = now();
+        let mut wait = WAITS.0;
+        loop {
+            let refused = match connect(&self.args.socket) {
+                Ok(broker) => return Ok(broker),
+                Err(error) => error,
+            };
+            if begun.elapsed() > PATIENCE {
+                let socket = self.args.socket.display();
+                return Err(io::Error::new(refused.kind(), format!("no broker answers at {socket}: {refused}")));
+            }
+            if let Some((program, args)) = self.args.start.split_first() {
+                let mut start = Command::new(program);
+                start.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+                // It returns when somebody listens, or when nobody will; then it is looked again.
+                let _started = start.status();
+            }
+            thread::sleep(wait);
+            wait = (wait * 2).min(WAITS.1);
+        }
+    }
+
+    fn read_broker(&self, broker: &UnixStream) -> io::Result<()> {
+        let mut input = BufReader::new(broker);
+        // A broker that was killed in the middle of a line has not said it.
+        while let Ok(Some(line)) = next(&mut input) {
+            match line.split_once(' ') {
+                Some(("A", answer)) => self.answered(answer)?,
+                Some(("L", message)) => write_out(message)?,
+                Some(("X", why)) => return Err(io::Error::other(why.to_owned())),
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an answer to the client and says so to the broker. What the client says next is said behind it: so a client that goes on is one
+    /// that was answered.
+    fn answered(&self, answer: &str) -> io::Result<()> {
+        let Some((name, line)) = answer.split_once(' ') else { return Ok(()) };
+        let mut state = self.state();
+        // Two brokers may have answered; the client is told once.
+        let Some(place) = state.unanswered.iter().position(|open| open.name == name) else { return Ok(()) };
+        if !line.is_empty() {
+            write_out(line)?;
+        }
+        let open = state.unanswered.remove(place);
+        if open.is_handshake {
+            state.handshake = Some(open.line);
+        }
+        state.answered_at = Some(now());
+        state.say(&format!("D {name}\n"));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Says something to the broker, if there is one. If it goes away, whoever reads from it finds that and connects anew.
+    fn say(&mut self, text: &str) {
+        if let Some(broker) = &mut self.broker {
+            let _unheard = broker.write_all(text.as_bytes());
+        }
+    }
+}
+
+fn write_out(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    if socket.as_os_str().len() <= LONGEST_ADDRESS {
+        return UnixStream::connect(socket);
+    }
+    let folder = std::fs::File::open(socket.parent().unwrap_or(Path::new("/")))?;
+    let name = socket.file_name().unwrap_or_default();
+    UnixStream::connect(Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name))
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long ago something was; this program has no environment of ours")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,52 @@
+//! What a client of tools starts in the place of a tool server: it carries lines between the client and the gateway's broker.
+//!
+//! A client ends its tool servers when it ends, and often before; the broker outlives both. So nothing is decided here. The bridge gives every
+//! request line a name of its own, keeps it until its answer has been written to the client, and when the broker goes away it connects again,
+//! starting the broker when it has to, and sends what is not answered once more under the same name. A client sees a pause.
+//!
+//! Invariants: a line reaches the broker as it came; an answer is written once; what was answered is said to the broker when it has been written,
+//! not before. No store, no lock, no runtime, and no reading of a message beyond its id and its method.
+//!
+//! ```text
+//! hello                         one line of JSON, first of all
+//! R <name> <line>   a request   | A <name> <line>   its answer
+//! N <line>   any other message  | L <line>          any other message
+//! D <name>   its answer has been written
+//! E <millis> <eof|signal>   the client has gone, so long after the last answer
+//! ```
+
+mod args;
+mod carry;
+mod line;
+mod name;
+mod scan;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+pub use args::{Args, WIRE};
+pub use scan::{Parts, parts};
+
+/// The arguments are not understood.
+const USAGE: u8 = 64;
+/// There is no broker, and none could be started.
+const UNAVAILABLE: u8 = 69;
+
+/// Runs the bridge with its raw arguments; what it returns is the exit code for `main`.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::parse(args) {
+        Ok(args) => args,
+        Err(why) => return fail(USAGE, &why),
+    };
+    match carry::carry(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(UNAVAILABLE, &error.to_string()),
+    }
+}
+
+fn fail(code: u8, why: &str) -> ExitCode {
+    // Nobody may be left to read it.
+    let _unread = writeln!(io::stderr(), "ua gateway: {why}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,136 @@
+//! The little of a message that the bridge looks at: its `id` and its `method`, as they stand in the line.
+
+/// The two, as JSON. A request has both, a notification only a method, an answer only an id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts<'l> {
+    /// The value of `id`.
+    pub id: Option<&'l str>,
+    /// The value of `method`.
+    pub method: Option<&'l str>,
+}
+
+impl Parts<'_> {
+    /// Whether somebody waits for an answer.
+    pub fn is_request(&self) -> bool {
+        self.method.is_some() && self.id.is_some_and(|id| id != "null")
+    }
+}
+
+/// What a line says of itself. One that is no JSON object has no parts; what stands deeper is not looked at. The last of several counts, as for
+/// most readers of JSON.
+pub fn parts(line: &str) -> Parts<'_> {
+    scan(line).unwrap_or_default()
+}
+
+fn scan(line: &str) -> Option<Parts<'_>> {
+    let bytes = line.as_bytes();
+    let mut at = blank(bytes, 0);
+    let mut parts = Parts::default();
+    if *bytes.get(at)? != b'{' {
+        return None;
+    }
+    at = blank(bytes, at + 1);
+    while *bytes.get(at)? == b'"' {
+        let name_end = string(bytes, at)?;
+        let name = line.get(at..name_end)?;
+        at = blank(bytes, name_end);
+        if *bytes.get(at)? != b':' {
+            return None;
+        }
+        let start = blank(bytes, at + 1);
+        let end = value(bytes, start)?;
+        let found = line.get(start..end);
+        match name {
+            "\"id\"" => parts.id = found,
+            "\"method\"" => parts.method = found,
+            _ => {}
+        }
+        at = blank(bytes, end);
+        if *bytes.get(at)? == b',' {
+            at = blank(bytes, at + 1);
+        }
+    }
+    (bytes[at] == b'}').then_some(parts)
+}
+
+fn blank(bytes: &[u8], mut at: usize) -> usize {
+    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
+        at += 1;
+    }
+    at
+}
+
+/// Behind the string that begins here.
+fn string(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        match *bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Behind the value that begins here.
+fn value(bytes: &[u8], start: usize) -> Option<usize> {
+    let (mut at, mut depth) = (start, 0_u32);
+    loop {
+        match *bytes.get(at)? {
+            b'"' => at = string(bytes, at)?,
+            b'{' | b'[' => (at, depth) = (at + 1, depth + 1),
+            b'}' | b']' if depth > 0 => (at, depth) = (at + 1, depth - 1),
+            b',' | b'}' | b']' if depth == 0 => break,
+            _ => at += 1,
+        }
+        if depth == 0 && matches!(bytes.get(at - 1), Some(b'"' | b'}' | b']')) {
+            break;
+        }
+    }
+    // A number or a word ends before the blanks behind it.
+    while at > start && bytes[at - 1].is_ascii_whitespace() {
+        at -= 1;
+    }
+    (at > start).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_and_method_are_found_where_they_count() {
+        for (line, id, method) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, Some("1"), Some("\"ping\"")),
+            (r#" { "method" : "a" , "id" : "x\"y" } "#, Some(r#""x\"y""#), Some("\"a\"")),
+            (r#"{"params":{"id":7,"method":"no","a":[{"id":8}]},"id":-1.5e3}"#, Some("-1.5e3"), None),
+            (r#"{"result":"} , \"id\": 9","id":null}"#, Some("null"), None),
+            (r#"{"method":"n","params":[]}"#, None, Some("\"n\"")),
+            ("{}", None, None),
+            ("[1]", None, None),
+            (r#"{"id":1"#, None, None),
+            ("nonsense", None, None),
+            ("", None, None),
+            (r#"{"a" 1}"#, None, None),
+        ] {
+            assert_eq!(parts(line), Parts { id, method }, "{line}");
+        }
+        assert!(parts(r#"{"id":0,"method":"a"}"#).is_request());
+        assert!(!parts(r#"{"id":null,"method":"a"}"#).is_request());
+    }
+
+    #[test]
+    fn no_line_of_any_kind_is_too_much() {
+        let bits = ["{", "}", "[", "]", "\"", "\\", ":", ",", "id", "1", " ", "\"id\"", "ä"];
+        let mut seed = 7_usize;
+        for _ in 0..20_000 {
+            let mut line = String::new();
+            for _ in 0..seed % 17 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                line.push_str(bits[(seed >> 33) % bits.len()]);
+            }
+            seed = seed.wrapping_add(1);
+            let _parts = parts(&line);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The processes of a gateway, for tests: bridge, broker, shim, and a tool server that writes each effect into a file.
+
+#![expect(clippy::unwrap_used, reason = "a process of a test: whatever goes wrong in it fails the test")]
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ua_broker::{Broker, BrokerConfig, BrokerLock, serve};
+use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_core::Redactor;
+use ua_mcp::ShimCommand;
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// What is known about tools: one makes one effect under one key, of one it is said what its effect is, whatever the words, and about one a
+/// person is asked first.
+const POLICY: &str = r#"
+[[rule]]
+id = "keyed"
+name = "charge_card"
+side_effect_class = "external"
+effect_kind = "payment.charge"
+key_channel = "meta"
+on_unknown = "redo_keyed"
+
+[[rule]]
+id = "mail"
+name = "send_email"
+scope = [{ addresses = "to" }, { value = "subject" }]
+
+[[rule]]
+id = "asked"
+name = "wire_money"
+approval = "ask"
+"#;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let mode = args.next().unwrap_or_default();
+    let rest: Vec<OsString> = args.collect();
+    let text = |place: usize| rest.get(place).map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
+    match mode.to_str() {
+        Some("bridge") => ua_bridge::run(rest),
+        Some("shim") => ExitCode::from(u8::try_from(ua_mcp::run_shim(rest)).unwrap_or(1)),
+        Some("server") => server(Path::new(&text(0))),
+        Some("start") => start(&rest),
+        Some("serve") => broker(Path::new(&text(0)), text(1).parse().unwrap_or(0)),
+        _ => ExitCode::from(64),
+    }
+}
+
+/// Starts the broker beside the caller and waits until somebody listens.
+fn start(rest: &[OsString]) -> ExitCode {
+    let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let root = PathBuf::from(&rest[0]);
+    let log = OpenOptions::new().create(true).append(true).open(root.join("broker.log"));
+    let Ok(log) = log else { return ExitCode::FAILURE };
+    let child = Command::new(program)
+        .arg("serve")
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .process_group(0)
+        .spawn();
+    let Ok(mut child) = child else { return ExitCode::FAILURE };
+    while std::os::unix::net::UnixStream::connect(root.join("gateway.sock")).is_err() {
+        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+            return ExitCode::FAILURE;
+        }
+        thread::sleep(POLL);
+    }
+    ExitCode::SUCCESS
+}
+
+fn broker(root: &Path, hold_millis: u64) -> ExitCode {
+    let Ok(Some(lock)) = BrokerLock::take(&root.join("locks")) else { return ExitCode::FAILURE };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let store = SqliteStore::open(SqliteConfig::new(root.join("runtime_state.db"))).unwrap();
+    let rules = vec![PolicyRules::parse(POLICY, "policy.toml").unwrap()];
+    let classifier = Classifier::new(rules, &Lists::default(), std::collections::HashSet::new()).unwrap();
+    let config = BrokerConfig {
+        socket: root.join("gateway.sock"),
+        locks: root.join("locks"),
+        logs: root.join("logs"),
+        shim: ShimCommand { program: std::env::current_exe().unwrap(), args: vec!["shim".into()] },
+        person: "ua".to_owned(),
+        hold_wait: Duration::from_millis(hold_millis),
+        idle_exit: Duration::from_mins(1),
+    };
+    let env = ua_core::system::env();
+    let served = runtime.block_on(async {
+        let broker = Broker::new(config, Arc::new(store), Arc::new(classifier), Redactor::default(), env);
+        fs::write(root.join("broker.pid"), std::process::id().to_string()).unwrap();
+        serve(broker, lock).await
+    });
+    match served {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _unread = writeln!(std::io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect until the file is gone, `die` ends it there,
+/// `die_before` in front of it. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
+fn server(folder: &Path) -> ExitCode {
+    append(&folder.join("servers"), &std::process::id().to_string());
+    let mut out = std::io::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let Ok(message) = line.and_then(|line| serde_json::from_str::<Value>(&line).map_err(Into::into)) else {
+            continue;
+        };
+        append(&folder.join("said"), &message.to_string());
+        let id = &message["id"];
+        if id.is_null() || message.get("method").is_none() {
+            continue;
+        }
+        let params = &message["params"];
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => Ok(json!({
+                "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": true}, "resources": {}},
+                "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
+            })),
+            "tools/list" => Ok(tools()),
+            "resources/list" => Ok(json!({"resources": [{"uri": "stub://a", "name": "a", "unknown": {"kept": true}}]})),
+            "tools/call" => {
+                let Some(result) = call(folder, params, &mut out) else { return ExitCode::from(9) };
+                Ok(result)
+            }
+            other => Err(format!("no method {other}")),
+        };
+        let answer = match result {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(why) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": why, "data": {"x": 1}}})
+            }
+        };
+        if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
+            break;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn tools() -> Value {
+    let tool = |name: &str, properties: Value, more: Value| {
+        let mut tool = json!({"name": name, "title": format!("Tool {name}"), "description": "A tool.",
+            "inputSchema": {"type": "object", "properties": properties}});
+        tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        tool
+    };
+    let text = json!({"type": "string"});
+    json!({"tools": [
+        tool("send_email", json!({"to": text, "subject": text, "body": text, "idempotency_key": text}), json!({"x-unknown": [1]})),
+        tool("append_line", json!({"text": text}), json!({})),
+        tool("charge_card", json!({"amount": {"type": "number"}}), json!({})),
+        tool("wire_money", json!({"amount": {"type": "number"}}), json!({})),
+        tool("read_page", json!({"page": text}), json!({"annotations": {"readOnlyHint": true}, "outputSchema": {"type": "object"}})),
+    ]})
+}
+
+/// Makes an effect, or has made it under this key; `None` when the process is to end.
+fn call(folder: &Path, params: &Value, out: &mut impl std::io::Write) -> Option<Value> {
+    let name = params["name"].as_str().unwrap_or_default();
+    if name == "read_page" {
+        append(&folder.join("reads"), "read");
+        let content = json!({"page": params["arguments"]["page"]});
+        return Some(json!({"content": [{"type": "text", "text": content.to_string()}], "structuredContent": content}));
+    }
+    if fs::remove_file(folder.join("die_before")).is_ok() {
+        return None;
+    }
+    let key = params["_meta"]["dev.universal-agent/idempotency-key"].as_str().unwrap_or_default();
+    let effects = fs::read_to_string(folder.join("effects")).unwrap_or_default();
+    let line = format!("{name} {} {key}", params["arguments"]);
+    if name != "charge_card" || !effects.lines().any(|known| known == line) {
+        append(&folder.join("effects"), &line);
+    }
+    if !params["_meta"]["progressToken"].is_null() {
+        let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+            "params": {"progressToken": params["_meta"]["progressToken"], "progress": 1, "message": "half"}});
+        writeln!(out, "{progress}").and_then(|()| out.flush()).ok()?;
+    }
+    if fs::remove_file(folder.join("die")).is_ok() {
+        return None;
+    }
+    while folder.join("hold").exists() {
+        thread::sleep(POLL);
+    }
+    let count = fs::read_to_string(folder.join("effects")).unwrap_or_default().lines().count();
+    Some(json!({"content": [{"type": "text", "text": format!("done, {count} so far")}], "isError": false}))
+}
+
+fn append(path: &Path, line: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let _lost = file.and_then(|mut file| writeln!(file, "{line}").and_then(|()| file.sync_data()));
+}

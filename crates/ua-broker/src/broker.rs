@@ -1,0 +1,121 @@
+//! What the broker has, for all who come to it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+use ua_classify::Classifier;
+use ua_core::{CallId, Env, Redactor};
+use ua_dispatch::StopSignal;
+use ua_mcp::ShimCommand;
+use ua_store::{Store, StoreError};
+
+use crate::live::LiveCall;
+use crate::session::Sessions;
+
+/// What a broker is made from.
+#[derive(Clone)]
+pub struct BrokerConfig {
+    /// Where it listens. Its folder is the owner's alone.
+    pub socket: PathBuf,
+    /// Where locks are.
+    pub locks: PathBuf,
+    /// Where logs of tool servers go.
+    pub logs: PathBuf,
+    /// How tool servers are started.
+    pub shim: ShimCommand,
+    /// How a person runs this program against this gateway, as models are told it.
+    pub person: String,
+    /// How long a request waits for a person, if its client does.
+    pub hold_wait: Duration,
+    /// How long it stays without a client and without a call.
+    pub idle_exit: Duration,
+}
+
+/// The broker.
+pub struct Broker {
+    pub(crate) config: BrokerConfig,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) classifier: Arc<Classifier>,
+    pub(crate) redactor: Redactor,
+    pub(crate) env: Env,
+    pub(crate) stop: StopSignal,
+    /// Nobody is let in any more.
+    pub(crate) closing: CancellationToken,
+    pub(crate) sessions: Sessions,
+    /// What is under way.
+    pub(crate) live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
+    /// Who is connected, by bridge.
+    pub(crate) connected: Mutex<HashMap<String, Connected>>,
+    pub(crate) connections: AtomicUsize,
+    projects: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
+}
+
+/// Somebody who is connected, for those who look.
+#[derive(Debug, Clone)]
+pub(crate) struct Connected {
+    pub(crate) server: String,
+    pub(crate) client: String,
+    pub(crate) project: String,
+    pub(crate) identity: &'static str,
+    pub(crate) parent: u32,
+}
+
+/// The gateway itself could not do something. Nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(String);
+
+impl Broken {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+
+    pub(crate) fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |error| Self(format!("{doing}: {error}"))
+    }
+}
+
+impl Broker {
+    /// A broker over a store. `redactor` learns what the entries of clients keep secret.
+    pub fn new(
+        config: BrokerConfig,
+        store: Arc<dyn Store>,
+        classifier: Arc<Classifier>,
+        redactor: Redactor,
+        env: Env,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            config,
+            store,
+            classifier,
+            redactor,
+            env,
+            stop: StopSignal::default(),
+            closing: CancellationToken::new(),
+            sessions: Sessions::default(),
+            live: Mutex::default(),
+            connected: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            projects: Mutex::default(),
+        })
+    }
+
+    /// In a project one request after the other is told apart; what it comes to is known before the next is looked at.
+    pub(crate) fn project(&self, project: &str) -> Arc<AsyncMutex<()>> {
+        let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        projects.entry(project.to_owned()).or_default().clone()
+    }
+
+    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connected(&self) -> MutexGuard<'_, HashMap<String, Connected>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

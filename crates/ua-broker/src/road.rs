@@ -1,0 +1,63 @@
+//! The road from one session to one connection's tool server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use ua_dispatch::{DispatchError, Dispatcher};
+use ua_ledger::PeopleRules;
+use ua_runner::{Desk, DeskPorts, Workspace};
+
+use crate::broker::{Broken, Broker};
+use crate::live::chain;
+use crate::session::InUse;
+use crate::upstream::Upstream;
+
+/// A dispatcher with the tool server at its end.
+pub(crate) struct Road {
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) upstream: Arc<Upstream>,
+}
+
+impl Broker {
+    /// Opens the road: the tools are listed and classified.
+    pub(crate) async fn road(&self, session: &InUse, upstream: &Arc<Upstream>) -> Result<Road, Broken> {
+        let folder = Path::new(&session.run.workspace_dir);
+        let workspace = Workspace::open(folder).or_else(|_| {
+            // The client's folder has gone; files that a call names are not found then, which is the truth.
+            Workspace::create(&self.config.logs.join("workspaces").join(session.run.run_id.as_str()))
+        });
+        let workspace = workspace.map_err(|error| Broken::new(chain(&error)))?;
+        let desk = Desk::new(DeskPorts {
+            store: self.store.clone(),
+            lease: session.lease.clone(),
+            run: session.run.clone(),
+            workspace,
+            tools: upstream.clone(),
+            classifier: self.classifier.clone(),
+            env: self.env.clone(),
+            trace: session.trace.clone(),
+            stop: self.stop.clone(),
+        })
+        .with_redactor(self.redactor.clone())
+        // Who an e-mail may go to, and what the model has read, is the client's to know.
+        .with_people(PeopleRules::default());
+        let road = desk.road(&session.outbox).await;
+        let dispatcher = road.map_err(|error| Broken::new(chain(&error)))?;
+        Ok(Road { dispatcher, upstream: upstream.clone() })
+    }
+}
+
+/// The dispatcher's errors say what the gateway could not do.
+impl From<DispatchError> for Broken {
+    fn from(error: DispatchError) -> Self {
+        Self::new(chain(&error))
+    }
+}
+
+/// What a client said about a call, for the tool server: all but the key, which is not the client's to choose.
+pub(crate) fn passed_on(meta: &Value) -> Map<String, Value> {
+    let mut meta = meta.as_object().cloned().unwrap_or_default();
+    meta.retain(|name, _| !name.starts_with("dev.universal-agent/"));
+    meta
+}

@@ -1,0 +1,218 @@
+//! Which call is it that a client asks for? One pure answer over what is stored and what is under way.
+//!
+//! A client's transport posts a call again after a cut, its model asks again after a kill, two clients want the same: each is a request of its
+//! own and may be a call that is there. What is in doubt, or was never handed to anybody, is looked for in the whole project; what was settled
+//! and handed over only in the same family. Rivals (the same effect in other words) are the verdict's to find, behind this.
+//!
+//! Invariants: beside a call that is unknown, or that nobody waits for any more, the same call is never a new one where it could be the same
+//! effect; a read is a new call but for a request that comes again; what a request is does not depend on the order in which calls are listed.
+//! Proved by: the table and the properties below, `tests/it`.
+
+use ua_core::{CallId, CallStatus, SideEffectClass, Timestamp};
+
+/// How long a result that nobody took is kept for the next who asks.
+pub const OWED_FOR: std::time::Duration = std::time::Duration::from_hours(24 * 7);
+
+/// By which rule a request is the call that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// R1: the very request, sent again.
+    Exact,
+    /// R2: the same call, of which nobody knows what came, or for which nobody waits any more.
+    Unsettled,
+    /// R3: the same call, done, whose result never reached anybody.
+    Owed,
+    /// R4: the same declared effect, asked for again by the same family.
+    Repeat,
+    /// R5: the same declared effect, being had right now for somebody who waits.
+    Twin,
+    /// R7: none of these.
+    New,
+}
+
+impl Rule {
+    /// Its name in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Unsettled => "unsettled",
+            Self::Owed => "owed",
+            Self::Repeat => "repeat",
+            Self::Twin => "twin",
+            Self::New => "new",
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The bridge's name for it.
+    pub arrival: &'a str,
+    /// The client's own name for the tool use.
+    pub client_call: Option<&'a str>,
+    /// What it would do.
+    pub class: SideEffectClass,
+    /// Whether equal ones are one effect.
+    pub is_declared: bool,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Who waits for a call that this process has under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Live {
+    /// It has it not.
+    No,
+    /// Somebody waits.
+    Awaited,
+    /// Nobody does any more.
+    Left,
+}
+
+/// An earlier request for a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenArrival {
+    /// The bridge's name for it.
+    pub arrival: String,
+    /// The client's own name for the tool use.
+    pub client_call: Option<String>,
+    /// Whether the client is known to have its answer.
+    pub is_acknowledged: bool,
+}
+
+/// A call with the same tool and arguments, somewhere in the project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The call.
+    pub call: CallId,
+    /// When it was asked for first.
+    pub asked_at: Timestamp,
+    /// Whether it is of the family that asks now.
+    pub is_family: bool,
+    /// Whether it goes to the same tool server, not only to one of that name.
+    pub is_same_server: bool,
+    /// Whether its family asked for no other effect since: asking for it again is the first thing that is done after whatever cut the first one.
+    pub is_newest_effect: bool,
+    /// Where it stands.
+    pub status: CallStatus,
+    /// Whether a person gave it up in doubt, so that nothing more will be known.
+    pub is_given_up: bool,
+    /// For one that failed, whether it may have had its effect.
+    pub may_have_happened: bool,
+    /// Whether this process has it under way.
+    pub live: Live,
+    /// Whether a person is asked about it.
+    pub is_held: bool,
+    /// Who asked for it, oldest first.
+    pub arrivals: Vec<SeenArrival>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// It is a call of its own.
+    New,
+    /// It is this call, which is under way: wait for it.
+    Join(CallId, Rule),
+    /// It is this call, which has to be decided now: by its policy, by a person's word, or by sending what was never sent.
+    Decide(CallId, Rule),
+    /// It is this call, and this is its answer.
+    HandOut(CallId, Rule),
+}
+
+/// What a request is. `seen` are the calls of the project with its tool and its arguments, in any order.
+pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
+    // The newest first; of two of one instant, the one with the later id.
+    let mut newest: Vec<&Seen> = seen.iter().collect();
+    newest.sort_by(|a, b| (b.asked_at, &b.call).cmp(&(a.asked_at, &a.call)));
+    if let Some(exact) = newest.iter().find(|seen| seen.is_exact(asked)) {
+        return exact.as_it_stands(Rule::Exact);
+    }
+    if asked.class == SideEffectClass::ReadOnly {
+        return Ruling::New;
+    }
+    let of_project = asked.class != SideEffectClass::Local;
+    newest.retain(|seen| seen.is_same_server && (seen.is_family || of_project));
+    if let Some(open) = newest.iter().find(|seen| seen.is_unsettled()) {
+        return open.as_it_stands(Rule::Unsettled);
+    }
+    if let Some(owed) = newest.iter().find(|seen| of_project && seen.is_owed(asked)) {
+        return Ruling::HandOut(owed.call.clone(), Rule::Owed);
+    }
+    if !asked.is_declared {
+        return Ruling::New;
+    }
+    if let Some(done) = newest.iter().find(|seen| seen.is_done() && seen.is_family) {
+        return Ruling::HandOut(done.call.clone(), Rule::Repeat);
+    }
+    match newest.iter().find(|seen| seen.live == Live::Awaited) {
+        Some(twin) => Ruling::Join(twin.call.clone(), Rule::Twin),
+        None => Ruling::New,
+    }
+}
+
+impl Seen {
+    /// The bridge sends again what was not answered; a client's transport what was not acknowledged. An id that was, counts as none: scripts
+    /// use theirs again.
+    fn is_exact(&self, asked: &Asked<'_>) -> bool {
+        let is_it = |arrival: &SeenArrival| {
+            let is_posted_again = self.is_family && asked.client_call.is_some() && !arrival.is_acknowledged;
+            arrival.arrival == asked.arrival || (is_posted_again && arrival.client_call.as_deref() == asked.client_call)
+        };
+        self.arrivals.iter().any(is_it)
+    }
+
+    fn as_it_stands(&self, rule: Rule) -> Ruling {
+        let call = self.call.clone();
+        match (self.live, self.status) {
+            (Live::Awaited | Live::Left, _) => Ruling::Join(call, rule),
+            (Live::No, CallStatus::Unknown) if self.is_given_up => Ruling::HandOut(call, rule),
+            (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => Ruling::Decide(call, rule),
+            (
+                Live::No,
+                CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled,
+            ) => Ruling::HandOut(call, rule),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.live == Live::No && self.status == CallStatus::Succeeded
+    }
+
+    /// Nobody knows what came of it, or nobody waits for it.
+    fn is_unsettled(&self) -> bool {
+        match (self.live, self.status) {
+            (Live::Left, _) => true,
+            (Live::Awaited, status) => self.is_held || status == CallStatus::Unknown,
+            (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => true,
+            (
+                Live::No,
+                CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled,
+            ) => false,
+        }
+    }
+
+    /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only the family that asked, and only before
+    /// anything else was done, means the same one.
+    fn is_owed(&self, asked: &Asked<'_>) -> bool {
+        let happened = match self.status {
+            CallStatus::Succeeded => true,
+            CallStatus::FailedReported => self.may_have_happened,
+            CallStatus::Prepared
+            | CallStatus::Running
+            | CallStatus::Unknown
+            | CallStatus::FailedDefinite
+            | CallStatus::Cancelled => false,
+        };
+        let is_meant = asked.is_declared || (self.is_family && self.is_newest_effect);
+        happened
+            && is_meant
+            && self.live == Live::No
+            && asked.at.since(self.asked_at) <= OWED_FOR
+            && !self.arrivals.iter().any(|arrival| arrival.is_acknowledged)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Every rule by a row, and what holds of all requests.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_323_045_000 + seconds * 1_000)
+}
+
+fn email(arrival: &'static str) -> Asked<'static> {
+    Asked { arrival, client_call: None, class: SideEffectClass::External, is_declared: true, at: at(100) }
+}
+
+fn append(arrival: &'static str) -> Asked<'static> {
+    Asked { is_declared: false, ..email(arrival) }
+}
+
+fn seen(id: &str, status: CallStatus) -> Seen {
+    Seen {
+        call: CallId::parse(id).unwrap(),
+        asked_at: at(0),
+        is_family: true,
+        is_same_server: true,
+        is_newest_effect: true,
+        status,
+        is_given_up: false,
+        may_have_happened: false,
+        live: Live::No,
+        is_held: false,
+        arrivals: vec![SeenArrival {
+            arrival: format!("a_{id}"),
+            client_call: Some("toolu_1".into()),
+            is_acknowledged: false,
+        }],
+    }
+}
+
+fn acknowledged(mut call: Seen) -> Seen {
+    call.arrivals[0].is_acknowledged = true;
+    call
+}
+
+fn elsewhere(call: Seen) -> Seen {
+    Seen { is_family: false, ..call }
+}
+
+#[test]
+fn each_rule_has_its_rows() {
+    use CallStatus::{Cancelled, FailedDefinite, FailedReported, Prepared, Running, Succeeded, Unknown};
+    let call = || CallId::parse("c").unwrap();
+    let (join, settle, hand_out) =
+        (|rule| Ruling::Join(call(), rule), |rule| Ruling::Decide(call(), rule), |rule| Ruling::HandOut(call(), rule));
+    let c = |status| seen("c", status);
+    let live = |live, status| Seen { live, ..c(status) };
+    let again = |asked: Asked<'static>| Asked { arrival: "a_c", ..asked };
+    let posted = |asked: Asked<'static>| Asked { client_call: Some("toolu_1"), ..asked };
+    let read = Asked { class: SideEffectClass::ReadOnly, is_declared: false, ..email("a") };
+    let shell = Asked { class: SideEffectClass::Local, ..append("a") };
+    let rows: Vec<(&str, Asked<'static>, Vec<Seen>, Ruling)> = vec![
+        ("nothing is there", email("a"), vec![], Ruling::New),
+        // R1
+        (
+            "the bridge sends again what is under way",
+            again(append("a")),
+            vec![live(Live::Left, Running)],
+            join(Rule::Exact),
+        ),
+        ("… what the broker before had sent", again(append("a")), vec![c(Running)], settle(Rule::Exact)),
+        ("… what it had not sent", again(append("a")), vec![c(Prepared)], settle(Rule::Exact)),
+        ("… what is in doubt", again(append("a")), vec![c(Unknown)], settle(Rule::Exact)),
+        (
+            "… what is done, although its answer was written",
+            again(append("a")),
+            vec![acknowledged(c(Succeeded))],
+            hand_out(Rule::Exact),
+        ),
+        ("… what failed", again(append("a")), vec![c(FailedDefinite)], hand_out(Rule::Exact)),
+        ("… a read", again(read), vec![c(Succeeded)], hand_out(Rule::Exact)),
+        ("a transport posts again, under another name", posted(append("b")), vec![c(Succeeded)], hand_out(Rule::Exact)),
+        (
+            "… in another family the name says nothing",
+            posted(append("b")),
+            vec![elsewhere(c(FailedDefinite))],
+            Ruling::New,
+        ),
+        ("a name that a script uses again", posted(append("b")), vec![acknowledged(c(Succeeded))], Ruling::New),
+        (
+            "a doubt that a person gave up",
+            again(append("a")),
+            vec![Seen { is_given_up: true, ..c(Unknown) }],
+            hand_out(Rule::Exact),
+        ),
+        // R2
+        (
+            "nobody waits for it any more",
+            append("b"),
+            vec![elsewhere(live(Live::Left, Running))],
+            join(Rule::Unsettled),
+        ),
+        (
+            "it is in doubt, in another family",
+            append("b"),
+            vec![elsewhere(acknowledged(c(Unknown)))],
+            settle(Rule::Unsettled),
+        ),
+        (
+            "a person is asked about it, and somebody waits",
+            append("b"),
+            vec![live(Live::Awaited, Unknown)],
+            join(Rule::Unsettled),
+        ),
+        (
+            "an approval is waited for",
+            append("b"),
+            vec![Seen { is_held: true, ..live(Live::Awaited, Prepared) }],
+            join(Rule::Unsettled),
+        ),
+        ("a dead broker had sent it", append("b"), vec![elsewhere(c(Running))], settle(Rule::Unsettled)),
+        ("it was never sent", email("b"), vec![elsewhere(c(Prepared))], settle(Rule::Unsettled)),
+        ("another server of that name", email("b"), vec![Seen { is_same_server: false, ..c(Unknown) }], Ruling::New),
+        ("a shell of another session", shell, vec![elsewhere(c(Unknown))], Ruling::New),
+        ("a shell of this session", shell, vec![c(Unknown)], settle(Rule::Unsettled)),
+        ("a read is made again", read, vec![c(Unknown)], Ruling::New),
+        // R3
+        ("a declared effect that nobody heard of", email("b"), vec![elsewhere(c(Succeeded))], hand_out(Rule::Owed)),
+        (
+            "… or whose failure may have had it",
+            email("b"),
+            vec![elsewhere(Seen { may_have_happened: true, ..c(FailedReported) })],
+            hand_out(Rule::Owed),
+        ),
+        ("… but not one that had none", email("b"), vec![elsewhere(c(FailedReported))], Ruling::New),
+        ("another effect of this family, first thing", append("b"), vec![c(Succeeded)], hand_out(Rule::Owed)),
+        ("… not the first thing", append("b"), vec![Seen { is_newest_effect: false, ..c(Succeeded) }], Ruling::New),
+        ("… of another family", append("b"), vec![elsewhere(c(Succeeded))], Ruling::New),
+        (
+            "after a week nobody means that one",
+            Asked { at: at(8 * 86_400), ..email("b") },
+            vec![elsewhere(c(Succeeded))],
+            Ruling::New,
+        ),
+        ("a shell is never owed", shell, vec![c(Succeeded)], Ruling::New),
+        // R4
+        ("a declared effect, again", email("b"), vec![acknowledged(c(Succeeded))], hand_out(Rule::Repeat)),
+        ("the same, another day's session", email("b"), vec![elsewhere(acknowledged(c(Succeeded)))], Ruling::New),
+        ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
+        ("it failed for certain", email("b"), vec![acknowledged(c(FailedDefinite))], Ruling::New),
+        ("it was refused", email("b"), vec![c(Cancelled)], Ruling::New),
+        // R5
+        ("two clients send one e-mail", email("b"), vec![elsewhere(live(Live::Awaited, Running))], join(Rule::Twin)),
+        ("two clients append", append("b"), vec![elsewhere(live(Live::Awaited, Running))], Ruling::New),
+    ];
+    for (why, asked, seen, ruling) in rows {
+        assert_eq!(decide(&asked, &seen), ruling, "{why}");
+    }
+}
+
+#[test]
+fn of_several_the_doubt_comes_first_and_then_the_newest() {
+    let old = Seen { asked_at: at(-50), ..seen("c1", CallStatus::Unknown) };
+    let new = acknowledged(seen("c2", CallStatus::Succeeded));
+    let c1 = CallId::parse("c1").unwrap();
+    assert_eq!(decide(&email("b"), &[new.clone(), old.clone()]), Ruling::Decide(c1, Rule::Unsettled));
+    let newer = Seen { asked_at: at(-10), ..seen("c3", CallStatus::Unknown) };
+    let c3 = CallId::parse("c3").unwrap();
+    assert_eq!(decide(&email("b"), &[old, newer, new]), Ruling::Decide(c3, Rule::Unsettled));
+}
+
+fn any_status() -> impl Strategy<Value = CallStatus> {
+    prop::sample::select(vec![
+        CallStatus::Prepared,
+        CallStatus::Running,
+        CallStatus::Succeeded,
+        CallStatus::FailedDefinite,
+        CallStatus::FailedReported,
+        CallStatus::Unknown,
+        CallStatus::Cancelled,
+    ])
+}
+
+prop_compose! {
+    fn any_seen()(
+        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()),
+        live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
+        arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
+    ) -> Seen {
+        let [is_family, is_same_server, is_newest_effect, is_given_up, may_have_happened, is_held] = flags;
+        Seen {
+            call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_same_server,
+            is_newest_effect, status, is_given_up, may_have_happened, live, is_held,
+            arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
+                arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged,
+            }).collect(),
+        }
+    }
+}
+
+fn any_class() -> impl Strategy<Value = SideEffectClass> {
+    use SideEffectClass::{External, Local, Memory, ReadOnly};
+    prop::sample::select(vec![External, Memory, Local, ReadOnly])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn what_is_open_is_never_sent_beside_itself(
+        all in prop::collection::vec(any_seen(), 0..5), class in any_class(), is_declared in any::<bool>(),
+    ) {
+        let asked = Asked { class, is_declared, ..email("other") };
+        let ruling = decide(&asked, &all);
+        let reaches = |seen: &&Seen| seen.is_same_server && (seen.is_family || class != SideEffectClass::Local);
+        let is_open = |seen: &&Seen| seen.live == Live::Left || (seen.live == Live::No
+            && matches!(seen.status, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown));
+        let open = all.iter().filter(reaches).any(|seen| is_open(&seen));
+        if open && class != SideEffectClass::ReadOnly {
+            prop_assert_ne!(&ruling, &Ruling::New);
+        }
+        if class == SideEffectClass::ReadOnly {
+            prop_assert_eq!(&ruling, &Ruling::New);
+        }
+        // What is under way is waited for, and nothing else is.
+        let of = |call: &CallId| all.iter().filter(|seen| seen.call == *call).map(|seen| seen.live).collect::<Vec<_>>();
+        match &ruling {
+            Ruling::Join(call, _) => prop_assert!(of(call).iter().any(|live| *live != Live::No)),
+            Ruling::Decide(call, _) | Ruling::HandOut(call, _) => prop_assert!(of(call).contains(&Live::No)),
+            Ruling::New => {}
+        }
+    }
+
+    #[test]
+    fn the_order_of_rows_says_nothing(all in prop::collection::vec(any_seen(), 0..5), client in 0..3_u32) {
+        let mut all = all;
+        all.sort_by(|a, b| a.call.cmp(&b.call));
+        all.dedup_by(|a, b| a.call == b.call);
+        let name = format!("t{client}");
+        let asked = Asked { client_call: Some(&name), ..email("a1") };
+        let one = decide(&asked, &all);
+        all.reverse();
+        prop_assert_eq!(one, decide(&asked, &all));
+    }
+
+    #[test]
+    fn an_effect_of_another_family_that_was_heard_of_is_no_ones_answer(all in prop::collection::vec(any_seen(), 0..5)) {
+        let mut all = all;
+        for seen in &mut all {
+            (seen.is_family, seen.live, seen.status) = (false, Live::No, CallStatus::Succeeded);
+            seen.arrivals = vec![SeenArrival { arrival: "z".into(), client_call: None, is_acknowledged: true }];
+        }
+        prop_assert_eq!(decide(&email("a1"), &all), Ruling::New);
+    }
+}

@@ -1,0 +1,210 @@
+//! The broker as a process: one per state folder, found at its socket, gone when nobody needs it.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::broker::{Broken, Broker};
+use crate::connection::Connection;
+use crate::session::Sessions;
+use crate::wire::{Control, Visitor, WIRE, Wanted};
+
+/// How often it is looked whether anybody needs the broker.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long what is under way may take when the broker is to end.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is over.
+const POLL: Duration = Duration::from_millis(20);
+/// The longest path that a socket's address holds.
+const LONGEST_ADDRESS: usize = 100;
+
+/// How serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// It is over.
+    Over,
+    /// Another broker serves already.
+    Another,
+}
+
+/// The lock that makes a broker the only one of its state folder; the kernel lets go of it when the process ends.
+#[derive(Debug)]
+pub struct BrokerLock(File);
+
+impl BrokerLock {
+    /// Takes it; `None` when another process has it.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn take(locks: &Path) -> io::Result<Option<Self>> {
+        DirBuilder::new().recursive(true).mode(0o700).create(locks)?;
+        let path = locks.join("gateway.lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Serves until nobody needs the broker, or somebody says that it is to end. `lock` is held until then.
+///
+/// # Errors
+/// What the broker needs is not there: the store, or the socket.
+pub async fn serve(broker: Arc<Broker>, lock: BrokerLock) -> Result<Served, Broken> {
+    let io = |doing: &'static str| move |error: io::Error| Broken::new(format!("{doing}: {error}"));
+    for folder in broker.config.socket.parent().into_iter().chain([broker.config.logs.as_path()]) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io("make a folder"))?;
+    }
+    broker.clear_up().await?;
+    let listener = listen(&broker.config.socket).map_err(io("listen"))?;
+    let mut idle_since = broker.env.now();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted.map_err(io("let a bridge in"))?;
+                let broker = broker.clone();
+                broker.connections.fetch_add(1, Ordering::AcqRel);
+                tokio::spawn(async move {
+                    visit(&broker, stream).await;
+                    broker.connections.fetch_sub(1, Ordering::AcqRel);
+                });
+            }
+            () = broker.env.clock.sleep(LOOK_EVERY) => {}
+            () = broker.closing.cancelled() => break,
+        }
+        if broker.connections.load(Ordering::Acquire) > 0 || !broker.live().is_empty() {
+            idle_since = broker.env.now();
+        } else if broker.env.now().since(idle_since) >= broker.config.idle_exit {
+            break;
+        }
+    }
+    // From here on a bridge finds nobody, starts the next broker, and waits for this one's lock with it.
+    drop(listener);
+    let _gone = std::fs::remove_file(&broker.config.socket);
+    broker.closing.cancel();
+    broker.stop.stop_gently();
+    let ends = broker.env.now().plus(DRAIN);
+    while broker.env.now() < ends && !is_over(&broker.sessions, &broker).await {
+        broker.env.clock.sleep(POLL).await;
+    }
+    drop(lock.0);
+    Ok(Served::Over)
+}
+
+async fn is_over(sessions: &Sessions, broker: &Broker) -> bool {
+    broker.live().is_empty() && broker.connections.load(Ordering::Acquire) == 0 && sessions.lock().await.is_empty()
+}
+
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let (address, _open) = address(socket)?;
+    // Its folder is the owner's alone, so nobody gets here between the two.
+    let listener = UnixListener::bind(&address)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// A path of the socket that fits into an address, and what has to stay open while it is used.
+fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    if path.as_os_str().len() <= LONGEST_ADDRESS {
+        return Ok((path.to_path_buf(), None));
+    }
+    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let name = path.file_name().unwrap_or_default();
+    Ok((Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name), Some(folder)))
+}
+
+async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read);
+    let mut first = String::new();
+    let told = tokio::select! {
+        read = lines.read_line(&mut first) => read,
+        () = broker.closing.cancelled() => return,
+    };
+    if told.is_err() || first.is_empty() {
+        return;
+    }
+    match Visitor::read(first.trim_end()) {
+        Ok(Visitor::Bridge(hello)) => {
+            if let Err(error) = Connection::serve(broker.clone(), *hello, lines, write).await {
+                tracing::warn!(%error, "a bridge could not be served");
+            }
+        }
+        Ok(Visitor::Control(wanted)) => {
+            let answer = match wanted {
+                Wanted::Status => status(broker),
+                Wanted::Stop => {
+                    broker.closing.cancel();
+                    json!({"stopping": true})
+                }
+            };
+            let _gone = write.write_all(format!("{answer}\n").as_bytes()).await;
+        }
+        Err(why) => {
+            let _gone = write.write_all(format!("X {why}\n").as_bytes()).await;
+        }
+    }
+}
+
+/// How things stand.
+fn status(broker: &Broker) -> Value {
+    let connected = broker.connected();
+    let bridges: Vec<Value> = connected
+        .iter()
+        .map(|(bridge, one)| {
+            json!({
+                "bridge": bridge, "server": one.server, "client": one.client, "project": one.project,
+                "identity": one.identity, "parent": one.parent,
+            })
+        })
+        .collect();
+    drop(connected);
+    let calls: Vec<Value> = broker
+        .live()
+        .values()
+        .map(|live| {
+            json!({
+                "call": live.call.as_str(), "since": live.since.to_string(), "is_held": live.is_held(),
+                "askers": live.askers(),
+            })
+        })
+        .collect();
+    json!({"pid": std::process::id(), "bridges": bridges, "calls": calls})
+}
+
+/// Asks the broker at `socket` how things stand, or to end; `None` when there is none.
+///
+/// # Errors
+/// It is there and does not answer as it should.
+pub async fn ask_broker(socket: &Path, stop: bool) -> io::Result<Option<Value>> {
+    let (address, _open) = address(socket)?;
+    let mut stream = match UnixStream::connect(address).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let control = Control { wire: WIRE, control: if stop { Wanted::Stop } else { Wanted::Status } };
+    let mut line = serde_json::to_string(&control)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    serde_json::from_str(&answer).map(Some).map_err(io::Error::other)
+}

@@ -1,0 +1,346 @@
+//! Sessions of clients: a run each, which this process owns while somebody is connected or a call is under way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use serde_json::Value;
+use tokio::sync::{Mutex, RwLock};
+use ua_core::{CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
+use ua_ledger::Outbox;
+use ua_mcp::LockDir;
+use ua_runner::{RunLock, owner_stamp};
+use ua_store::{
+    Author, Batch, Change, GATEWAY_MODE, LedgerStore as _, NewRun, NewSession, NewStep, QuestionStatus, RunEnd,
+    RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
+};
+
+use crate::broker::{Broken, Broker};
+use crate::wire::Hello;
+
+/// Where clients say which session a call is of, best first. What a client's environment says is inherited by whatever it starts.
+const IN_META: [&str; 7] = [
+    "dev.universal-agent/session",
+    "threadId",
+    "agent-session-id",
+    "vscode.conversationId",
+    "ai.opencode/sessionID",
+    "antigravity.google/conversation_id",
+    "sessionId",
+];
+
+/// Where clients name the tool use that a call is.
+const CALL_IN_META: [&str; 5] =
+    ["dev.universal-agent/call", "claudecode/toolUseId", "callId", "agent-tool-call-request-id", "vscode.requestId"];
+
+/// Which session a call is of, and how well that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) key: String,
+    pub(crate) level: &'static str,
+}
+
+impl Identity {
+    /// By what the call says itself, else by what the client's environment says where the client is one that sets it, else by the connection.
+    pub(crate) fn of(meta: &Value, client: &str, hello: &Hello) -> Self {
+        let said = |name: &&str| meta[*name].as_str().map(|value| format!("{name}:{value}"));
+        if let Some(key) = IN_META.iter().find_map(said) {
+            return Self { key, level: "exact" };
+        }
+        let hint = |of: &str, name: &str| hello.hints.get(name).filter(|_| client == of).cloned();
+        let hinted = hint("claude-code", "CLAUDE_CODE_SESSION_ID").or_else(|| hint("grok", "GROK_SESSION_ID"));
+        match hinted {
+            Some(key) => Self { key: format!("env:{key}"), level: "provisional" },
+            None => Self { key: format!("connection:{}", hello.bridge), level: "connection" },
+        }
+    }
+}
+
+/// The client's own name for a tool use.
+pub(crate) fn client_call(meta: &Value) -> Option<String> {
+    CALL_IN_META.iter().find_map(|name| meta[*name].as_str()).map(str::to_owned)
+}
+
+/// A session that this process owns.
+pub(crate) struct Session {
+    pub(crate) record: SessionRecord,
+    pub(crate) run: RunRecord,
+    pub(crate) lease: RunLease,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) step: StepId,
+    pub(crate) trace: Trace,
+    /// Reads pass together, an effect alone.
+    pub(crate) barrier: Arc<RwLock<()>>,
+    next: AtomicU32,
+    /// Connections and calls that need it.
+    users: AtomicUsize,
+    _lock: RunLock,
+}
+
+impl Session {
+    /// The place of the next call in the run: the number of its arrival.
+    pub(crate) fn next_place(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Writes what only its owner writes.
+    pub(crate) async fn write(&self, change: Change) -> Result<(), Broken> {
+        let by = Author::Owner(self.lease.clone());
+        self.outbox.commit(&by, Batch::of([change])).await.map(drop).map_err(Broken::at("write to the session"))
+    }
+}
+
+/// Holds a session that is needed. The last one to let go of it parks it.
+pub(crate) struct InUse {
+    pub(crate) session: Arc<Session>,
+    broker: Arc<Broker>,
+}
+
+impl InUse {
+    pub(crate) fn again(&self) -> Self {
+        self.session.users.fetch_add(1, Ordering::Relaxed);
+        Self { session: self.session.clone(), broker: self.broker.clone() }
+    }
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if self.session.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let (broker, run) = (self.broker.clone(), self.session.run.run_id.clone());
+            tokio::spawn(async move {
+                if let Err(error) = broker.park(&run).await {
+                    tracing::warn!(%error, %run, "a session could not be parked");
+                }
+            });
+        }
+    }
+}
+
+/// Those that this process owns.
+pub(crate) type Sessions = Mutex<HashMap<RunId, Arc<Session>>>;
+
+impl Broker {
+    /// The session of a client that says who it is, opened when there is none.
+    pub(crate) async fn session(
+        self: &Arc<Self>,
+        project: &str,
+        hello: &Hello,
+        client: &str,
+        identity: &Identity,
+        reach: &str,
+    ) -> Result<InUse, Broken> {
+        let mut sessions = self.sessions.lock().await;
+        let mut generation = 0_u32;
+        loop {
+            // One that a person ended goes on as another one.
+            let suffix = if generation == 0 { String::new() } else { format!("#{generation}") };
+            let session_key = format!("{}{suffix}", identity.key);
+            let of = SessionsOf::Key { project: project.to_owned(), server: hello.name.clone(), session_key };
+            let SessionsOf::Key { session_key, .. } = &of else { unreachable!("it was made as one") };
+            let session_key = session_key.clone();
+            let found = self.store.sessions_of(of).await.map_err(Broken::at("look for the session"))?.pop();
+            if let Some(record) = found {
+                let run = self.store.run(&record.run_id).await.map_err(Broken::at("read the session"))?;
+                if run.status.is_terminal() || run.end_mark().is_some() {
+                    generation += 1;
+                    continue;
+                }
+                return self.take(&mut sessions, record).await;
+            }
+            let record = SessionRecord {
+                run_id: RunId::new(&self.env),
+                project: project.to_owned(),
+                server: hello.name.clone(),
+                session_key,
+                client: client.to_owned(),
+                identity: identity.level.to_owned(),
+                reach: reach.to_owned(),
+                opened_at: self.env.now(),
+            };
+            self.open(&record, hello).await?;
+            return self.take(&mut sessions, record).await;
+        }
+    }
+
+    /// The session of a run, which may be another client's.
+    pub(crate) async fn session_of(self: &Arc<Self>, run: &RunId) -> Result<InUse, Broken> {
+        let mut sessions = self.sessions.lock().await;
+        let found = self.store.sessions_of(SessionsOf::Run(run.clone())).await;
+        let found = found.map_err(Broken::at("look for the session"))?.pop();
+        let record = found.ok_or_else(|| Broken::new(format!("run {run} is no session of the gateway")))?;
+        self.take(&mut sessions, record).await
+    }
+
+    async fn open(&self, record: &SessionRecord, hello: &Hello) -> Result<(), Broken> {
+        let words = format!("Tool calls of {} to `{}`, in {}.", record.client, record.server, record.project);
+        let job = serde_json::json!({"objective": words}).to_string();
+        let spec = RunSpec::parse(&job).map_err(|error| Broken::new(error.to_string()))?;
+        let run = NewRun {
+            run_id: record.run_id.clone(),
+            created_at: record.opened_at,
+            entrypoint: GATEWAY_MODE.to_owned(),
+            run_mode: GATEWAY_MODE.to_owned(),
+            spec,
+            files: Vec::new(),
+            job_path: None,
+            opening: Message::user(Origin::Prompt, words),
+            workspace_dir: hello.cwd.clone(),
+            launch: serde_json::json!({"gateway": {"command": hello.command}}),
+            parent_run_id: None,
+        };
+        let new = NewSession { run, session: record.clone() };
+        let batch = Batch::of([Change::OpenSession(Box::new(new))]);
+        self.store.commit(&Author::Command, batch).await.map(drop).map_err(Broken::at("open a session"))
+    }
+
+    /// Takes the session's run, if this process has it not. What an earlier owner had sent and not heard of is unknown from here on.
+    async fn take(
+        self: &Arc<Self>,
+        sessions: &mut HashMap<RunId, Arc<Session>>,
+        record: SessionRecord,
+    ) -> Result<InUse, Broken> {
+        let run_id = record.run_id.clone();
+        if let Some(session) = sessions.get(&run_id) {
+            session.users.fetch_add(1, Ordering::Relaxed);
+            return Ok(InUse { session: session.clone(), broker: self.clone() });
+        }
+        let trace = Trace::new(&self.env);
+        let owner = owner_stamp(trace.clone());
+        let lock =
+            RunLock::take(&self.config.locks, &run_id, &owner).map_err(|error| Broken::new(error.to_string()))?;
+        let now = self.env.now();
+        let taken = self.store.acquire_run(&run_id, &owner, now).await;
+        let (lease, run) = taken.map_err(Broken::at("take the session"))?;
+        let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()));
+        let why = "the gateway's broker ended before an answer was stored";
+        outbox.mark_lost(&lease, why, now).await.map_err(Broken::at("mark what was lost"))?;
+        let step = match run.current_step_id.clone() {
+            Some(step) => step,
+            None => {
+                let step = NewStep {
+                    step_id: StepId::new(&self.env),
+                    phase: "main".to_owned(),
+                    created_at: now,
+                    fingerprint: None,
+                };
+                outbox.open_step(&lease, step).await.map_err(Broken::at("begin the session"))?.step_id
+            }
+        };
+        let calls = self.store.calls(&run_id, None).await.map_err(Broken::at("read the session's calls"))?;
+        let last = calls.iter().map(|call| call.position.turn).max().unwrap_or(0);
+        let session = Arc::new(Session {
+            record,
+            run,
+            lease,
+            outbox,
+            step,
+            trace,
+            barrier: Arc::default(),
+            next: AtomicU32::new(last + 1),
+            users: AtomicUsize::new(1),
+            _lock: lock,
+        });
+        sessions.insert(run_id, session.clone());
+        Ok(InUse { session, broker: self.clone() })
+    }
+
+    /// Lets go of a session that nobody needs any more.
+    async fn park(&self, run: &RunId) -> Result<(), Broken> {
+        let mut sessions = self.sessions.lock().await;
+        let Some(session) = sessions.get(run).filter(|session| session.users.load(Ordering::Acquire) == 0).cloned()
+        else {
+            return Ok(());
+        };
+        let questions = session.outbox.open_questions(Some(run)).await.map_err(Broken::at("read the questions"))?;
+        let waits = questions.iter().any(|question| question.status == QuestionStatus::Open);
+        let (status, stop_reason) =
+            if waits { (RunStatus::WaitingForHuman, None) } else { (RunStatus::Stopped, Some(RunStop::Idle)) };
+        let end = RunEnd {
+            status,
+            stop_reason,
+            detail: Some("no client is connected".to_owned()),
+            final_output: None,
+            final_artifact_ref: None,
+            step_end: None,
+            cancels: Vec::new(),
+            closes: Vec::new(),
+            held_millis: 0,
+            at: self.env.now(),
+        };
+        session.outbox.end_run(&session.lease, end).await.map_err(Broken::at("park the session"))?;
+        sessions.remove(run);
+        Ok(())
+    }
+
+    /// Before anybody is let in: tool servers of an earlier broker are ended, and calls that it had sent are unknown.
+    pub(crate) async fn clear_up(self: &Arc<Self>) -> Result<(), Broken> {
+        let mut holders: Vec<RunId> = std::fs::read_dir(&self.config.locks)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                RunId::parse(name.split('.').next().filter(|holder| holder.starts_with(HOLDER))?).ok()
+            })
+            .collect();
+        holders.sort();
+        holders.dedup();
+        for holder in holders {
+            let locks = LockDir::new(&self.config.locks, holder, self.env.clone());
+            let locks = locks.map_err(|error| Broken::new(error.to_string()))?;
+            let _fenced = locks.retire_all_orphans().await;
+        }
+        for session in
+            self.store.sessions_of(SessionsOf::Newest(u32::MAX)).await.map_err(Broken::at("read sessions"))?
+        {
+            let run = self.store.run(&session.run_id).await.map_err(Broken::at("read a session"))?;
+            let calls = if run.status == RunStatus::Running {
+                self.store.calls(&run.run_id, None).await.map_err(Broken::at("read a session's calls"))?
+            } else {
+                Vec::new()
+            };
+            if run.status == RunStatus::Running || calls.iter().any(|call| call.status == CallStatus::Running) {
+                drop(self.session_of(&run.run_id).await?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the names of connections begin with, under which tool servers have their locks.
+pub(crate) const HOLDER: &str = "gw_";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn hello(hints: &[(&str, &str)]) -> Hello {
+        let hints: HashMap<&str, &str> = hints.iter().copied().collect();
+        let hello = json!({"wire": 1, "bridge": "b1", "name": "mail", "command": ["x"], "cwd": "/", "hints": hints});
+        serde_json::from_value(hello).unwrap()
+    }
+
+    #[test]
+    fn what_a_call_says_comes_before_what_an_environment_says() {
+        let claude = hello(&[("CLAUDE_CODE_SESSION_ID", "s1")]);
+        for (meta, client, hello, key, level) in [
+            (json!({"threadId": "t1"}), "codex-mcp-client", &claude, "threadId:t1", "exact"),
+            (json!({}), "claude-code", &claude, "env:s1", "provisional"),
+            (json!({}), "mcp", &claude, "connection:b1", "connection"),
+            (json!({}), "claude-code", &hello(&[]), "connection:b1", "connection"),
+        ] {
+            let identity = Identity::of(&meta, client, hello);
+            assert_eq!((identity.key.as_str(), identity.level), (key, level));
+        }
+        assert_eq!(client_call(&json!({"claudecode/toolUseId": "toolu_1"})).as_deref(), Some("toolu_1"));
+    }
+}

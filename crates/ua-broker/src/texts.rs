@@ -1,0 +1,153 @@
+//! What a model reads in the place of a result. Text alone: where there is structured content, clients show nothing else.
+
+use serde_json::{Value, json};
+use ua_core::{CallId, QuestionId, Timestamp};
+use ua_store::QuestionKind;
+
+/// The name under which answers carry what is ours.
+const META: &str = "dev.universal-agent/call";
+
+/// An answer that is none of the tool's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It was sent once, and nobody knows what came of it.
+    Unknown { since: Option<Timestamp>, why: String, question: Option<QuestionId> },
+    /// It was sent once and is not done.
+    Running { since: Timestamp },
+    /// A person decides first.
+    Held { question: QuestionId, kind: QuestionKind },
+    /// It was not sent.
+    NotSent { why: String },
+    /// A person said that it happened.
+    Happened { by: String, proof: Option<String> },
+    /// The gateway itself could not do its work.
+    Broken { why: String },
+}
+
+impl Told {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "unknown",
+            Self::Running { .. } => "running",
+            Self::Held { kind: QuestionKind::NearDuplicate, .. } => "rival",
+            Self::Held { .. } => "held",
+            Self::NotSent { .. } => "not_sent",
+            Self::Happened { .. } => "happened",
+            Self::Broken { .. } => "broken",
+        }
+    }
+
+    /// As the result of a call. `ua` is how a person runs this program against this gateway.
+    pub(crate) fn as_result(&self, call: Option<&CallId>, ua: &str) -> Value {
+        let text = match self {
+            Self::Unknown { since, why, question } => {
+                let since = since.map_or_else(String::new, |at| format!(" at {at}"));
+                let who = match question {
+                    Some(question) => format!("A person decides: `{ua} answer {question}`."),
+                    None => "A person left it so.".to_owned(),
+                };
+                format!(
+                    "Not repeated. This exact call was sent{since} and its outcome is unknown: {why}. It may have happened. Do not send \
+                     it in other words. {who} Go on with other work; the same call again returns this, or the result."
+                )
+            }
+            Self::Running { since } => format!(
+                "Still running since {since}. It was sent once. Make the same call again to wait for it; do not reword it."
+            ),
+            Self::Held { question, kind: QuestionKind::NearDuplicate } => format!(
+                "Not sent. Another call may have had this effect already, in other words or in another session. A person decides: \
+                 `{ua} answer {question}`. Go on with other work; the same call again returns this, or the result."
+            ),
+            Self::Held { question, .. } => format!(
+                "Not sent yet. A person has to decide first: `{ua} answer {question}`. Go on with other work; the same call again returns \
+                 this, or the result."
+            ),
+            Self::NotSent { why } => why.clone(),
+            Self::Happened { by, proof } => {
+                let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
+                format!("{by} says that this happened{proof}. Its own answer was lost. Do not send it again.")
+            }
+            Self::Broken { why } => format!("Not sent: the gateway could not do its work: {why}"),
+        };
+        let is_error = !matches!(self, Self::Happened { .. });
+        let mut meta = json!({"told": self.kind()});
+        if let Some(call) = call {
+            meta["id"] = json!(call.as_str());
+        }
+        if let Self::Unknown { question: Some(question), .. } | Self::Held { question, .. } = self {
+            meta["question"] = json!(question.as_str());
+        }
+        json!({"content": [{"type": "text", "text": text}], "isError": is_error, "_meta": {META: meta}})
+    }
+}
+
+/// Why a result is handed out that another request brought home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Nobody had it until now.
+    Late,
+    /// It was handed out before.
+    Duplicate,
+}
+
+/// A result as the tool gave it, with what the model has to know about it. A text would be hidden behind structured content, and a field more
+/// might break its schema; then only `_meta` says it.
+pub(crate) fn with_notice(mut result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
+    let (kind, text) = match notice {
+        Notice::Late => (
+            "late",
+            format!(
+                "(This call was made at {at}; its answer had not reached anybody. It was not made again: this is that answer.)"
+            ),
+        ),
+        Notice::Duplicate => (
+            "duplicate",
+            format!("(This very call was made before, at {at}. It was not made again: this is the answer from then.)"),
+        ),
+    };
+    let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
+    if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut).filter(|_| !has_structure) {
+        content.push(json!({"type": "text", "text": text}));
+    }
+    if let Some(result) = result.as_object_mut()
+        && let Some(meta) = result.entry("_meta").or_insert_with(|| json!({})).as_object_mut()
+    {
+        meta.insert(META.to_owned(), json!({"id": call.as_str(), "notice": kind, "at": at.to_string()}));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_is_verbatim_but_for_its_notice() {
+        let call = CallId::parse("call_1").unwrap();
+        let at = Timestamp::from_millis(1_767_323_045_000);
+        let plain = json!({"content": [{"type": "text", "text": "sent"}], "isError": false});
+        let told = with_notice(plain.clone(), Notice::Late, &call, at);
+        assert_eq!(told["content"][0], plain["content"][0]);
+        assert!(told["content"][1]["text"].as_str().unwrap().contains("not made again"));
+        let structured =
+            json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {"id": 1}, "_meta": {"x": 1}});
+        let told = with_notice(structured, Notice::Duplicate, &call, at);
+        assert_eq!(told["content"].as_array().unwrap().len(), 1);
+        assert_eq!((&told["_meta"]["x"], &told["_meta"][META]["notice"]), (&json!(1), &json!("duplicate")));
+    }
+
+    #[test]
+    fn what_is_not_a_result_is_text_alone() {
+        let question = QuestionId::parse("q_1").unwrap();
+        for (told, words) in [
+            (Told::Unknown { since: None, why: "it ended".into(), question: Some(question.clone()) }, "ua answer q_1"),
+            (Told::Running { since: Timestamp::from_millis(0) }, "do not reword it"),
+            (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),
+            (Told::Held { question, kind: QuestionKind::Approval }, "decide first"),
+        ] {
+            let result = told.as_result(None, "ua");
+            assert!(result["content"][0]["text"].as_str().unwrap().contains(words), "{result}");
+            assert!(result["isError"] == true && result.get("structuredContent").is_none());
+        }
+    }
+}

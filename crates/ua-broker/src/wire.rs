@@ -1,0 +1,140 @@
+//! What bridge and broker say to each other: the broker's side of `ua_bridge`'s lines.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of these lines.
+pub const WIRE: u32 = 1;
+
+/// The first line of a bridge.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) wire: u32,
+    /// The bridge's own name.
+    pub(crate) bridge: String,
+    /// The tool server's name in the client's configuration.
+    pub(crate) name: String,
+    /// How it is started.
+    pub(crate) command: Vec<String>,
+    pub(crate) cwd: String,
+    #[serde(default)]
+    pub(crate) project: Option<String>,
+    /// The process that started the bridge.
+    #[serde(default)]
+    pub(crate) parent: u32,
+    /// The names of those of its variables that its entry gives it: their values are nobody else's business.
+    #[serde(default)]
+    pub(crate) secret: Vec<String>,
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// What says which project and session this is; inherited, so never more than a hint.
+    #[serde(default)]
+    pub(crate) hints: BTreeMap<String, String>,
+    /// The client's `initialize`, when an earlier broker answered it.
+    #[serde(default)]
+    pub(crate) handshake: Option<Value>,
+}
+
+impl Hello {
+    /// The project that the client works in.
+    pub(crate) fn project(&self) -> String {
+        let told = self.project.as_ref().or_else(|| self.hints.get("CLAUDE_PROJECT_DIR")).unwrap_or(&self.cwd);
+        std::fs::canonicalize(told).map_or_else(|_| told.clone(), |path| path.display().to_string())
+    }
+}
+
+/// The first line of somebody who wants something of the broker itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Control {
+    pub(crate) wire: u32,
+    pub(crate) control: Wanted,
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Wanted {
+    /// How things stand.
+    Status,
+    /// That it ends, once what is under way is over.
+    Stop,
+}
+
+/// Who came to the socket.
+#[derive(Debug)]
+pub(crate) enum Visitor {
+    Bridge(Box<Hello>),
+    Control(Wanted),
+}
+
+impl Visitor {
+    /// Reads the first line; the error is told to whoever sent it.
+    pub(crate) fn read(line: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(line).map_err(|error| format!("the first line is no JSON: {error}"))?;
+        if value["wire"] != WIRE {
+            return Err(format!("it speaks version {} of the gateway's lines, this broker {WIRE}", value["wire"]));
+        }
+        if value.get("control").is_some() {
+            let control: Control = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            return Ok(Self::Control(control.control));
+        }
+        let hello: Hello = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        if hello.command.is_empty() || hello.name.is_empty() || hello.name.contains(['.', '/']) {
+            return Err("it names no tool server".to_owned());
+        }
+        Ok(Self::Bridge(Box::new(hello)))
+    }
+}
+
+/// A line of a bridge behind its first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Said<'l> {
+    /// A request, with the bridge's name for it.
+    Request(&'l str, &'l str),
+    /// Any other message of the client.
+    Message(&'l str),
+    /// The answer to a request was written to the client.
+    Delivered(&'l str),
+    /// The client has gone: whether in an orderly way, as far as can be told.
+    Gone { is_orderly: bool },
+}
+
+/// How long after the last answer an end is one of a client that had it.
+const HEARD: u64 = 1_000;
+
+impl<'l> Said<'l> {
+    pub(crate) fn read(line: &'l str) -> Option<Self> {
+        let (kind, rest) = line.split_once(' ')?;
+        match kind {
+            "R" => rest.split_once(' ').map(|(name, message)| Self::Request(name, message)),
+            "N" => Some(Self::Message(rest)),
+            "D" => Some(Self::Delivered(rest)),
+            "E" => {
+                let (millis, how) = rest.split_once(' ')?;
+                let is_orderly = how == "signal" || millis.parse().is_ok_and(|millis: u64| millis >= HEARD);
+                Some(Self::Gone { is_orderly })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_bridge_says_is_understood() {
+        assert_eq!(Said::read("R 01A {\"id\": 1}"), Some(Said::Request("01A", "{\"id\": 1}")));
+        assert_eq!(Said::read("E 999 eof"), Some(Said::Gone { is_orderly: false }));
+        assert_eq!(Said::read("E 1000 eof"), Some(Said::Gone { is_orderly: true }));
+        assert_eq!(Said::read("E 0 signal"), Some(Said::Gone { is_orderly: true }));
+        assert_eq!(Said::read("?"), None);
+        let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;
+        assert!(matches!(Visitor::read(hello), Ok(Visitor::Bridge(hello)) if hello.project() == "/"));
+        assert!(matches!(Visitor::read(r#"{"wire":1,"control":"stop"}"#), Ok(Visitor::Control(Wanted::Stop))));
+        assert!(Visitor::read(r#"{"wire":2}"#).is_err_and(|why| why.contains("version 2")));
+    }
+}

@@ -1,0 +1,127 @@
+//! Processes that die: the broker, the tool server, the bridge.
+
+use serde_json::json;
+use ua_store::{Choice, QuestionKind};
+
+use crate::world::{World, mail, notice, text, told, until};
+
+/// G5: the broker is killed behind the effect. The client's request is answered all the same: by a question, or under the same key.
+#[test]
+fn a_request_outlives_its_broker() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.client().greet();
+    let id = client.call("send_email", &mail());
+    world.until_effects(1);
+    let killed = world.broker_pid();
+    world.kill_broker();
+    let result = client.answer(id)["result"].clone();
+    assert_eq!(told(&result), "unknown", "{result}");
+    assert!(text(&result).contains("ua answer"), "{result}");
+    world.let_go();
+    assert_ne!(world.broker_pid(), killed);
+    // The same again is the same, and nothing is sent.
+    let again = client.result("send_email", &mail());
+    assert_eq!((told(&again), world.effects().len()), ("unknown", 1));
+    let questions = world.questions();
+    assert_eq!((questions.len(), questions[0].kind), (1, QuestionKind::UnknownOutcome));
+    world.answer(&questions[0], Choice::Happened);
+    let settled = client.result("send_email", &mail());
+    assert!(settled["isError"] == false && text(&settled).contains("ada says that this happened"), "{settled}");
+    assert_eq!(world.effects().len(), 1);
+    // All else works with the next broker.
+    let read = client.result("read_page", &json!({"page": "1"}));
+    assert_eq!(read["structuredContent"]["page"], "1");
+    client.done();
+    world.check();
+}
+
+#[test]
+fn a_keyed_call_is_made_again_under_its_key_when_the_broker_dies() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.client().greet();
+    let id = client.call("charge_card", &json!({"amount": 7}));
+    world.until_effects(1);
+    world.kill_broker();
+    world.let_go();
+    let result = client.answer(id)["result"].clone();
+    assert_eq!((text(&result).as_str(), world.effects().len()), ("done, 1 so far", 1), "{result}");
+    let calls = world.said().into_iter().filter(|message| message["method"] == "tools/call").count();
+    assert_eq!(calls, 2, "asked twice under one key");
+    client.done();
+    world.check();
+}
+
+/// G6: the tool server is killed behind the effect: a question, and other words for it are a rival.
+#[test]
+fn a_tool_server_that_dies_leaves_a_question() {
+    let world = World::new();
+    let mut client = world.client().greet();
+    world.behave("die");
+    let result = client.result("send_email", &mail());
+    assert_eq!(told(&result), "unknown", "{result}");
+    let mut reworded = mail();
+    reworded["body"] = json!("It is done.");
+    let rival = client.result("send_email", &reworded);
+    assert_eq!(told(&rival), "rival", "{rival}");
+    // Another session of the project is not let past either.
+    let mut other = world.session("s2").greet();
+    assert_eq!(told(&other.result("send_email", &reworded)), "rival");
+    assert_eq!(told(&other.result("send_email", &mail())), "unknown");
+    assert_eq!(world.effects().len(), 1);
+    let question =
+        world.questions().into_iter().find(|question| question.kind == QuestionKind::UnknownOutcome).unwrap();
+    world.answer(&question, Choice::Execute);
+    let sent = client.result("send_email", &mail());
+    assert_eq!((text(&sent).as_str(), world.effects().len()), ("done, 2 so far", 2), "a person said so: {sent}");
+    client.done();
+    world.check();
+}
+
+/// While it waits for a person, the request itself gets what comes of the answer.
+#[test]
+fn an_answer_in_time_answers_the_request() {
+    let mut world = World::new();
+    world.hold_millis = 60_000;
+    let mut client = world.client().greet();
+    world.behave("die");
+    let id = client.call("send_email", &mail());
+    let question = until("a question", || world.questions().pop());
+    world.answer(&question, Choice::Execute);
+    assert_eq!(text(&client.answer(id)["result"]), "done, 2 so far");
+    assert_eq!(world.effects().len(), 2);
+}
+
+/// A tool server that dies before it did anything, as far as anybody can tell, is the same.
+#[test]
+fn a_read_is_made_again_when_its_server_died() {
+    let world = World::new();
+    let mut client = world.client().greet();
+    client.result("read_page", &json!({"page": "1"}));
+    world.kill_server();
+    let read = until("the next server", || {
+        let read = client.result("read_page", &json!({"page": "2"}));
+        (read["isError"] != true).then_some(read)
+    });
+    assert_eq!(read["structuredContent"]["page"], "2");
+}
+
+/// The bridge is killed: the call goes on, and the next bridge of the client has its answer.
+#[test]
+fn a_call_outlives_its_bridge() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.session("s1").greet();
+    client.call("append_line", &json!({"text": "a"}));
+    world.until_effects(1);
+    client.bridge_killed();
+    let mut next = world.session("s1").greet();
+    let id = next.call("append_line", &json!({"text": "a"}));
+    world.let_go();
+    let result = next.answer(id)["result"].clone();
+    assert!(text(&result).starts_with("done, 1 so far"), "{result} {}", notice(&result));
+    assert_eq!(world.effects().len(), 1);
+    next.done();
+    world.check();
+}

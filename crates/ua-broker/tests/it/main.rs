@@ -1,0 +1,11 @@
+//! The gateway end to end: a client that names nothing, bridges, a broker and tool servers as processes, effects counted in a file.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod crashes;
+mod matrix;
+#[path = "../../../ua-testkit/tests/it/one_binary.rs"]
+mod one_binary;
+mod passing;
+mod repeats;
+mod world;

@@ -1,0 +1,168 @@
+//! G13: kills at every boundary, of each process, for each policy. Effects are counted by the tool server; every asker is answered.
+
+use serde_json::{Value, json};
+use ua_store::{Choice, QuestionKind};
+
+use crate::world::{Client, World, mail, text, told, until};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Client,
+    Bridge,
+    Broker,
+    Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// The request has left the client; nobody knows how far it came.
+    Asked,
+    /// The effect was made, the tool server has not answered.
+    Done,
+    /// The tool server may answer from now on.
+    Answering,
+    /// The client has its answer.
+    Answered,
+}
+
+const ALL_WHO: [Who; 4] = [Who::Client, Who::Bridge, Who::Broker, Who::Server];
+const ALL_WHEN: [When; 4] = [When::Asked, When::Done, When::Answering, When::Answered];
+
+fn case(who: Who, when: When, tool: &str, arguments: &Value) {
+    let world = World::new();
+    let mut client = world.session("s1").greet();
+    // A tool server is there, so that it can be killed.
+    client.result("read_page", &json!({"page": "1"}));
+    if when == When::Done || when == When::Answering {
+        world.behave("hold");
+    }
+    let id = client.call(tool, arguments);
+    let mut answer = None;
+    match when {
+        When::Asked => {}
+        When::Done => world.until_effects(1),
+        When::Answering => {
+            world.until_effects(1);
+            world.let_go();
+        }
+        When::Answered => answer = Some(client.answer(id)["result"].clone()),
+    }
+    let mut client = kill(&world, client, who);
+    if when == When::Done {
+        world.let_go();
+    }
+    if let (Some(client), None) = (&mut client, &answer) {
+        answer = Some(client.answer(id)["result"].clone());
+    }
+    settle(&world, client, answer, tool, arguments);
+}
+
+/// Kills one; the client, if there still is one.
+fn kill(world: &World, client: Client, who: Who) -> Option<Client> {
+    match who {
+        Who::Client => client.killed(),
+        Who::Bridge => client.bridge_killed(),
+        Who::Broker => {
+            world.kill_broker();
+            return Some(client);
+        }
+        Who::Server => {
+            world.kill_server();
+            return Some(client);
+        }
+    }
+    None
+}
+
+/// The client, or the next one of its session, asks until it has a result: then there was one effect.
+fn settle(world: &World, client: Option<Client>, mut answer: Option<Value>, tool: &str, arguments: &Value) {
+    let has_it = client.is_some() && answer.as_ref().is_some_and(|answer| answer["isError"] == false);
+    let mut client = client.unwrap_or_else(|| world.session("s1").greet());
+    if !has_it {
+        answer = Some(until_it_has_it(world, &mut client, tool, arguments));
+    }
+    let answer = answer.unwrap_or_default();
+    assert!(answer["isError"] == false, "{answer}");
+    assert_eq!(world.effects().len(), 1, "{answer}");
+    client.done();
+    world.check();
+}
+
+/// Asks for the same until there is a result. A person is asked at most once, and says what the tool server knows.
+fn until_it_has_it(world: &World, client: &mut Client, tool: &str, arguments: &Value) -> Value {
+    let mut answered = false;
+    until("a result", || {
+        let result = client.result(tool, arguments);
+        if result["isError"] == false {
+            return Some(result);
+        }
+        assert!(["unknown", "running", "broken", "not_sent"].contains(&told(&result)), "{}", text(&result));
+        if told(&result) == "unknown" {
+            assert!(!answered, "asked twice: {}", text(&result));
+            answered = true;
+            let questions = world.questions();
+            let asked = questions.iter().find(|question| question.kind == QuestionKind::UnknownOutcome).unwrap();
+            let happened = !world.effects().is_empty();
+            world.answer(asked, if happened { Choice::Happened } else { Choice::Execute });
+        }
+        None
+    })
+}
+
+fn all(tool: &str, arguments: &Value) {
+    for who in ALL_WHO {
+        for when in ALL_WHEN {
+            // What is printed belongs to the case that failed.
+            eprintln!("{who:?} {when:?} {tool}");
+            case(who, when, tool, arguments);
+        }
+    }
+}
+
+#[test]
+fn a_declared_effect_is_had_once_whoever_dies() {
+    all("send_email", &mail());
+}
+
+#[test]
+fn a_keyed_effect_is_had_once_whoever_dies() {
+    all("charge_card", &json!({"amount": 7}));
+}
+
+#[test]
+fn an_undeclared_effect_is_had_once_whoever_dies() {
+    all("append_line", &json!({"text": "a"}));
+}
+
+/// Anywhere between asking and having the answer: a place by chance.
+fn somewhere(seed: u64) {
+    let mut chance = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut draw = |below: u64| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (chance >> 33) % below
+    };
+    let who = ALL_WHO[usize::try_from(draw(4)).unwrap()];
+    let tools = [("send_email", mail()), ("charge_card", json!({"amount": 7})), ("append_line", json!({"text": "a"}))];
+    let (tool, arguments) = &tools[usize::try_from(draw(3)).unwrap()];
+    let micros = draw(25_000);
+    eprintln!("seed {seed}: {who:?} after {micros} µs of {tool}");
+    let world = World::new();
+    let mut client = world.session("s1").greet();
+    client.result("read_page", &json!({"page": "1"}));
+    let id = client.call(tool, arguments);
+    std::thread::sleep(std::time::Duration::from_micros(micros)); // any time is a case
+    let mut client = kill(&world, client, who);
+    let answer = client.as_mut().map(|client| client.answer(id)["result"].clone());
+    settle(&world, client, answer, tool, arguments);
+}
+
+#[test]
+fn an_effect_is_had_once_whenever_somebody_dies() {
+    (0..24).for_each(somewhere);
+}
+
+#[test]
+#[ignore = "takes minutes: the same at a thousand other moments"]
+fn an_effect_is_had_once_at_a_thousand_moments() {
+    (1_000..2_000).for_each(somewhere);
+}

@@ -1,0 +1,197 @@
+//! The same call again: of a client that was killed, timed out or cancelled, of two clients, of another day.
+
+use serde_json::json;
+
+use crate::world::{World, mail, notice, text, until};
+
+/// G2: the client is killed in a call; whoever asks next has the late receipt.
+#[test]
+fn a_killed_clients_call_is_answered_to_whoever_asks_for_it_again() {
+    for session in [None, Some("s1")] {
+        for is_late in [true, false] {
+            let world = World::new();
+            let start = || session.map_or_else(|| world.client(), |session| world.session(session)).greet();
+            world.behave("hold");
+            let mut client = start();
+            client.call("send_email", &mail());
+            world.until_effects(1);
+            client.killed();
+            let mut next = start();
+            let id = if is_late {
+                world.let_go();
+                next.call("send_email", &mail())
+            } else {
+                let id = next.call("send_email", &mail());
+                world.until_askers(1);
+                world.let_go();
+                id
+            };
+            let result = next.answer(id)["result"].clone();
+            assert!(text(&result).starts_with("done, 1 so far"), "{result}");
+            assert_eq!(world.effects().len(), 1);
+            // Once it has been heard of, another session means another one.
+            next.done();
+            let mut other = world.session("another day").greet();
+            assert_eq!(notice(&other.result("send_email", &mail())), "");
+            assert_eq!(world.effects().len(), 2);
+            other.done();
+            world.check();
+        }
+    }
+}
+
+/// The answer was written, and nobody is known to have read it: it is owed, and says so.
+#[test]
+fn a_result_that_nobody_is_known_to_have_is_owed_once() {
+    let world = World::new();
+    let mut client = world.client().greet();
+    assert_eq!(notice(&client.result("send_email", &mail())), "");
+    client.killed();
+    let mut next = world.client().greet();
+    let result = next.result("send_email", &mail());
+    assert_eq!((notice(&result), world.effects().len()), ("late", 1));
+    assert!(text(&result).contains("It was not made again"), "{result}");
+    next.done();
+    let mut another = world.client().greet();
+    assert_eq!(notice(&another.result("send_email", &mail())), "");
+    assert_eq!(world.effects().len(), 2);
+}
+
+/// What is not declared is owed to the session that asked, if it is the first thing that it does.
+#[test]
+fn an_append_is_owed_to_its_own_session() {
+    let world = World::new();
+    let line = json!({"text": "a"});
+    let mut client = world.session("s1").greet();
+    client.result("append_line", &line);
+    client.killed();
+    let mut next = world.session("s1").greet();
+    assert_eq!((notice(&next.result("append_line", &line)), world.effects().len()), ("late", 1));
+    // It has it now, and wants another one.
+    assert_eq!((notice(&next.result("append_line", &line)), world.effects().len()), ("", 2));
+    next.killed();
+    let mut other = world.session("s2").greet();
+    assert_eq!((notice(&other.result("append_line", &line)), world.effects().len()), ("", 3));
+    other.done();
+    world.check();
+}
+
+/// G7: the client's time is up; the model asks again, waits for the same call and gets the result.
+#[test]
+fn a_call_that_timed_out_is_waited_for_when_it_is_asked_for_again() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.client().greet();
+    let first = client.call("send_email", &mail());
+    world.until_effects(1);
+    client.cancel(first);
+    world.until_askers(0);
+    let second = client.call("send_email", &mail());
+    world.until_askers(1);
+    world.let_go();
+    assert_eq!(text(&client.answer(second)["result"]), "done, 1 so far");
+    assert_eq!(world.effects().len(), 1);
+    assert!(!client.heard.iter().any(|message| message["id"] == first), "nothing is said to what was cancelled");
+    client.done();
+    world.check();
+}
+
+/// A client with little patience is told in time that its call is under way.
+#[test]
+fn a_client_that_waits_five_seconds_is_told_before() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.client();
+    client.info = json!({"name": "mcp", "version": "0.1.0"});
+    let mut client = client.greet();
+    let told = client.result("send_email", &mail());
+    assert!(text(&told).starts_with("Still running since") && told["isError"] == true, "{told}");
+    let again = client.call("send_email", &mail());
+    world.let_go();
+    assert!(text(&client.answer(again)["result"]).starts_with("done, 1 so far"));
+    assert_eq!(world.effects().len(), 1);
+}
+
+/// G9: Ctrl-C in the call, and the next session repeats it.
+#[test]
+fn a_cancelled_call_is_the_next_sessions() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.session("s1").greet();
+    let id = client.call("send_email", &mail());
+    world.until_effects(1);
+    client.cancel(id);
+    client.killed();
+    world.let_go();
+    let mut next = world.session("s2").greet();
+    assert!(text(&next.result("send_email", &mail())).starts_with("done, 1 so far"));
+    assert_eq!(world.effects().len(), 1);
+    next.done();
+    world.check();
+}
+
+/// G10: two clients of one project at once.
+#[test]
+fn two_clients_send_one_mail_and_append_two_lines() {
+    let world = World::new();
+    world.behave("hold");
+    let (mut one, mut two) = (world.client().greet(), world.client().greet());
+    let first = one.call("send_email", &mail());
+    world.until_effects(1);
+    let second = two.call("send_email", &mail());
+    world.until_askers(2);
+    world.let_go();
+    assert_eq!(one.answer(first)["result"], two.answer(second)["result"]);
+    assert_eq!(world.effects().len(), 1);
+
+    let line = json!({"text": "a"});
+    world.behave("hold");
+    let first = one.call("append_line", &line);
+    world.until_effects(2);
+    let second = two.call("append_line", &line);
+    world.until_effects(3);
+    world.let_go();
+    assert!(one.answer(first)["result"]["isError"] == false && two.answer(second)["result"]["isError"] == false);
+    assert_eq!(world.effects().len(), 3);
+    one.done();
+    two.done();
+    world.check();
+}
+
+/// G11: what is done each day is done each day; a session that asks twice for a declared effect has the first one's receipt.
+#[test]
+fn each_days_session_sends_its_own() {
+    let world = World::new();
+    for day in 1..=3 {
+        let mut client = world.session(&format!("day {day}")).greet();
+        let result = client.result("send_email", &mail());
+        assert_eq!((notice(&result), world.effects().len()), ("", day));
+        let again = client.result("send_email", &mail());
+        assert_eq!((notice(&again), world.effects().len()), ("duplicate", day));
+        client.done();
+        until("the session to be parked", || world.questions().is_empty().then_some(()));
+    }
+    world.check();
+}
+
+/// An effect that waits for its turn behind another one is not begun for a client that has gone; the next who asks for it has it sent.
+#[test]
+fn what_waits_for_its_turn_is_not_sent_for_a_client_that_has_gone() {
+    let world = World::new();
+    world.behave("hold");
+    let mut client = world.session("s1").greet();
+    let first = client.call("append_line", &json!({"text": "a"}));
+    world.until_effects(1);
+    let second = client.call("append_line", &json!({"text": "b"}));
+    world.until_askers(2);
+    client.cancel(second);
+    world.until_askers(1);
+    world.let_go();
+    assert_eq!(text(&client.answer(first)["result"]), "done, 1 so far");
+    world.until_calls(0);
+    assert_eq!(world.effects().len(), 1);
+    assert_eq!(text(&client.result("append_line", &json!({"text": "b"}))), "done, 2 so far");
+    assert_eq!(world.effects().len(), 2);
+    client.done();
+    world.check();
+}

@@ -1,0 +1,328 @@
+//! A folder with a gateway, and clients of it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
+use ua_store_sqlite::{SqliteConfig, SqliteStore};
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn cell() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().parent().unwrap().join("examples/gateway_cell")
+}
+
+/// Waits until something is so.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    #[expect(clippy::disallowed_methods, reason = "processes live in real time")]
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT, "waited for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn kill(pid: u32) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let _gone = kill_process(pid, Signal::KILL);
+}
+
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    /// How long a request waits for a person.
+    pub(crate) hold_millis: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["project", "stub", "logs"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder, hold_millis: 0 }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        fs::read_to_string(self.path("stub").join(name)).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// What tool servers did.
+    pub(crate) fn effects(&self) -> Vec<String> {
+        self.lines("effects")
+    }
+
+    /// What they were told.
+    pub(crate) fn said(&self) -> Vec<Value> {
+        self.lines("said").iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn until_effects(&self, count: usize) {
+        until(&format!("{count} effects"), || (self.effects().len() >= count).then_some(()));
+    }
+
+    /// Makes tool servers behave in a way until [`World::let_go`].
+    pub(crate) fn behave(&self, how: &str) {
+        fs::write(self.path("stub").join(how), "").unwrap();
+    }
+
+    pub(crate) fn let_go(&self) {
+        fs::remove_file(self.path("stub/hold")).unwrap();
+    }
+
+    pub(crate) fn broker_pid(&self) -> u32 {
+        until("a broker", || fs::read_to_string(self.path("broker.pid")).ok()?.parse().ok())
+    }
+
+    /// Waits until so many wait for calls that are under way.
+    pub(crate) fn until_askers(&self, count: u64) {
+        self.until_status(&format!("{count} to wait"), |calls| {
+            calls.iter().filter_map(|call| call["askers"].as_u64()).sum::<u64>() == count
+        });
+    }
+
+    /// Waits until so many calls are under way.
+    pub(crate) fn until_calls(&self, count: usize) {
+        self.until_status(&format!("{count} calls"), |calls| calls.len() == count);
+    }
+
+    fn until_status(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let socket = self.path("gateway.sock");
+        until(what, || {
+            let status = runtime.block_on(ua_broker::ask_broker(&socket, false)).ok()??;
+            is_so(status["calls"].as_array()?).then_some(())
+        });
+    }
+
+    pub(crate) fn kill_broker(&self) {
+        kill(self.broker_pid());
+    }
+
+    pub(crate) fn kill_server(&self) {
+        let last = self.lines("servers").pop().unwrap();
+        kill(last.parse().unwrap());
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::start(self, "project", &[])
+    }
+
+    /// A client that says in each call which session it is.
+    pub(crate) fn session(&self, session: &str) -> Client {
+        let mut client = self.client();
+        client.session = Some(session.to_owned());
+        client
+    }
+
+    fn store(&self) -> (SqliteStore, tokio::runtime::Runtime) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        (SqliteStore::open(SqliteConfig::new(self.path("runtime_state.db"))).unwrap(), runtime)
+    }
+
+    pub(crate) fn questions(&self) -> Vec<QuestionRecord> {
+        let (store, runtime) = self.store();
+        let mut questions = runtime.block_on(store.open_questions(None)).unwrap();
+        questions.retain(|question| question.answer.is_none());
+        questions
+    }
+
+    pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {
+        let (store, runtime) = self.store();
+        let answer = NewAnswer {
+            question_id: question.question_id.clone(),
+            choice,
+            proof: None,
+            text: None,
+            by: "ada".to_owned(),
+            at: ua_core::system::env().now(),
+        };
+        runtime.block_on(store.insert_answer(answer)).unwrap();
+    }
+
+    /// What is stored, held against what must hold of all that is stored.
+    pub(crate) fn check(&self) {
+        let (store, runtime) = self.store();
+        runtime.block_on(async {
+            for run in store.runs(1_000).await.unwrap() {
+                let records = store.load(&run.run_id).await.unwrap();
+                let mut events = Vec::new();
+                for call in &records.calls {
+                    events.extend(ua_store::LedgerStore::events(&store, &call.call_id).await.unwrap());
+                }
+                let violations = ua_store::invariants::check(&records, &events);
+                assert!(violations.is_empty(), "{violations:?}");
+            }
+        });
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let log = fs::read_to_string(self.path("broker.log")).unwrap_or_default();
+            eprintln!("--- broker.log\n{log}\n--- effects\n{:?}", self.effects());
+        }
+        if let Some(pid) = fs::read_to_string(self.path("broker.pid")).ok().and_then(|pid| pid.parse().ok()) {
+            kill(pid);
+        }
+    }
+}
+
+pub(crate) struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    /// What came and was not asked for yet.
+    pub(crate) heard: Vec<Value>,
+    next: u64,
+    pub(crate) session: Option<String>,
+    pub(crate) info: Value,
+}
+
+impl Client {
+    pub(crate) fn start(world: &World, project: &str, env: &[(&str, &str)]) -> Self {
+        let cell = cell();
+        let root = world.folder.path();
+        let mut command = Command::new(&cell);
+        command.arg("bridge").arg("--socket").arg(root.join("gateway.sock")).args([
+            "--name",
+            "stub",
+            "--env",
+            "STUB_SECRET",
+        ]);
+        for word in [cell.as_os_str(), "start".as_ref(), root.as_os_str(), world.hold_millis.to_string().as_ref()] {
+            command.arg("--start").arg(word);
+        }
+        command.arg("--").arg(&cell).arg("server").arg(root.join("stub"));
+        command.current_dir(world.path(project)).stdin(Stdio::piped()).stdout(Stdio::piped()).envs(env.iter().copied());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _gone = tell.send(serde_json::from_str(&line).unwrap());
+            }
+        });
+        let info = json!({"name": "claude-code", "version": "2"});
+        Self { child, stdin, lines, heard: Vec::new(), next: 0, session: None, info }
+    }
+
+    pub(crate) fn say(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).unwrap();
+    }
+
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> u64 {
+        self.next += 1;
+        self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
+        self.next
+    }
+
+    /// The message that `is_it`, whatever comes before.
+    pub(crate) fn hear(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.heard.iter().position(&is_it) {
+            return self.heard.remove(place);
+        }
+        loop {
+            let message = self.lines.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("{what}: {error}"));
+            if is_it(&message) {
+                return message;
+            }
+            self.heard.push(message);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        self.hear(&format!("the answer to {id}"), |message| message["id"] == id && message.get("method").is_none())
+    }
+
+    pub(crate) fn greet(mut self) -> Self {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": self.info});
+        let id = self.request("initialize", params);
+        let answer = self.answer(id);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "stub", "{answer}");
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        self
+    }
+
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> u64 {
+        let mut meta = json!({});
+        if let Some(session) = &self.session {
+            meta["dev.universal-agent/session"] = json!(session);
+        }
+        self.request("tools/call", json!({"name": tool, "arguments": arguments, "_meta": meta}))
+    }
+
+    /// Calls and waits for the answer.
+    pub(crate) fn result(&mut self, tool: &str, arguments: &Value) -> Value {
+        let id = self.call(tool, arguments);
+        self.answer(id)["result"].clone()
+    }
+
+    pub(crate) fn cancel(&mut self, id: u64) {
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "timed out"}}));
+    }
+
+    /// The client is killed: its end of the pipe is gone at once.
+    pub(crate) fn killed(mut self) {
+        drop(self.stdin.take());
+        self.child.wait().unwrap();
+    }
+
+    /// The bridge is killed.
+    pub(crate) fn bridge_killed(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// It goes on once more, so that it is known to have what it was told, and ends.
+    pub(crate) fn done(mut self) {
+        let id = self.request("ping", json!({}));
+        self.answer(id);
+        self.killed();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+/// What a model reads of a result.
+pub(crate) fn text(result: &Value) -> String {
+    let blocks = result["content"].as_array().unwrap_or_else(|| panic!("no content: {result}"));
+    blocks.iter().map(|block| block["text"].as_str().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// What kind of answer of ours it is.
+pub(crate) fn told(result: &Value) -> &str {
+    result["_meta"]["dev.universal-agent/call"]["told"].as_str().unwrap_or_default()
+}
+
+/// What is said about a receipt that is handed out.
+pub(crate) fn notice(result: &Value) -> &str {
+    result["_meta"]["dev.universal-agent/call"]["notice"].as_str().unwrap_or_default()
+}
+
+pub(crate) fn mail() -> Value {
+    json!({"to": "bob@example.com", "subject": "Report", "body": "Done."})
+}

@@ -1,0 +1,152 @@
+//! `ua gateway`: between an agent's client and its tool servers.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use ua_host::gateway::{self, Client, Waits, What};
+use ua_host::{Host, Settings};
+
+use crate::args::{GatewayArgs, GatewayClient, GatewayCommand, GatewayEntries};
+use crate::error::{self, HostError, OK};
+use crate::output::{print, print_json, print_table};
+use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
+
+/// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND`); `None` when they are not.
+pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let args: Vec<OsString> = args.skip(1).collect();
+    let (first, rest) = args.split_first()?;
+    if first != "gateway" || !rest.iter().any(|word| word == "--") {
+        return None;
+    }
+    Some(become_bridge(rest))
+}
+
+/// The same for arguments that were read already: what does not come first, as `ua --root DIR gateway -- COMMAND`.
+pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode> {
+    if args.old.is_empty() {
+        return None;
+    }
+    let mut words: Vec<OsString> = Vec::new();
+    let mut option = |name: &str, value: &OsStr| words.extend([name.into(), value.to_owned()]);
+    root.into_iter().for_each(|root| option("--root", root.as_os_str()));
+    args.name.iter().for_each(|name| option("--name", name.as_ref()));
+    args.env.iter().for_each(|name| option("--env", name.as_ref()));
+    args.project.iter().for_each(|project| option("--project", project.as_ref()));
+    words.push("--".into());
+    words.extend(args.old.iter().cloned());
+    Some(become_bridge(&words))
+}
+
+fn become_bridge(words: &[OsString]) -> ExitCode {
+    let entry = match gateway::entry(&Settings::of_process(), words.iter().cloned()) {
+        Ok(entry) => entry,
+        Err(error) => {
+            error::print_as(&error, false);
+            return ExitCode::from(error::code(&error));
+        }
+    };
+    if let Some(program) = &entry.program {
+        // It returns only when that program cannot be run; then this one is the bridge.
+        let _not_run = Command::new(program).args(&entry.args).exec();
+    }
+    ua_bridge::run(entry.args)
+}
+
+pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> Result<u8, HostError> {
+    let Some(command) = args.command else {
+        return Err(HostError::usage("the tool server's command is missing")
+            .hint("put it behind `--`: ua gateway --name mail -- npx -y mail-server"));
+    };
+    match command {
+        GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
+        GatewayCommand::Uninstall(entries) => change(host, root, &entries, false)?,
+        GatewayCommand::Start => gateway::start(host, root).await?,
+        GatewayCommand::Serve => {
+            // The client's signals, and its terminal's, are none of the broker's.
+            if let Err(error) = rustix::process::setsid() {
+                tracing::debug!(%error, "the broker stays in the session it was started in");
+            }
+            gateway::serve(host, root, Waits::default()).await?;
+        }
+        GatewayCommand::Stop => match gateway::ask(host, root, true).await? {
+            Some(_) => print("the gateway's broker ends once what is under way is over\n")?,
+            None => print("no broker runs\n")?,
+        },
+        GatewayCommand::Status { json } => status(host, root, json).await?,
+    }
+    Ok(OK)
+}
+
+/// Puts the gateway in front of entries of a configuration, or takes it away.
+fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: bool) -> Result<(), HostError> {
+    let settings = host.settings();
+    let file = match (&entries.file, entries.client) {
+        (Some(file), _) => settings.absolute(file)?,
+        (None, Some(client)) => gateway::configuration(
+            settings,
+            match client {
+                GatewayClient::ClaudeCode => Client::ClaudeCode,
+                GatewayClient::Cursor => Client::Cursor,
+                GatewayClient::Vscode => Client::VsCode,
+            },
+        )?,
+        (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
+    };
+    let root = gateway::root(settings, root)?;
+    let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);
+    let edited = if install {
+        let program = settings.program()?;
+        gateway::install(&root, &file, &program.display().to_string(), servers, dry_run)?
+    } else {
+        gateway::uninstall(&root, &file, servers, dry_run)?
+    };
+    if entries.json {
+        let entry = |change: &gateway::Change| GatewayEntry {
+            server: change.server.clone(),
+            what: change.what.as_str().to_owned(),
+        };
+        let servers = edited.changes.iter().map(entry).collect();
+        return print_json(&GatewayChanged { file, dry_run, servers });
+    }
+    let rows = edited.changes.iter().map(|change| {
+        let what = match change.what {
+            What::Wrapped if dry_run => "would go through the gateway",
+            What::Wrapped => "goes through the gateway now",
+            What::Already => "goes through the gateway already",
+            What::Unwrapped if dry_run => "would be as it was before",
+            What::Unwrapped => "is as it was before",
+            What::NotStdio => "left alone: it is not started by a command, and the gateway does not reach it yet",
+            What::NotWrapped => "left alone: it does not go through the gateway",
+        };
+        vec![change.server.clone(), what.to_owned()]
+    });
+    print_table(&["SERVER", &file.display().to_string()], rows.collect())
+}
+
+async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {
+    let found = gateway::ask(host, root, false).await?;
+    let folder = gateway::root(host.settings(), root)?;
+    let broker: Option<GatewayBroker> = found
+        .map(serde_json::from_value)
+        .transpose()
+        .map_err(|error| HostError::failed(format!("the gateway's broker is of another version: {error}")))?;
+    if json {
+        return print_json(&GatewayStatus { root: folder, broker });
+    }
+    let Some(broker) = broker else { return print(format!("no broker runs; its folder is {}\n", folder.display())) };
+    print(format!("broker {} in {}\n", broker.pid, folder.display()))?;
+    if !broker.bridges.is_empty() {
+        let row = |bridge: GatewayBridge| vec![bridge.server, bridge.client, bridge.identity, bridge.project];
+        print_table(&["SERVER", "CLIENT", "SESSION", "PROJECT"], broker.bridges.into_iter().map(row).collect())?;
+    }
+    if !broker.calls.is_empty() {
+        let row = |call: GatewayCall| {
+            let held = if call.is_held { "asks a person" } else { "" };
+            vec![call.call, call.since, held.to_owned(), call.askers.to_string()]
+        };
+        print_table(&["CALL", "SINCE", "", "WAITING"], broker.calls.into_iter().map(row).collect())?;
+    }
+    Ok(())
+}

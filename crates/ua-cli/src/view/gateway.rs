@@ -1,0 +1,76 @@
+//! What `ua gateway` writes.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How things stand at the gateway (`ua gateway status`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayStatus {
+    /// Its folder.
+    pub(crate) root: PathBuf,
+    /// The broker; none when none runs.
+    pub(crate) broker: Option<GatewayBroker>,
+}
+
+/// The gateway's broker.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GatewayBroker {
+    /// Its process.
+    pub(crate) pid: u32,
+    /// The clients that are connected, one for each tool server.
+    pub(crate) bridges: Vec<GatewayBridge>,
+    /// The calls that are under way.
+    pub(crate) calls: Vec<GatewayCall>,
+}
+
+/// A client that is connected.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GatewayBridge {
+    /// Its bridge's name.
+    pub(crate) bridge: String,
+    /// The tool server.
+    pub(crate) server: String,
+    /// What the client calls itself.
+    pub(crate) client: String,
+    /// Its project.
+    pub(crate) project: String,
+    /// How well its session is known: `exact`, `provisional` or `connection`.
+    pub(crate) identity: String,
+    /// The process that started the bridge.
+    pub(crate) parent: u32,
+}
+
+/// A call that is under way.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct GatewayCall {
+    /// The call.
+    pub(crate) call: String,
+    /// Since when.
+    pub(crate) since: String,
+    /// Whether a person is asked about it.
+    pub(crate) is_held: bool,
+    /// How many wait for it.
+    pub(crate) askers: u64,
+}
+
+/// What was changed about a client's configuration (`ua gateway install`, `uninstall`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayChanged {
+    /// The configuration.
+    pub(crate) file: PathBuf,
+    /// Whether it was only looked at.
+    pub(crate) dry_run: bool,
+    /// Its tool servers.
+    pub(crate) servers: Vec<GatewayEntry>,
+}
+
+/// A tool server of a client's configuration.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayEntry {
+    /// Its name.
+    pub(crate) server: String,
+    /// What was done about it: `wrapped`, `already`, `unwrapped`, `not_stdio` or `not_wrapped`.
+    pub(crate) what: String,
+}

@@ -1,0 +1,244 @@
+//! The gateway of a user: where it is, what an entry of a client becomes, and its broker as a process.
+//!
+//! It has a folder of its own, the same wherever a client works, so that a person finds all its questions in one place.
+
+mod install;
+mod spans;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_broker::{Broker, BrokerConfig, BrokerLock, Served, ask_broker};
+use ua_mcp::ShimCommand;
+use ua_store::RunRecord;
+
+use crate::error::HostError;
+use crate::home::Home;
+use crate::host::Host;
+use crate::policies;
+use crate::settings::Settings;
+use crate::trust::state_folder;
+
+pub use install::{Change, Edited, What, install, uninstall};
+
+/// The broker's socket, in its folder.
+const SOCKET: &str = "gateway.sock";
+/// How often it is looked whether a broker that was started listens.
+const POLL: Duration = Duration::from_millis(10);
+/// How long that may take.
+const START: Duration = Duration::from_secs(30);
+/// The program that a bridge is, beside `ua`: smaller, and up sooner.
+const BRIDGE: &str = "ua-bridge";
+
+/// How long a request waits for a person, and the broker for a client.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// A request, where its client waits as long.
+    pub hold: Duration,
+    /// The broker.
+    pub idle: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { hold: Duration::from_mins(10), idle: Duration::from_mins(15) }
+    }
+}
+
+/// What an entry of a client becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The bridge's own program, if it is there.
+    pub program: Option<PathBuf>,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// Why a session of the gateway is not gone on with from here.
+pub(crate) fn refused(run: &RunRecord) -> HostError {
+    HostError::usage(format!("run {} is a session of a client at the gateway", run.run_id))
+        .hint("the client goes on with it: the same call again gets what came of it")
+}
+
+/// The gateway's folder: the one that is named, else the user's own.
+///
+/// # Errors
+/// Nobody says where the user's state is.
+pub fn root(settings: &Settings, named: Option<&Path>) -> Result<PathBuf, HostError> {
+    match named {
+        Some(named) => settings.absolute(named),
+        None => state_folder(settings).map(|state| state.join("gateway")).ok_or_else(|| {
+            HostError::usage("there is nowhere to keep what the gateway does")
+                .hint("set HOME, or name a folder with --root")
+        }),
+    }
+}
+
+/// What the arguments behind `ua gateway` mean for the bridge: `[--root DIR] [--name N] [--env V]… [--project P] -- COMMAND ARG…`.
+///
+/// # Errors
+/// Nobody says where the user's state is, or an option has no value.
+pub fn entry(settings: &Settings, args: impl IntoIterator<Item = OsString>) -> Result<Entry, HostError> {
+    let mut args = args.into_iter();
+    let (mut named, mut passed) = (None, Vec::new());
+    while let Some(word) = args.next() {
+        if word == "--" {
+            passed.push(word);
+            break;
+        }
+        if word == "--root" {
+            let folder = args.next().ok_or_else(|| HostError::usage("`--root` needs a value"))?;
+            named = Some(PathBuf::from(folder));
+        } else {
+            passed.push(word);
+        }
+    }
+    passed.extend(args);
+    let root = root(settings, named.as_deref())?;
+    let program = settings.program()?;
+    let beside = program.with_file_name(BRIDGE);
+    let mut all: Vec<OsString> = vec!["--socket".into(), root.join(SOCKET).into()];
+    for word in [program.into_os_string(), "--root".into(), root.into(), "gateway".into(), "start".into()] {
+        all.extend(["--start".into(), word]);
+    }
+    all.extend(passed);
+    Ok(Entry { program: beside.is_file().then_some(beside), args: all })
+}
+
+/// A client whose configuration is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Claude Code.
+    ClaudeCode,
+    /// Cursor.
+    Cursor,
+    /// Visual Studio Code.
+    VsCode,
+}
+
+/// Where a client keeps the tool servers that a user has everywhere.
+///
+/// # Errors
+/// Nobody says where the user's home is.
+pub fn configuration(settings: &Settings, client: Client) -> Result<PathBuf, HostError> {
+    let home = settings.of_environment("HOME").map(PathBuf::from);
+    let home = home.ok_or_else(|| HostError::usage("HOME is not set").hint("name the configuration with --file"))?;
+    Ok(home.join(match client {
+        Client::ClaudeCode => ".claude.json",
+        Client::Cursor => ".cursor/mcp.json",
+        Client::VsCode => ".config/Code/User/mcp.json",
+    }))
+}
+
+/// Starts a broker, unless one listens, and returns when one does.
+///
+/// # Errors
+/// None came up.
+pub async fn start(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
+    let root = root(host.settings(), named)?;
+    let socket = root.join(SOCKET);
+    if asked(&socket, false).await.ok().flatten().is_some() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&root)
+        .map_err(|error| HostError::storage(format!("cannot make {}: {error}", root.display())))?;
+    let log = root.join("gateway.log");
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(&log);
+    let log = log.map_err(|error| HostError::storage(format!("cannot open the gateway's log: {error}")))?;
+    let mut serve = Command::new(host.settings().program()?);
+    serve.arg("--root").arg(&root).args(["gateway", "serve"]).current_dir(&root);
+    let mut broker = serve
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| HostError::failed(format!("cannot start the gateway's broker: {error}")))?;
+    let ends = host.env().now().plus(START);
+    while host.env().now() < ends {
+        if asked(&socket, false).await.ok().flatten().is_some() {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = broker.try_wait() {
+            // Another one may have been quicker, and be about to listen.
+            if !status.success() {
+                let why = format!(
+                    "the gateway's broker ended at once ({status}); see {}",
+                    root.join("gateway.log").display()
+                );
+                return Err(HostError::failed(why));
+            }
+        }
+        host.env().clock.sleep(POLL).await;
+    }
+    Err(HostError::failed("the gateway's broker did not come up in time"))
+}
+
+/// Serves as the broker, until nobody needs it.
+///
+/// # Errors
+/// The folder, the database or the policies cannot be used.
+pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Served, HostError> {
+    let root = root(host.settings(), named)?;
+    let home = Home::new(host.settings(), Some(&root))?;
+    let lock = BrokerLock::take(&home.locks());
+    let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
+    let Some(lock) = lock else { return Ok(Served::Another) };
+    let classifier = policies::classifier_of_user(host.settings(), &[], None)?;
+    let store = home.open()?;
+    let config = BrokerConfig {
+        socket: root.join(SOCKET),
+        locks: home.locks(),
+        logs: root.join("logs"),
+        shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
+        person: format!("ua --root {}", root.display()),
+        hold_wait: waits.hold,
+        idle_exit: waits.idle,
+    };
+    let broker =
+        Broker::new(config, Arc::new(store), Arc::new(classifier), host.redactor().clone(), host.env().clone());
+    ua_broker::serve(broker, lock).await.map_err(|error| HostError::failed(error.to_string()))
+}
+
+/// How things stand at the broker, or, with `stop`, its word that it ends; `None` when there is none.
+///
+/// # Errors
+/// It does not answer as it should.
+pub async fn ask(host: &Host, named: Option<&Path>, stop: bool) -> Result<Option<serde_json::Value>, HostError> {
+    asked(&root(host.settings(), named)?.join(SOCKET), stop).await
+}
+
+async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, HostError> {
+    ask_broker(socket, stop)
+        .await
+        .map_err(|error| HostError::failed(format!("the gateway's broker does not answer: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Process;
+
+    #[test]
+    fn an_entry_keeps_the_old_command_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process {
+            variables: [("HOME".to_owned(), "/home/ada".to_owned())].into(),
+            folder: None,
+            program: Some(folder.path().join("ua")),
+        };
+        let settings = Settings::read(process);
+        let words = ["--name", "mail", "--root", "/r", "--", "npx", "--root", "/kept"];
+        let made = entry(&settings, words.map(OsString::from)).unwrap();
+        let args: Vec<String> = made.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        assert_eq!(args[..2], ["--socket", "/r/gateway.sock"]);
+        assert!(args.ends_with(&["--name", "mail", "--", "npx", "--root", "/kept"].map(str::to_owned)), "{args:?}");
+        assert_eq!(made.program, None);
+        std::fs::write(folder.path().join("ua-bridge"), "").unwrap();
+        let made = entry(&settings, ["--", "x"].map(OsString::from)).unwrap();
+        assert_eq!(made.args[1], "/home/ada/.local/state/ua/gateway/gateway.sock");
+        assert!(made.program.is_some());
+    }
+}

@@ -1,0 +1,115 @@
+//! Where values stand in a JSON file that a person keeps: so that one is changed and everything else stays as it was typed.
+//!
+//! Comments (`//` and `/* */`) and commas at the end of lists are passed over, as clients pass over them.
+
+use std::ops::Range;
+
+/// A member of an object: its name, and where its value stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) value: Range<usize>,
+}
+
+/// The members of the object that stands at `place`; `None` when it is none, or is broken.
+pub(super) fn members(text: &str, place: &Range<usize>) -> Option<Vec<Member>> {
+    let bytes = &text.as_bytes()[..place.end];
+    let mut at = blank(bytes, place.start)?;
+    if *bytes.get(at)? != b'{' {
+        return None;
+    }
+    at = blank(bytes, at + 1)?;
+    let mut found = Vec::new();
+    while *bytes.get(at)? == b'"' {
+        let name = at..string(bytes, at)?;
+        at = blank(bytes, name.end)?;
+        if *bytes.get(at)? != b':' {
+            return None;
+        }
+        let start = blank(bytes, at + 1)?;
+        let end = value(bytes, start)?;
+        found.push(Member { name: serde_json::from_str(text.get(name)?).ok()?, value: start..end });
+        at = blank(bytes, end)?;
+        match *bytes.get(at)? {
+            b',' => at = blank(bytes, at + 1)?,
+            b'}' => break,
+            _ => return None,
+        }
+    }
+    (*bytes.get(at)? == b'}').then_some(found)
+}
+
+/// Behind blanks and comments.
+fn blank(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
+            at += 1;
+        }
+        match bytes.get(at..at + 2) {
+            Some(b"//") => at += bytes[at..].iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len() - at),
+            Some(b"/*") => at += 4 + bytes.get(at + 2..)?.windows(2).position(|end| end == b"*/")?,
+            _ => return Some(at),
+        }
+    }
+}
+
+fn string(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        match *bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn value(bytes: &[u8], start: usize) -> Option<usize> {
+    match *bytes.get(start)? {
+        b'"' => string(bytes, start),
+        b'{' | b'[' => {
+            let (mut at, mut depth) = (start, 0_u32);
+            loop {
+                at = blank(bytes, at)?;
+                match *bytes.get(at)? {
+                    b'"' => at = string(bytes, at)?,
+                    b'{' | b'[' => (at, depth) = (at + 1, depth + 1),
+                    b'}' | b']' => (at, depth) = (at + 1, depth - 1),
+                    _ => at += 1,
+                }
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+        }
+        _ => {
+            let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b'}' | b']' | b'/');
+            let length = bytes[start..].iter().position(is_end).unwrap_or(bytes.len() - start);
+            (length > 0).then_some(start + length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_between_comments() {
+        let text = "// mine\n{ \"a\": 1, /* { */ \"b\\\"\": {\"c\": [1, \"}\", {}], // x }\n},\n \"d\": -1.5e3, \"e\": \"}\\\"\",\n}";
+        let found = members(text, &(0..text.len())).unwrap();
+        let shown: Vec<(&str, &str)> = found.iter().map(|m| (m.name.as_str(), &text[m.value.clone()])).collect();
+        assert_eq!(
+            shown,
+            [("a", "1"), ("b\"", "{\"c\": [1, \"}\", {}], // x }\n}"), ("d", "-1.5e3"), ("e", "\"}\\\"\"")]
+        );
+        let inner = members(text, &found[1].value).unwrap();
+        assert_eq!((inner.len(), &text[inner[0].value.clone()]), (1, "[1, \"}\", {}]"));
+        assert_eq!(members("{}", &(0..2)), Some(Vec::new()));
+        for broken in
+            ["", "[1]", "{\"a\"}", "{\"a\": }", "{\"a\": [1}", "{\"a\": 1", "{\"a\": 1 \"b\": 2}", "{\"a\": \"", "/*"]
+        {
+            assert_eq!(members(broken, &(0..broken.len())), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The gateway: sessions, requests that are calls, and how far a doubt reaches.
+
+use ua_core::{CallStatus, PlannedCall, Scope};
+
+use super::samples::{self, at, call_id, run_id};
+use super::{Scene, refused};
+use crate::change::{Author, Batch, Change};
+use crate::commit::{NewRun, StartAttempt};
+use crate::error::StoreError;
+use crate::gateway::{ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SessionRecord, SessionsOf};
+use crate::record::RunLease;
+use crate::{LedgerStore, Store};
+
+fn new_session(id: &str, project: &str, key: &str) -> NewSession {
+    let run = NewRun {
+        entrypoint: "gateway".to_owned(),
+        run_mode: GATEWAY_MODE.to_owned(),
+        job_path: None,
+        ..samples::new_run(id)
+    };
+    let session = SessionRecord {
+        run_id: run_id(id),
+        project: project.to_owned(),
+        server: "mail".to_owned(),
+        session_key: key.to_owned(),
+        client: "claude-code".to_owned(),
+        identity: "exact".to_owned(),
+        reach: "npx mail".to_owned(),
+        opened_at: at(0),
+    };
+    NewSession { run, session }
+}
+
+async fn open(store: &dyn Store, new: NewSession) -> Result<(), StoreError> {
+    let batch = Batch::of([Change::OpenSession(Box::new(new))]);
+    store.commit(&Author::Command, batch).await.map(drop)
+}
+
+async fn session<'s>(store: &'s dyn Store, id: &str, project: &str) -> Scene<'s> {
+    open(store, new_session(id, project, id)).await.unwrap();
+    Scene::take(store, id).await
+}
+
+fn arrival(scene: &Scene<'_>, id: &str, planned: Option<PlannedCall>, call: &str) -> NewArrival {
+    let like = samples::planned_email(call, 1, 1);
+    NewArrival {
+        arrival: ArrivalRecord {
+            arrival_id: id.to_owned(),
+            run_id: scene.run_id().clone(),
+            call_id: call_id(call),
+            client_call: Some("toolu_1".to_owned()),
+            rule: "new".to_owned(),
+            project: "/home/ada/project".to_owned(),
+            tool: like.name.raw,
+            args_hash: like.args_hash,
+            arrived_at: at(5),
+            answered_at: None,
+            acknowledged_at: None,
+        },
+        call: planned.map(Box::new),
+        step: samples::step_id(&scene.step),
+    }
+}
+
+async fn write(store: &dyn Store, lease: &RunLease, change: Change) -> Result<(), StoreError> {
+    store.commit(&Author::Owner(lease.clone()), Batch::of([change])).await.map(drop)
+}
+
+async fn arrive(scene: &Scene<'_>, store: &dyn Store, id: &str, call: &str, turn: u32) {
+    let planned = samples::planned_email(call, turn, 1);
+    let new = arrival(scene, id, Some(planned), call);
+    write(store, &scene.lease, Change::Arrive(new)).await.unwrap();
+}
+
+/// A session is found by its project, tool server and key, or by its run; there is one of each.
+pub async fn a_session_is_one_of_its_project(store: &dyn Store) {
+    open(store, new_session("run_1", "/p", "s1")).await.unwrap();
+    open(store, new_session("run_2", "/p", "s2")).await.unwrap();
+    open(store, new_session("run_3", "/q", "s1")).await.unwrap();
+    let twice = open(store, new_session("run_4", "/p", "s1")).await;
+    assert!(matches!(twice, Err(StoreError::Exists { .. })), "{twice:?}");
+    assert!(store.run(&run_id("run_4")).await.is_err(), "its run is not there either");
+    let key = |project: &str, session_key: &str| SessionsOf::Key {
+        project: project.to_owned(),
+        server: "mail".to_owned(),
+        session_key: session_key.to_owned(),
+    };
+    let found = store.sessions_of(key("/p", "s1")).await.unwrap();
+    assert_eq!(found, [new_session("run_1", "/p", "s1").session]);
+    assert_eq!(store.sessions_of(key("/p", "s9")).await.unwrap(), []);
+    assert_eq!(store.sessions_of(SessionsOf::Run(run_id("run_3"))).await.unwrap()[0].project, "/q");
+    assert_eq!(store.sessions_of(SessionsOf::Newest(2)).await.unwrap().len(), 2);
+    let job = NewSession { run: samples::new_run("run_5"), ..new_session("run_5", "/p", "s5") };
+    refused(open(store, job).await, "no session of the gateway");
+}
+
+/// A request and the call that it is stand in one write, which may be made again; another request may be the same call.
+pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
+    let scene = session(store, "run_1", "/home/ada/project").await;
+    let planned = samples::planned_email("call_1", 1, 1);
+    let new = arrival(&scene, "a1", Some(planned.clone()), "call_1");
+    write(store, &scene.lease, Change::Arrive(new.clone())).await.unwrap();
+    write(store, &scene.lease, Change::Arrive(new.clone())).await.unwrap();
+    let call = store.call(&call_id("call_1")).await.unwrap();
+    assert_eq!((call.status, call.position), (CallStatus::Prepared, planned.position));
+    // In no turn, so it can be started at any time.
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "call_1")).await.unwrap();
+    write(store, &scene.lease, Change::Arrive(arrival(&scene, "a2", None, "call_1"))).await.unwrap();
+    let same = ArrivalsOf::Same {
+        project: "/home/ada/project".to_owned(),
+        tool: planned.name.raw.clone(),
+        args_hash: planned.args_hash,
+    };
+    for of in [same, ArrivalsOf::Call(call_id("call_1"))] {
+        let ids: Vec<String> = store.arrivals_of(of).await.unwrap().into_iter().map(|a| a.arrival_id).collect();
+        assert_eq!(ids, ["a1", "a2"]);
+    }
+    assert_eq!(store.arrivals_of(ArrivalsOf::One("a1".to_owned())).await.unwrap(), [new.arrival.clone()]);
+    let newest = store.arrivals_of(ArrivalsOf::NewestEffectOf(run_id("run_1"))).await.unwrap();
+    assert_eq!(newest.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), ["a2"]);
+
+    let other = arrival(&scene, "a1", Some(samples::planned_email("call_2", 2, 1)), "call_2");
+    refused(write(store, &scene.lease, Change::Arrive(other)).await, "already");
+    let nobody = arrival(&scene, "a3", None, "call_9");
+    assert!(write(store, &scene.lease, Change::Arrive(nobody)).await.is_err());
+    let job = Scene::begin(store, "run_9").await;
+    let of_job = arrival(&job, "a4", Some(samples::planned_email("call_3", 1, 1)), "call_3");
+    refused(write(store, &job.lease, Change::Arrive(of_job)).await, "no request of this session");
+    let events = store.events(&call_id("call_1")).await.unwrap();
+    let violations = crate::invariants::check(&scene.records().await, &events);
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+/// That an answer was written, and that it is known to have arrived, is noted once, by the session that asked.
+pub async fn an_answer_is_noted_by_the_session_that_asked(store: &dyn Store) {
+    let scene = session(store, "run_1", "/home/ada/project").await;
+    let other = session(store, "run_2", "/home/ada/project").await;
+    arrive(&scene, store, "a1", "call_1", 1).await;
+    write(store, &other.lease, Change::Arrive(arrival(&other, "a2", None, "call_1"))).await.unwrap();
+    let deliver = |ids: &[&str], is_acknowledged, seconds| Change::Deliver {
+        arrivals: ids.iter().map(|id| (*id).to_owned()).collect(),
+        is_acknowledged,
+        at: at(seconds),
+    };
+    let noted = async |id: &str| {
+        let found = store.arrivals_of(ArrivalsOf::One(id.to_owned())).await.unwrap().remove(0);
+        (found.answered_at, found.acknowledged_at)
+    };
+    write(store, &scene.lease, deliver(&["a1"], false, 10)).await.unwrap();
+    assert_eq!(noted("a1").await, (Some(at(10)), None));
+    write(store, &scene.lease, deliver(&["a1"], true, 11)).await.unwrap();
+    write(store, &scene.lease, deliver(&["a1"], true, 12)).await.unwrap();
+    assert_eq!(noted("a1").await, (Some(at(10)), Some(at(11))));
+    assert!(write(store, &scene.lease, deliver(&["a1", "a2"], false, 13)).await.is_err(), "not its own");
+    assert_eq!(noted("a2").await, (None, None));
+}
+
+/// In a project of sessions a call that is in doubt, or being sent, is seen by others; one that succeeded only by its own family.
+pub async fn only_doubt_reaches_beyond_the_family(store: &dyn Store) {
+    let scope = Scope::new("email.send", "b@example.com");
+    let first = session(store, "run_1", "/home/ada/project").await;
+    let second = session(store, "run_2", "/home/ada/project").await;
+    let stranger = session(store, "run_3", "/elsewhere").await;
+    arrive(&first, store, "a1", "call_1", 1).await;
+    let other_words =
+        PlannedCall { args_hash: ua_core::sha256("other words"), ..samples::planned_email("call_2", 1, 1) };
+    let new = NewArrival { call: Some(Box::new(other_words)), ..arrival(&second, "a2", None, "call_2") };
+    write(store, &second.lease, Change::Arrive(new)).await.unwrap();
+    arrive(&stranger, store, "a3", "call_3", 1).await;
+    let seen = async |call: &str| {
+        let relations = store.relations(&call_id(call), Some(&scope)).await.unwrap();
+        relations.calls().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+    };
+    let start = StartAttempt { scope: Some(scope.clone()), ..samples::start("call_1", 1, "call_1") };
+    assert_eq!(seen("call_2").await, [""; 0]);
+    store.start_attempt(&first.lease, start).await.unwrap();
+    assert_eq!((seen("call_2").await, seen("call_3").await), (vec!["call_1".to_owned()], Vec::new()));
+    store.settle_attempt(&first.lease, samples::lost("call_1", 1)).await.unwrap();
+    assert_eq!((seen("call_2").await, seen("call_3").await), (vec!["call_1".to_owned()], Vec::new()));
+    // The start is refused on news of it.
+    let blind =
+        StartAttempt { scope: Some(scope.clone()), seen: Some(Vec::new()), ..samples::start("call_2", 1, "call_2") };
+    let started = store.start_attempt(&second.lease, blind).await;
+    assert!(matches!(started, Err(StoreError::ScopeTouched { .. })), "{started:?}");
+
+    arrive(&first, store, "a4", "call_4", 2).await;
+    let start = StartAttempt { scope: Some(scope.clone()), ..samples::start("call_4", 1, "call_4") };
+    store.start_attempt(&first.lease, start).await.unwrap();
+    store.settle_attempt(&first.lease, samples::settle("call_4", 1, CallStatus::Succeeded)).await.unwrap();
+    assert_eq!(seen("call_2").await, ["call_1"]);
+}

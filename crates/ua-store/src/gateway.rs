@@ -1,0 +1,125 @@
+//! What the gateway stores beside calls: sessions of clients, and who asked for which call.
+//!
+//! A session is a run that no model of ours drives, so its calls belong to no turn. Several requests may be one call: the client's transport
+//! posted it again, its model asked again after a kill, two clients want the same. Each is an *arrival*, which says by which rule it is that
+//! call, whether its answer was written to the client, and whether the client is known to have it. Proved by: `conformance::gateway`.
+
+use serde::{Deserialize, Serialize};
+use ua_core::{ArgsHash, CallId, PlannedCall, RunId, StepId, Timestamp};
+
+use crate::commit::NewRun;
+use crate::record::RunRecord;
+
+/// The `run_mode` of a session at the gateway.
+pub const GATEWAY_MODE: &str = "gateway";
+
+/// Whether a run is a session at the gateway.
+pub fn is_gateway(run: &RunRecord) -> bool {
+    run.run_mode == GATEWAY_MODE
+}
+
+/// A client's session with one tool server (`gateway_sessions`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Its run.
+    pub run_id: RunId,
+    /// Where its doubts reach: the folder that the client works in.
+    pub project: String,
+    /// The name of the tool server in the client's configuration.
+    pub server: String,
+    /// What tells it from other sessions of the project: the client's own name for it, or the connection's.
+    pub session_key: String,
+    /// What the client calls itself.
+    pub client: String,
+    /// How well the session is known: `exact`, `provisional` or `connection`.
+    pub identity: String,
+    /// Digest of how the tool server is reached: a call of another server of the same name is another call.
+    pub reach: String,
+    /// When it began.
+    pub opened_at: Timestamp,
+}
+
+/// A session to be opened, with its run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSession {
+    /// Its run; of mode [`GATEWAY_MODE`].
+    pub run: NewRun,
+    /// The session.
+    pub session: SessionRecord,
+}
+
+/// A client's request for a tool, and which call it is (`gateway_arrivals`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrivalRecord {
+    /// The bridge's id of the request: the same when the bridge sends it again.
+    pub arrival_id: String,
+    /// The session of the one who asks; the call may be another session's.
+    pub run_id: RunId,
+    /// The call that it is.
+    pub call_id: CallId,
+    /// The client's own name for the tool use, where it gives one.
+    pub client_call: Option<String>,
+    /// The rule by which it is that call.
+    pub rule: String,
+    /// The project of the session.
+    pub project: String,
+    /// The tool, as the call has it.
+    pub tool: String,
+    /// Digest of the arguments, as the call has it.
+    pub args_hash: ArgsHash,
+    /// When it came.
+    pub arrived_at: Timestamp,
+    /// When its answer was written to the client.
+    pub answered_at: Option<Timestamp>,
+    /// When the client was known to have the answer.
+    pub acknowledged_at: Option<Timestamp>,
+}
+
+/// A request to be noted, with its call if it is a new one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewArrival {
+    /// The request; neither answered nor acknowledged.
+    pub arrival: ArrivalRecord,
+    /// The call, if it is a new one: it stands in the session's run, in no turn.
+    pub call: Option<Box<PlannedCall>>,
+    /// The step of the run that it belongs to.
+    pub step: StepId,
+}
+
+/// Which sessions are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionsOf {
+    /// That of a run, if it is one.
+    Run(RunId),
+    /// The one of a project, a tool server and a key, if there is one.
+    Key {
+        /// The project.
+        project: String,
+        /// The tool server's name.
+        server: String,
+        /// What tells it from others.
+        session_key: String,
+    },
+    /// All, newest first, so many of them.
+    Newest(u32),
+}
+
+/// Which arrivals are read, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArrivalsOf {
+    /// This one, if it came.
+    One(String),
+    /// Those for a call.
+    Call(CallId),
+    /// Those of a project for a tool with these arguments.
+    Same {
+        /// The project.
+        project: String,
+        /// The tool.
+        tool: String,
+        /// Digest of the arguments.
+        args_hash: ArgsHash,
+    },
+    /// The newest of a session for a call with an effect, if there is one.
+    NewestEffectOf(RunId),
+}

@@ -1,0 +1,63 @@
+//! Sessions and arrivals of the gateway.
+
+use super::lineage::oldest_first;
+use super::model::Model;
+use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
+use crate::record::CallRecord;
+use crate::rules;
+
+impl Model {
+    pub(super) fn session(&self, project: &str, server: &str, key: &str) -> Option<&SessionRecord> {
+        let is_it = |s: &&SessionRecord| s.project == project && s.server == server && s.session_key == key;
+        self.sessions.iter().find(is_it)
+    }
+
+    pub(super) fn sessions_of(&self, of: &SessionsOf) -> Vec<SessionRecord> {
+        match of {
+            SessionsOf::Run(run) => self.sessions.iter().filter(|session| session.run_id == *run).cloned().collect(),
+            SessionsOf::Key { project, server, session_key } => {
+                self.session(project, server, session_key).cloned().into_iter().collect()
+            }
+            SessionsOf::Newest(limit) => {
+                let mut all: Vec<SessionRecord> = self.sessions.iter().cloned().collect();
+                all.sort_by(|a, b| (b.opened_at, &b.run_id).cmp(&(a.opened_at, &a.run_id)));
+                all.truncate(*limit as usize);
+                all
+            }
+        }
+    }
+
+    pub(super) fn arrivals_of(&self, of: &ArrivalsOf) -> Vec<ArrivalRecord> {
+        let is_wanted = |arrival: &&ArrivalRecord| match of {
+            ArrivalsOf::One(id) => arrival.arrival_id == *id,
+            ArrivalsOf::Call(call) => arrival.call_id == *call,
+            ArrivalsOf::Same { project, tool, args_hash } => {
+                arrival.project == *project && arrival.tool == *tool && arrival.args_hash == *args_hash
+            }
+            ArrivalsOf::NewestEffectOf(run) => {
+                let has_effect = |call: CallRecord| call.policy.class.has_effect();
+                arrival.run_id == *run && self.call(&arrival.call_id).is_ok_and(has_effect)
+            }
+        };
+        let mut found: Vec<ArrivalRecord> = self.arrivals.iter().filter(is_wanted).cloned().collect();
+        found.sort_by(|a, b| (a.arrived_at, &a.arrival_id).cmp(&(b.arrived_at, &b.arrival_id)));
+        if matches!(of, ArrivalsOf::NewestEffectOf(_)) {
+            found.drain(..found.len().saturating_sub(1));
+        }
+        found
+    }
+
+    /// Calls of other families of the project of `call`, if it is a gateway's, of which nobody knows what came of them.
+    pub(super) fn open_in_project(&self, call: &CallRecord) -> Vec<CallRecord> {
+        let project_of = |call: &CallRecord| {
+            self.sessions.iter().find(|session| session.run_id == call.run_id).map(|session| &session.project)
+        };
+        let Some(project) = project_of(call) else { return Vec::new() };
+        let is_open = |other: &&CallRecord| {
+            other.root_run_id != call.root_run_id
+                && rules::reaches_project(call, other)
+                && project_of(other) == Some(project)
+        };
+        oldest_first(self.calls.iter().filter(is_open).cloned().collect())
+    }
+}
