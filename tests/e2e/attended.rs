@@ -12,7 +12,6 @@ use ua_e2e::{TestEnv, eventually, ua_program, until};
 
 use super::env;
 
-const UP: &str = "\u{1b}[A";
 const ENTER: &str = "\r";
 
 /// A process of `ua` on a terminal of its own.
@@ -72,6 +71,24 @@ impl Terminal {
         self.keyboard.flush().expect("type");
     }
 
+    /// Waits for a question that says `text` and for its prompt.
+    #[track_caller]
+    fn asks(&self, text: &str) {
+        self.shows(text);
+        self.shows("(Enter alone: later):");
+    }
+
+    /// Forgets what stands on the screen.
+    fn clear(&self) {
+        let blank =
+            vt100::Parser::new(NonZeroU16::new(60).expect("not zero"), NonZeroU16::new(150).expect("not zero"), 500);
+        *self.screen.lock().unwrap_or_else(PoisonError::into_inner) = blank;
+    }
+
+    fn is_cursor_shown(&self) -> bool {
+        !self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().hide_cursor()
+    }
+
     #[track_caller]
     fn code(mut self, wanted: u32) -> String {
         let status = eventually("the end of ua", || self.child.try_wait().expect("look at the process"));
@@ -95,12 +112,12 @@ fn a_run_that_would_wait_asks_and_goes_on_in_the_same_process() {
     let env = env().with_forum();
     let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
     for text in ["first", "second"] {
-        // Enter alone would leave it open, so the way is up: abort, skip, execute.
-        terminal.shows("later    leave it open");
-        terminal.shows(text);
-        terminal.types(&format!("{UP}{UP}{UP}{ENTER}"));
-        terminal.shows("Let it run?");
-        terminal.types("y");
+        terminal.asks(text);
+        terminal.types(&format!("approve{ENTER}"));
+        terminal.shows("Let it run? [y/N]");
+        terminal.types(&format!("y{ENTER}"));
+        // What was asked stays above; the next one is asked below it.
+        terminal.clear();
     }
     let text = terminal.code(0);
     assert!(text.contains("succeeded"), "{text}");
@@ -116,12 +133,12 @@ fn s9_servers_of_a_project_are_asked_about_on_the_terminal_and_enter_means_no() 
     env.write("work/.mcp.json", json!({"mcpServers": {"forum": env.forum_entry(&[])}}).to_string());
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("Let them in");
+    terminal.shows("Trust them");
     terminal.types(ENTER);
-    assert!(terminal.code(2).contains("nobody let in"));
+    assert!(terminal.code(2).contains("not trusted yet"));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("Let them in");
-    terminal.types("y");
+    terminal.shows("Trust them");
+    terminal.types(&format!("y{ENTER}"));
     terminal.code(0);
     // Known from now on.
     env.run(&["job", &job]).code(0);
@@ -131,11 +148,11 @@ fn s9_servers_of_a_project_are_asked_about_on_the_terminal_and_enter_means_no() 
 fn enter_leaves_a_question_open_and_no_input_does_not_ask() {
     let env = env().with_forum();
     let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
-    terminal.shows("later    leave it open");
+    terminal.asks("first");
     terminal.types(ENTER);
     terminal.code(75);
     let text = Terminal::start(&env, &["resume", "r", "--no-input"]).code(75);
-    assert!(!text.contains("later    leave it open"), "{text}");
+    assert!(!text.contains("(Enter alone: later)"), "{text}");
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
 }
 
@@ -144,14 +161,13 @@ fn answer_without_arguments_offers_what_is_open() {
     let env = env().with_forum();
     env.run(&["job", &careful_job(&env), "--run-id", "r"]).code(75);
     let mut terminal = Terminal::start(&env, &["answer"]);
-    terminal.shows("Which question?");
-    terminal.types(ENTER);
-    terminal.shows("later    leave it open");
-    terminal.shows("text: \"first \\u{1b}[2J\"");
-    terminal.types(&format!("{UP}{UP}{ENTER}"));
+    terminal.shows("Which one?");
+    terminal.types(&format!("1{ENTER}"));
+    terminal.asks("text: \"first \\u{1b}[2J\"");
+    terminal.types(&format!("s{ENTER}"));
     terminal.shows("What the model should know");
     terminal.types(&format!("not today{ENTER}"));
-    terminal.shows("answered; go on with `ua resume r`");
+    terminal.shows("answered; then resume: `ua resume r`");
     terminal.code(0);
     assert_eq!(env.rows("SELECT choice, note FROM answers"), ["skip not today"]);
 }
@@ -165,10 +181,118 @@ fn a_model_that_asks_gets_one_of_its_options_from_the_terminal() {
     let job = env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns);
     let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
     terminal.shows("Which colour?");
-    terminal.shows("later    leave it open");
-    // later, abort, skip, continue, blue.
-    terminal.types(&format!("{UP}{UP}{UP}{UP}{ENTER}"));
+    terminal.asks("[2]");
+    terminal.types(&format!("2{ENTER}"));
     terminal.code(0);
+}
+
+#[test]
+fn a_letter_that_is_none_and_a_no_ask_again() {
+    let env = env().with_forum();
+    let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    // `k` and `j` once moved through a list and landed on `abort`.
+    terminal.types(&format!("k{ENTER}"));
+    terminal.shows("`k` is none of approve, skip, abort, later");
+    terminal.types(&format!("ab{ENTER}"));
+    terminal.shows("End the run? [y/N]");
+    terminal.types(&format!("n{ENTER}"));
+    until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
+    terminal.types(&format!("l{ENTER}"));
+    terminal.code(75);
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
+}
+
+#[test]
+fn ctrl_c_at_a_prompt_leaves_the_question_open_and_the_terminal_as_it_was() {
+    let env = env().with_forum();
+    let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    terminal.types("\u{3}");
+    until("the end of ua", || terminal.child.try_wait().expect("look at the process").is_some());
+    assert!(terminal.is_cursor_shown());
+    assert_eq!(env.rows("SELECT DISTINCT status FROM questions"), ["open"]);
+    // `ua answer` alone.
+    let mut terminal = Terminal::start(&env, &["answer"]);
+    terminal.shows("Which one?");
+    terminal.types("\u{3}");
+    terminal.shows("nothing was answered");
+    assert!(terminal.is_cursor_shown());
+    terminal.code(75);
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+}
+
+#[test]
+fn what_was_typed_before_a_question_stood_there_is_no_answer_to_it() {
+    let env = env().with_forum();
+    let turns = json!([
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "slow", "until": env.arg("gate")}}]},
+        {"tools": [{"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?"}}]},
+        {"text": "Done."}
+    ]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}), &turns);
+    let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+    terminal.shows("slow");
+    terminal.types(&format!("abort{ENTER}y{ENTER}"));
+    env.write("gate", "");
+    terminal.asks("Which colour?");
+    terminal.types(&format!("words{ENTER}"));
+    terminal.shows("Your answer:");
+    terminal.types(&format!("green{ENTER}"));
+    terminal.code(0);
+    assert_eq!(env.rows("SELECT choice, note FROM answers"), ["continue green"]);
+}
+
+#[test]
+fn the_same_command_after_a_stop_asks_whether_to_resume_or_to_start_anew() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [comment("one")]}, {"text": "Posted."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}, "budgets": {"max_turns": 1}}), &turns);
+    env.run(&["job", &job]).code(75);
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("of this job was stopped after turn 1");
+    terminal.types(ENTER);
+    assert!(terminal.code(75).contains("--new"));
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("[r]esume");
+    terminal.types(&format!("n{ENTER}"));
+    terminal.code(75);
+    assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("[r]esume");
+    terminal.types(&format!("resume{ENTER}"));
+    terminal.code(75);
+    assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
+}
+
+#[test]
+fn every_printed_answer_is_accepted_as_it_is_printed() {
+    let words = [("approve", "succeeded"), ("skip", "cancelled"), ("abort", "cancelled")];
+    for (nth, (word, status)) in words.into_iter().enumerate() {
+        let env = env().with_forum();
+        let turns = json!([{"tools": [comment("first")]}, {"text": "Done."}]);
+        let job = env
+            .job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}}), &turns);
+        let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+        let printed: Vec<Vec<String>> = output
+            .stdout
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("ua answer "))
+            .map(|rest| rest.split_whitespace().take(2).map(str::to_owned).collect())
+            .collect();
+        assert_eq!(printed.len(), 3, "{}", output.stdout);
+        assert_eq!(printed[nth][1], word);
+        // A machine reads the same commands.
+        let listed: Value = serde_json::from_str(&env.run(&["questions", "--json"]).code(0).stdout).expect("JSON");
+        assert_eq!(listed[0]["answer_with"][nth], json!(format!("ua answer {} {word}", printed[nth][0])));
+        env.run(&["answer", &printed[nth][0], word]).code(0);
+        // Answered: it needs nobody any more, and says so wherever it stands.
+        env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);
+        env.run(&["runs", "list", "--status", "waiting"]).code(0).says(&["no such runs"]);
+        env.run(&["runs", "list"]).code(0).shows(&["answered"]);
+        env.run(&["resume", "r"]);
+        assert_eq!(env.calls(), [format!("post_comment {status}")], "{word}");
+    }
 }
 
 #[test]
@@ -192,7 +316,7 @@ fn a_record_is_put_right_once_the_person_saw_it_and_enter_means_no() {
 
     let mut terminal = Terminal::start(&env, &said);
     terminal.shows(ask);
-    terminal.types("y");
+    terminal.types(&format!("y{ENTER}"));
     assert!(terminal.code(0).contains("is recorded as happened now"));
     assert_eq!(env.calls(), ["post_comment succeeded"]);
     env.run(&["resume", "r"]).code(0);

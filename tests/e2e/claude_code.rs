@@ -191,7 +191,7 @@ fn an_agent_that_does_not_take_what_it_is_owed_waits_for_a_person() {
     });
     env.write("plan.json", plan.to_string());
     let output = env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(75);
-    output.shows(&["waiting for a person"]);
+    output.shows(&["waiting for you"]);
     assert_eq!(env.comments().len(), 1);
     assert_eq!(env.rows("SELECT kind, status FROM questions"), ["repeated_failures open"]);
     all_ended(&env);

@@ -117,9 +117,9 @@ fn the_tail_of_a_run_that_nobody_drives_says_so_and_ends() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "tail", "r"])
         .code(75)
-        .shows(&["post_comment", "crashed: no process drives it; `ua resume r` goes on"]);
+        .shows(&["post_comment", "crashed: no process drives it; `ua resume r` resumes it"]);
     env.run(&["resume", "r"]).code(75);
-    env.run(&["runs", "tail", "r"]).code(75).shows(&["held · ", "waiting for a person"]);
+    env.run(&["runs", "tail", "r"]).code(75).shows(&["held · ", "waiting for you"]);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn what_happened_is_recorded_before_anybody_answered_and_a_fork_does_not_repeat_
     let id = call(&env);
     // Nobody is at this terminal.
     let said = ["calls", "resolve", &id, "--as", "happened", "--reason", "It is there"];
-    env.run(&said).refused(2, &["nobody is here who could confirm it", "--yes"]);
+    env.run(&said).refused(2, &["not a terminal, so nobody can confirm it", "--yes"]);
     env.run(&["calls", "resolve", &id, "--as", "happened", "--yes"]).code(2);
 
     put_right(&env, &id, "happened");

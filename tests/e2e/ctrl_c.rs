@@ -38,7 +38,6 @@ impl Terminal {
             command.env(name, value);
         }
         command.env("TERM", "xterm-256color");
-        command.env("UA_LOG", "info");
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
         let keyboard = pair.master.take_writer().unwrap();
@@ -97,6 +96,8 @@ fn ctrl_c_in_a_terminal_leaves_the_tool_server_alone_until_its_answer_is_stored(
     let mut terminal = at_the_gate(&env);
     terminal.type_ctrl_c();
     terminal.sees("nothing new is started");
+    terminal.sees("Waiting up to 30.0 s for post_comment");
+    terminal.sees("Ctrl-C again ends at once and leaves its outcome unknown");
     assert_eq!((env.calls(), tool_servers(&env)), (vec!["post_comment running".to_owned()], 1));
     env.write("gate", "");
     assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
@@ -115,6 +116,8 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     terminal.sees("nothing new is started");
     terminal.type_ctrl_c();
     assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
+    terminal.sees("whether post_comment");
+    terminal.sees("resume with: ua resume r");
     // The gate is shut to the end: nobody waited for the answer, and nobody guesses it.
     assert!(!env.path("gate").exists());
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);

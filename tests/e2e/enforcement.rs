@@ -65,3 +65,22 @@ fn a_key_that_the_model_made_up_is_refused() {
     );
     assert_eq!(env.comments().len(), 1);
 }
+
+#[test]
+fn a_selector_that_selects_nothing_stops_the_start_with_the_nearest_name() {
+    let cases = [
+        (json!({"escalation": {"ask_human_before": ["post_coment"]}}), "`post_comment`"),
+        (json!({"constraints": {"forbidden_actions": ["mcp__froum__*"]}}), "constraints.forbidden_actions"),
+        (json!({"tools": {"builtin": false, "deny": ["post_coment"]}}), "`post_comment`"),
+        (json!({"stop_conditions": [{"effect": "emial.send"}]}), "`email.send`"),
+    ];
+    for (fields, named) in cases {
+        let env = env().with_forum();
+        let job = env.job(&fields, &json!([{"text": "Done."}]));
+        env.run(&["job", &job]).refused(2, &["no tool, class or effect", named, "nothing was started"]);
+        assert_eq!(env.rows("SELECT run_id FROM runs"), [""; 0]);
+    }
+    let env = env().with_forum();
+    let fields = json!({"escalation": {"ask_human_before": ["post_*", "external", "email.*"]}});
+    env.run(&["job", &env.job(&fields, &json!([{"text": "Done."}]))]).code(0);
+}

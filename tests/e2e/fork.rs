@@ -271,13 +271,10 @@ fn a_job_key_starts_one_run_and_runs_again_only_on_purpose() {
     let first = env.value("SELECT run_id FROM runs");
     assert_eq!(env.run_status(), "succeeded");
 
-    env.run(&["job", &job]).refused(2, &["report 2026-11", &first, "it succeeded", "--again"]);
-    let told = env.run(&["job", &job, "--json"]).code(2);
-    let told: Value = serde_json::from_str(&told.stderr).unwrap();
-    assert_eq!(
-        (&told["error"]["kind"], &told["error"]["run_id"], &told["error"]["status"]),
-        (&json!("job_key_taken"), &json!(first), &json!("succeeded"))
-    );
+    // Its result is what the job came to.
+    env.run(&["job", &job]).code(0).says(&["report 2026-11", "--again"]).shows(&["succeeded", &first, "Done."]);
+    let told = env.run(&["job", &job, "--json"]).code(0).json();
+    assert_eq!((&told["run_id"], &told["status"]), (&json!(first), &json!("succeeded")));
     let again = env.run(&["job", &job, "--again", "--json"]).code(0).json();
     assert_eq!((&again["status"], &again["parent_run_id"]), (&json!("succeeded"), &Value::Null));
     assert_eq!(env.rows("SELECT count(*) FROM runs WHERE run_id = root_run_id"), ["2"]);
@@ -296,13 +293,16 @@ fn an_unfinished_job_key_is_resumed_and_a_failed_one_is_forked() {
     let fields = json!({"job_key": "k", "budgets": {"max_turns": 1}});
     let job = env.job(&fields, &json!([write("a.md", "one"), {"text": "Done."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let told = env.run(&["job", &job, "--json"]).code(2);
+    let told: Value = serde_json::from_str(&told.stderr).unwrap();
+    assert_eq!((&told["error"]["kind"], &told["error"]["status"]), (&json!("job_key_taken"), &json!("stopped")));
     env.run(&["job", &job]).refused(2, &["not finished", "ua resume r"]);
     env.run(&["job", &job, "--again"]).refused(2, &["not finished", "ua resume r"]);
     env.run(&["runs", "cancel", "r"]).code(0);
     env.run(&["resume", "r", "--max-turns", "+5"]).code(1);
     env.run(&["job", &job, "--again"]).refused(2, &["it is cancelled", "ua fork r"]);
     env.run(&["fork", "r", "--run-id", "f", "--max-turns", "5"]).code(0);
-    env.run(&["job", &job]).refused(2, &["run f", "it succeeded"]);
+    env.run(&["job", &job]).code(0).shows(&["succeeded · run f"]);
 }
 
 #[test]

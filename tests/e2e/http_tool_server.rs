@@ -171,11 +171,11 @@ fn refused_credentials_are_a_question_and_the_call_is_made_when_they_are_mended(
     server.configure(&env);
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["The tool server `web` refused the credentials", "HTTP 401", "continue|skip|abort"]);
+    output.shows(&["The tool server `web` refused the credentials", "HTTP 401", " retry "]);
     env.run(&["resume", "r"]).code(75);
     assert_eq!(server.posted(), [json!(null); 0]);
     let question = env.value("SELECT question_id FROM questions WHERE kind = 'auth_failure'");
-    env.run(&["answer", &question, "continue"]).code(0);
+    env.run(&["answer", &question, "retry"]).code(0);
     env.run(&["resume", "r"]).code(0);
     assert_eq!(
         (server.posted(), env.calls()),

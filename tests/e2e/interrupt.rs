@@ -137,7 +137,7 @@ fn a_process_that_hangs_is_taken_over() {
     env.run(&["resume", "r"]).refused(75, &["--take-over"]);
     let taken = env.run(&["resume", "r", "--take-over"]);
     assert!(process.has_ended());
-    taken.code(75).shows(&["waiting for a person", "post_comment"]);
+    taken.code(75).shows(&["waiting for you", "post_comment"]);
     assert_eq!(env.calls(), ["post_comment unknown"]);
     env.run(&["resume", "r", "--take-over"]).code(75);
 }

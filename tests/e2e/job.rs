@@ -135,7 +135,7 @@ fn a_job_key_is_used_once() {
     let env = env();
     let job = env.job(&json!({"job_key": "invoice 2026-11"}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
-    env.run(&["job", &job]).refused(2, &["\"invoice 2026-11\"", "run r", "it succeeded", "--again"]);
+    env.run(&["job", &job]).code(0).says(&["\"invoice 2026-11\"", "--again"]).shows(&["succeeded · run r", "Sent."]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     // The same run by its name is no second start; a copy of the job under another name is one.
     env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);
@@ -199,7 +199,7 @@ fn a_model_that_only_claims_success_does_not_get_it() {
     let env = env();
     let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &json!([{"text": "I sent the e-mail."}]));
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["waiting for a person", "this is missing", "email.send exactly 1×", "ua answer", "ua resume r"]);
+    output.shows(&["waiting for you", "this is missing", "email.send exactly 1×", "ua answer", "ua resume r"]);
     assert_eq!((env.run_status().as_str(), env.effects()), ("waiting_for_human", [0, 0, 0, 0]));
     let question = env.value("SELECT question_id FROM questions");
     env.run(&["answer", &question, "abort"]).code(0);
@@ -329,6 +329,26 @@ fn runs_are_kept_below_the_working_directory_unless_told_otherwise() {
     let elsewhere = env.arg("state/runs.db");
     let output = env.start_with(("UA_RUNTIME_DB_PATH", &elsewhere), &["job", &job, "--run-id", "r"]).wait().code(0);
     assert!(env.path("state/runs.db").exists() && !env.database_path().exists(), "{}", output.shown());
+}
+
+#[test]
+fn the_same_command_after_a_crash_finds_the_run_and_starts_nothing() {
+    let env = env();
+    let job = env.job(&json!({}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
+    env.run_killed_at("before:tool.invoke:send_email", &["job", &job]);
+    let run = env.value("SELECT run_id FROM runs");
+    let output = env.run(&["job", &job]).code(75);
+    output.says(&[&run, "of the same job was killed", &format!("ua resume {run}"), "--new"]);
+    let told: Value = serde_json::from_str(&env.run(&["job", &job, "--json"]).code(75).stderr).unwrap();
+    assert_eq!((&told["error"]["kind"], &told["error"]["run_id"]), (&json!("unfinished_run"), &json!(run)));
+    assert_eq!(env.value("SELECT count(*) FROM runs"), "1");
+    // Another job, a name of its own, or a word for it: each is another run on purpose.
+    env.run(&["job", &job, "--run-id", "named"]).code(0);
+    env.run(&["job", &job, "--new"]).code(0);
+    env.run(&["resume", &run]).code(0);
+    // Nothing is left to finish, so it is started.
+    env.run(&["job", &job]).code(0);
+    assert_eq!(env.value("SELECT count(*) FROM runs"), "4");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_p
     assert_eq!(held.status.code(), Some(1), "{held:?}");
     env.run(&["runs", "show", "run_invoices"]).code(0).shows(&[
         "run_invoices",
-        "waiting_for_human",
+        "waiting for you",
         "the program that started it",
     ]);
     env.run(&["resume", "last"]).refused(2, &["run_invoices", "library", "run that program again"]);

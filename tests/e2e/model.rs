@@ -64,7 +64,7 @@ fn a_key_that_is_refused_is_named_as_the_reason() {
     let wrong = ("ANTHROPIC_API_KEY", "the-wrong-key");
     let output = env.start_with(wrong, &["job", &job(&env), "--run-id", "r"]).wait().code(75);
     assert!(!output.shown().contains("the-wrong-key"), "{}", output.shown());
-    output.shows(&["waiting for a person", "refused the credentials", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
+    output.shows(&["waiting for you", "refused the credentials", "401", "ANTHROPIC_API_KEY", "ua resume r"]);
     // A refusal is no hiccup: it is not tried again, and not before a person says that it is mended.
     env.start_with(wrong, &["resume", "r"]).wait().code(75);
     assert_eq!((model.requests(), env.comments().len()), (1, 0));

@@ -46,7 +46,7 @@ fn answer(env: &TestEnv, choice: &str) {
 fn waits_with_a_second_mail(env: &TestEnv) {
     let turns = json!([report("tides"), mail("Dear boss"), mail("Hello boss"), {"text": "Sent."}]);
     let output = run(env, &json!({}), &turns).code(75);
-    output.shows(&["waiting for a person", "May `send_email` run?", "other arguments", "Hello boss", "ua answer"]);
+    output.shows(&["waiting for you", "May `send_email` run?", "other arguments", "Hello boss", "ua answer"]);
     assert_eq!((env.run_status().as_str(), env.mails().len()), ("waiting_for_human", 1));
     assert_eq!(env.value("SELECT kind FROM questions"), "near_duplicate");
 }
@@ -60,7 +60,7 @@ fn a_mail_in_other_words_waits_for_a_person_and_goes_on_as_told() {
     ] {
         let env = env();
         waits_with_a_second_mail(&env);
-        env.run(&["questions"]).code(0).shows(&["May `send_email` run?", "execute", "skip", "abort"]);
+        env.run(&["questions"]).code(0).shows(&["May `send_email` run?", "approve", "skip", "abort"]);
         // Nobody has answered: the same question, and nothing is sent.
         env.run(&["resume", "r"]).code(75);
         assert_eq!((env.mails().len(), env.value("SELECT count(*) FROM questions").as_str()), (1, "1"));

@@ -29,13 +29,8 @@ fn waits_for_approvals(env: &TestEnv, last: &Value) {
     let turns = json!([{"tools": [comment("first"), comment("second \u{1b}[2J")]}, last]);
     let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_*"]}});
     let output = run(env, &fields, &turns).code(75);
-    let output = output.shows(&[
-        "waiting for a person",
-        "May `post_comment` run?",
-        "first",
-        "second \\u001b[2J",
-        "execute|skip|abort",
-    ]);
+    let output =
+        output.shows(&["waiting for you", "May `post_comment` run?", "first", "second \\u001b[2J", " approve "]);
     assert!(!output.shown().contains('\u{1b}'), "{}", output.shown());
     assert_eq!((open_questions(env).len(), env.comments().len()), (2, 0));
 }
@@ -118,8 +113,8 @@ fn without_a_terminal_an_answer_needs_a_question_and_the_open_ones_are_listed() 
     let env = env().with_forum();
     waits_for_approvals(&env, &json!({"text": "Posted."}));
     let question = open_questions(&env).remove(0);
-    env.run(&["answer"]).code(2).says(&["which question is answered?", &question, "May `post_comment` run?"]);
-    env.run(&["answer", &question]).code(2).says(&["needs an answer", "execute, skip, abort"]);
+    env.run(&["answer"]).code(2).says(&["name the question; these are open", &question, "May `post_comment` run?"]);
+    env.run(&["answer", &question]).code(2).says(&["needs an answer", "approve, skip, abort"]);
 }
 
 fn asks() -> Value {

@@ -93,7 +93,7 @@ fn where_the_provider_gives_nothing_a_person_is_asked() {
     for (provider, tool, input) in cases {
         let env = with_service(provider);
         killed(&env, "after:tool.invoke", provider, tool, &input);
-        env.run(&["resume", "r"]).code(75).shows(&["waiting for a person", tool]);
+        env.run(&["resume", "r"]).code(75).shows(&["waiting for you", tool]);
         assert_eq!((made(&env).len(), env.calls()), (1, vec![format!("{tool} unknown")]));
     }
 }
@@ -144,7 +144,7 @@ fn a_probe_by_hand_answers_the_question_when_it_is_told_to() {
     let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["slow.toml"]}), &turns);
     assert!(policy.ends_with("slow.toml"));
     env.run_killed_at("before:tool.invoke:chat_postMessage", &["job", &job, "--run-id", "r"]);
-    env.run(&["resume", "r"]).code(75).shows(&["waiting for a person", "cannot be told before"]);
+    env.run(&["resume", "r"]).code(75).shows(&["waiting for you", "cannot be told before"]);
     let call = call_id(&env);
     let probe = ["calls", "probe", &call, "--apply"];
     env.run(&probe).code(0).shows(&["absent", "counts from"]).says(&["proves nothing yet"]);

@@ -76,12 +76,7 @@ fn a_call_in_doubt_is_listed_and_asked_about() {
     let env = env().with_forum();
     let output = in_doubt(&env);
     let call = call_id(&env);
-    output.shows(&[
-        "waiting for a person",
-        "Did `post_comment` happen?",
-        &format!("ua calls resolve {call} --happened"),
-        "ua resume r",
-    ]);
+    output.shows(&["waiting for you", "Did `post_comment` happen?", &format!("ua calls show {call}"), "ua resume r"]);
 
     let listed = env.run(&["calls", "list", "--run", "r", "--unknown", "--json"]).code(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
@@ -90,7 +85,7 @@ fn a_call_in_doubt_is_listed_and_asked_about() {
     assert_eq!(listed[0]["status"], "unknown");
     assert_eq!(listed[0]["arguments"], json!({"text": "hello"}));
     env.run(&["questions"]).code(0).shows(&["Did `post_comment` happen?", &question_id(&env)]);
-    env.run(&["runs", "show", "r"]).code(0).shows(&["waiting_for_human", "1 unknown", "Did `post_comment` happen?"]);
+    env.run(&["runs", "show", "r"]).code(0).shows(&["waiting for you", "1 unknown", "Did `post_comment` happen?"]);
     assert_eq!((env.comments().len(), env.notifications().len()), (1, 0));
 }
 
@@ -183,7 +178,7 @@ fn a_question_is_answered_once_and_only_with_what_it_takes() {
     in_doubt(&env);
     let (question, call) = (question_id(&env), call_id(&env));
     env.run(&["answer", &question, "continue"])
-        .refused(2, &["does not take `continue`", "happened, execute, skip, abort"]);
+        .refused(2, &["does not take `continue`", "happened, retry, skip, abort"]);
     env.run(&["answer", &question, "perhaps"]).code(2).says(&["perhaps", "possible values"]);
     env.run(&["calls", "resolve", &call]).code(2).says(&["--happened"]);
     env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["cannot be used with"]);

@@ -204,7 +204,7 @@ fn check_what_people_see(env: &TestEnv) {
 fn waits(env: &TestEnv) {
     let output =
         env.run(&["job", &job(env, &json!({"escalation": {"ask_human_before": ["post_*"]}})), "--run-id", "r"]);
-    output.code(75).shows(&["waiting for a person", "May `post_comment` run?"]);
+    output.code(75).shows(&["waiting for you", "May `post_comment` run?"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     let statuses = env.rows("SELECT run_mode, status FROM runs ORDER BY run_mode, status");
     assert_eq!(statuses, ["job waiting_for_human", "task succeeded", "task waiting_for_human"]);

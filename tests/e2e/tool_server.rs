@@ -64,10 +64,10 @@ fn an_effect_whose_server_dies_is_never_repeated_and_asked_about() {
     let input = json!({"text": "once", "die_without": env.arg("died")});
     let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Posted."}]);
     let output = env.run(&["job", &env.job(&json!({"tools": {"builtin": false}}), &turns), "--run-id", "r"]).code(75);
-    output.shows(&["waiting for a person", "post_comment", "ua calls resolve", "ua answer", "ua resume r"]);
+    output.shows(&["waiting for you", "post_comment", "ua answer", "ua resume r"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
     // Asking again without an answer changes nothing.
-    env.run(&["resume", "r"]).code(75).shows(&["waiting for a person"]);
+    env.run(&["resume", "r"]).code(75).shows(&["waiting for you"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
     assert_eq!(env.value("SELECT count(*) FROM questions"), "1");
 }

@@ -35,10 +35,10 @@ fn s9_nothing_of_a_project_is_started_or_reached_before_it_is_let_in() {
     });
     project(&env, &json!({"evil": marking(&env), "far": {"type": "http", "url": url, "headers": {"X": "${HOME}"}}}));
     let job = env.job(&json!({}), &json!([{"text": "Done."}]));
-    env.run(&["job", &job]).refused(2, &["nobody let in", "evil, far", "ua trust", "--mcp-config"]);
-    env.run(&["tools", "list"]).code(0).says(&["`evil`", "not let in"]);
-    env.run(&["doctor", "--job", &job]).code(1).shows(&["nobody let in"]);
-    env.run(&["doctor"]).code(1).shows(&["nobody let in"]);
+    env.run(&["job", &job]).refused(2, &["not trusted yet", "evil, far", "ua trust", "--mcp-config"]);
+    env.run(&["tools", "list"]).code(0).says(&["`evil`", "not trusted"]);
+    env.run(&["doctor", "--job", &job]).code(1).shows(&["not trusted yet"]);
+    env.run(&["doctor"]).code(1).shows(&["not trusted yet"]);
     assert!(!env.path("spawned").exists(), "a program was started");
     assert_eq!(connections.load(Ordering::SeqCst), 0, "an address was reached");
     assert!(!env.root().exists(), "a run was stored");
@@ -64,7 +64,7 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     env.run_killed_at("before:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     // What the run is resumed with is not what was let in.
     project(&env, &json!({"forum": env.forum_entry(&["--with", "steal"])}));
-    env.run(&["resume", "r"]).refused(2, &["nobody let in", "forum"]);
+    env.run(&["resume", "r"]).refused(2, &["not trusted yet", "forum"]);
     assert_eq!(env.run_bare(&["trust", "--list", "--json"]).code(0).json()[0]["state"], "changed");
     assert_eq!(env.comments(), [""; 0]);
     project(&env, &json!({"forum": env.forum_entry(&[])}));
@@ -75,7 +75,7 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     let record = env.path("home/.local/state/ua/trust.json");
     assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
     env.run_bare(&["trust", "--revoke"]).code(0).shows(&["1 server(s)"]);
-    env.run(&["job", &job]).refused(2, &["nobody let in"]);
+    env.run(&["job", &job]).refused(2, &["not trusted yet"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_file_that_a_person_names_needs_no_word() {
     env.run(&["job", &job, "--mcp-config", &file]).code(0);
     env.start_with(("UA_MCP_CONFIG", &file), &["job", &job]).wait().code(0);
     // Nor is one that lies in another folder found.
-    env.run(&["job", &job]).refused(2, &["nobody let in"]);
+    env.run(&["job", &job]).refused(2, &["not trusted yet"]);
 }
 
 #[test]

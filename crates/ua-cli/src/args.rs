@@ -27,8 +27,8 @@ mod fork;
 
 pub(crate) use fork::{ForkArgs, ForkChanges};
 
-/// Durable jobs for LLM agents: a job that is killed at any moment goes on where it was, and what it did outside is never
-/// done twice.
+/// Durable jobs for LLM agents: a job that is killed at any moment resumes where it left off. It never
+/// repeats an outside action on its own, and asks you when it cannot know whether one happened.
 #[derive(Debug, Parser)]
 #[command(name = "ua", bin_name = "ua", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
@@ -60,12 +60,12 @@ pub enum LogFormat {
 }
 
 /// The heading of what every command takes.
-const GLOBAL: &str = "Options of every command";
+const GLOBAL: &str = "Global options";
 
 const EXAMPLES: &str = "\
 Examples:
   ua job fixtures/jobs/research_report.json     run a job
-  ua resume last                                go on after a kill, an answer or a stop
+  ua resume last                                resume after a kill, an answer or a stop
   ua calls list --run last --unknown            which calls may or may not have happened?
   ua calls resolve call_01… --happened          settle one, then `ua resume last`
   ua runs tail last                             watch a run from another terminal
@@ -82,19 +82,19 @@ Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_
 pub enum Command {
     /// Run a job, or resume the run that `--run-id` names
     Job(JobArgs),
-    /// Go on with a run that was killed, stopped or is waiting for an answer that is there now
+    /// Resume a run that was killed, stopped, or has been answered
     Resume(ResumeArgs),
-    /// Go on from a turn of a run as another run: another try, another prompt, another model
+    /// Branch off from a turn of a run as another run: another try, another prompt, another model
     Fork(Box<ForkArgs>),
     /// Look at runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Look at tool calls, and settle those nobody knows the outcome of
+    /// Look at tool calls, and resolve those whose outcome is unknown
     #[command(subcommand)]
     Calls(CallsCommand),
     /// List the questions that wait for a person
     Questions(QuestionsArgs),
-    /// Answer a question; `ua resume` then goes on
+    /// Answer a question; then `ua resume`
     Answer(AnswerArgs),
     /// Look at turns
     #[command(subcommand)]
@@ -108,7 +108,7 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Let the tool servers of a project's .mcp.json in, or see which were
+    /// Trust the tool servers in a project's .mcp.json, or see which are trusted
     Trust(TrustArgs),
     /// Check keys, tool servers, database, disk and prices, and say how to fix what is wrong
     Doctor(DoctorArgs),
@@ -116,7 +116,7 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Print the JSON Schema of what a command writes with --json
     Schema(SchemaArgs),
-    /// Look after the runtime database: check it, copy it, put a copy back, let go of what nobody needs
+    /// Look after the runtime database: check it, copy it, put a copy back, delete unused data
     #[command(subcommand)]
     Db(DbCommand),
     /// Stand between an agent's client and its tool servers, so that no effect happens twice
@@ -266,7 +266,10 @@ pub struct JobArgs {
     /// Run the job once more although the run of its job_key succeeded
     #[arg(long, conflicts_with_all = ["resume", "fork"])]
     pub again: bool,
-    /// Whether it goes on in further contexts
+    /// Start anew although an earlier run of the same job is not finished
+    #[arg(long, conflicts_with_all = ["resume", "fork"])]
+    pub new: bool,
+    /// Run in iterations with fresh contexts
     #[command(flatten)]
     pub harness: HarnessArgs,
     /// How to start it
@@ -289,7 +292,7 @@ pub struct LaunchArgs {
     /// Policy file (TOML), laid over all others; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
-    /// File with what tokens cost, TOML or JSON [default: UA_PRICING, else pricing.toml in the user's configuration]
+    /// Price table, TOML or JSON [default: UA_PRICING, else pricing.toml in the user's configuration]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
     /// Cassette that `--provider replay` answers from: a file, or a folder of them [default: UA_CASSETTE]
@@ -334,8 +337,8 @@ Examples:
   ua resume last
   ua resume run_019 --max-tool-calls +100       give it more of a budget that it reached
   ua resume last --phase crawl --max-cost +1.50
-  ua resume last --accept tools,policy          go on although these changed
-  ua resume last --take-over                    end the process that hangs, and go on in its place
+  ua resume last --accept tools,policy          resume although these changed
+  ua resume last --take-over                    end the process that hangs, and take its place
 
 A run that is finished is shown, not run: exit code 0 if it succeeded."
 )]
@@ -346,13 +349,13 @@ pub struct ResumeArgs {
     /// File with an `mcpServers` object [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
-    /// End the process that drives the run now, if there is one, and go on in its place
+    /// End the process that drives the run now, if there is one, and take its place
     #[arg(long)]
     pub take_over: bool,
-    /// File with what tokens cost [default: the one the run was started with]
+    /// Price table [default: the one the run was started with]
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
-    /// Go on with what changed: policy, tools, pricing, blob-threshold; several with commas
+    /// Resume with what changed: policy, tools, pricing, blob-threshold; several with commas
     #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
     pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
@@ -382,7 +385,7 @@ pub struct BudgetArgs {
     /// Money for all requests, for example `+1.50 USD`
     #[arg(long, value_name = "[+]MONEY")]
     pub max_cost: Option<String>,
-    /// Minutes in which a process held the run
+    /// Wall-clock minutes the run may be active
     #[arg(long, value_name = "[+]N")]
     pub max_wallclock_minutes: Option<String>,
     /// Steps: the phases and iterations that begin
@@ -391,10 +394,10 @@ pub struct BudgetArgs {
     /// Iterations of a job with a harness
     #[arg(long, value_name = "[+]N")]
     pub max_iterations: Option<String>,
-    /// Attempts after the first for one call that did not happen
+    /// Retries per failed tool call
     #[arg(long, value_name = "[+]N")]
     pub max_retries_per_tool_call: Option<String>,
-    /// Equal errors in a row
+    /// Consecutive identical errors
     #[arg(long, value_name = "[+]N")]
     pub max_same_error_repeats: Option<String>,
     /// Minutes to wait for one reply while the provider cannot answer
@@ -432,7 +435,7 @@ pub enum RunsCommand {
     List(ListArgs),
     /// Watch a run: what happened in its last turns, and what happens next
     Tail(TailArgs),
-    /// Let go of runs and their workspaces
+    /// Delete runs and their workspaces
     Delete(DeleteArgs),
     /// Show one run: where it stands, what it did, what it waits for
     #[command(after_help = "\
@@ -535,7 +538,7 @@ Examples:
         /// Only this run: an id, the beginning of one, or `last`
         #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
-        /// Only calls that were sent and whose outcome nobody knows, those that a person left (skip) included
+        /// Only calls that were sent and whose outcome nobody knows, those that were skipped included
         #[arg(long)]
         unknown: bool,
         /// As JSON
@@ -560,7 +563,7 @@ Examples:
     },
     /// Ask the declared probe now whether a call in doubt happened
     Probe(ProbeArgs),
-    /// Settle a call whose outcome nobody knows; `ua resume` then goes on
+    /// Resolve a call whose outcome is unknown; then `ua resume`
     Resolve(ResolveArgs),
 }
 
@@ -593,7 +596,7 @@ pub struct ProbeArgs {
     after_help = "\
 Examples:
   ua calls resolve call_019 --happened --proof msg_123
-  ua calls resolve call_019 --execute
+  ua calls resolve call_019 --retry
   ua resume last                             acts on it
   ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
   ua calls resolve call_019 --as happened --proof msg_123 --reason \"Ada has it\" --yes
@@ -607,10 +610,10 @@ pub struct ResolveArgs {
     /// It happened
     #[arg(long, group = "choice")]
     pub happened: bool,
-    /// It did not happen: run it (again)
-    #[arg(long, group = "choice")]
-    pub execute: bool,
-    /// Leave it; the model is told that the outcome is unknown
+    /// It did not happen: send it again
+    #[arg(long, alias = "execute", group = "choice")]
+    pub retry: bool,
+    /// Leave it unresolved; the model is told that nobody knows
     #[arg(long, group = "choice")]
     pub skip: bool,
     /// End the run
@@ -622,10 +625,10 @@ pub struct ResolveArgs {
     /// With --as: how you know; it is kept with the call and told to the model
     #[arg(long, value_name = "TEXT", requires = "as_it_was")]
     pub reason: Option<String>,
-    /// With --happened and --as happened: the other side's id of what happened
+    /// With --happened and --as happened: the provider's id of what happened
     #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
-    /// With --as: do not ask whether it is meant
+    /// With --as: do not ask for confirmation
     #[arg(long, requires = "as_it_was")]
     pub yes: bool,
 }
@@ -638,7 +641,7 @@ pub enum WhatItWas {
     Happened,
     /// It did not happen; what blocks a repeat is gone
     NotHappened,
-    /// Nobody knows; it goes on blocking what might repeat it
+    /// Nobody knows; it still blocks what might repeat it
     Skipped,
 }
 
@@ -648,10 +651,7 @@ pub enum WhatItWas {
 Examples:
   ua questions
   ua questions --run last --full         with all arguments of the calls that are asked about
-  ua questions --watch                   shows each new question as it comes, until Ctrl-C")]
-#[command(after_help = "\
-Examples:
-  ua questions
+  ua questions --watch                   shows each new question as it comes, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
     /// Only this run: an id, the beginning of one, or `last`
@@ -660,7 +660,7 @@ pub struct QuestionsArgs {
     /// Show the arguments of each call in full, one field a line
     #[arg(long)]
     pub full: bool,
-    /// Go on showing new questions as they come
+    /// Keep showing new questions as they come
     #[arg(long)]
     pub watch: bool,
     /// As JSON; with --watch one line a question
@@ -673,19 +673,19 @@ pub struct QuestionsArgs {
 #[command(after_help = "\
 Examples:
   ua answer                                       choose and answer on the terminal
-  ua answer q_01… execute
+  ua answer q_01… approve
   ua answer q_01… skip --text \"ask the board first\"
   ua answer q_01… --text \"the blue one\"            what the model asked with ask_user
   ua answer q_01… accept --values '{\"size\": 3}'    what a tool asks for
 
-Then `ua resume RUN` goes on.")]
+Then resume: `ua resume RUN`.")]
 pub struct AnswerArgs {
     /// A question id, or the beginning of one; without it, one is chosen on the terminal
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
     pub choice: Option<AnswerChoice>,
-    /// With `happened`: the other side's id of what happened
+    /// With `happened`: the provider's id of what happened
     #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
     /// What the model is told: the answer to its question, or a remark about a call that is skipped
@@ -701,22 +701,45 @@ pub struct AnswerArgs {
 pub enum AnswerChoice {
     /// It happened
     Happened,
-    /// Do it (again)
-    #[value(alias = "approve")]
-    Execute,
-    /// Leave it
+    /// It did not happen, or what was wrong is mended: try again
+    Retry,
+    /// Let a call run that was not sent yet
+    Approve,
+    /// Do not run it, or leave it unresolved
     #[value(alias = "deny")]
     Skip,
     /// End the run
     Abort,
-    /// Go on as before
-    Continue,
     /// To a tool that asks: yes, with --values
     Accept,
     /// To a tool that asks: no
     Decline,
     /// To a tool that asks: neither
     Cancel,
+    /// An older word for `retry` and `approve`
+    #[value(hide = true)]
+    Execute,
+    /// An older word for `retry`
+    #[value(hide = true)]
+    Continue,
+}
+
+impl AnswerChoice {
+    /// The word, as it is typed.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Happened => "happened",
+            Self::Retry => "retry",
+            Self::Approve => "approve",
+            Self::Skip => "skip",
+            Self::Abort => "abort",
+            Self::Accept => "accept",
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+            Self::Execute => "execute",
+            Self::Continue => "continue",
+        }
+    }
 }
 
 /// `ua tools …`.
@@ -754,7 +777,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua tools lock                              write mcp.lock beside .mcp.json
-  ua tools lock --check                      say what is another than mcp.lock says; exit code 1 if something is
+  ua tools lock --check                      report differences from mcp.lock; exit code 1 if there are any
 
 While mcp.lock is there, a server whose tools, version or command changed is not used, and a tool that is new is not offered.")]
     Lock {
@@ -797,7 +820,7 @@ pub enum DbCommand {
     #[command(after_help = "\
 Examples:
   ua db check
-  ua db check --invariants      ask of every run what must hold, too
+  ua db check --invariants      also check every run against the invariants
   ua db check --json | jq .forgotten")]
     Check {
         /// Also check what must hold of every stored run: transitions, attempts, receipts, keys, turns, history, charges
@@ -812,7 +835,7 @@ Examples:
 Examples:
   ua db backup before.db && ua db migrate")]
     Migrate,
-    /// Copy the database to a new file, as of one moment; runs may go on meanwhile
+    /// Copy the database to a new file, as of one moment; runs may continue meanwhile
     #[command(after_help = "\
 Examples:
   ua db backup \"ua-$(date +%F).db\"")]
@@ -826,12 +849,12 @@ Examples:
   ua db restore ua-2026-11-20.db
 
 A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more
-than the copy is not driven on, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
+than the copy does not resume, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
     Restore {
         /// The copy
         file: PathBuf,
     },
-    /// Let a run go on although effects.log knows attempts of it that the database does not
+    /// Allow a run to resume although effects.log knows attempts of it that the database does not
     #[command(after_help = "\
 Examples:
   ua db check                                what was sent that the database does not know?
@@ -841,7 +864,7 @@ Examples:
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },
-    /// Let go of large results that only finished runs refer to
+    /// Delete large results that only finished runs refer to
     Prune(PruneArgs),
 }
 
@@ -853,7 +876,7 @@ Examples:
   ua db prune --older-than 7d --max-bytes 1000000000
 
 Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what
-finished runs have not used for 30 days goes. The receipts stay; only the text of large results is let go, and its place in the
+finished runs have not used for 30 days goes. The receipts stay; only the text of large results is deleted, and its place in the
 database is used again.")]
 pub struct PruneArgs {
     /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d

@@ -40,6 +40,22 @@ fn every_command_that_does_something_has_an_example() {
     }
 }
 
+/// Words of this project's own making; a person who reads help meets standard terms.
+const PRIVATE_WORDS: [&str; 10] =
+    ["let in", "lets in", "let go", "lets go", "go on", "goes on", "gone on", "in hand", "behind turn", "nobody let"];
+
+#[test]
+fn help_has_no_private_words() {
+    for (name, mut command) in all() {
+        let help = command.render_long_help().to_string().to_lowercase();
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let text = format!(" {} ", words.join(" "));
+        for private in PRIVATE_WORDS {
+            assert!(!text.contains(&format!(" {private} ")), "`{private}` in the help of {name}");
+        }
+    }
+}
+
 #[test]
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();

@@ -19,6 +19,7 @@ mod output;
 mod parts;
 mod people;
 mod person;
+mod prompt;
 #[cfg(feature = "toolserver")]
 mod sandbox;
 mod schema;

@@ -1,19 +1,22 @@
 //! The person at this terminal, as runs see them: lines and a live display while a run works, prompts, the summary at the end.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use ua_core::Env;
-use ua_dispatch::StopSignal;
+use ua_core::{Env, SideEffectClass, Timestamp};
+use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
-use ua_host::people::{Answer, Begun, End, ObservedEvent, Presence};
-use ua_host::progress::clock;
+use ua_host::people::{Answer, Begun, End, ObservedEvent, Presence, WhichRun};
+use ua_host::progress::{clock, seconds};
 use ua_host::trust::ServerReview;
-use ua_runner::{DrainTimes, Interrupts};
-use ua_store::QuestionRecord;
+use ua_resume::answers::KnownFact;
+use ua_runner::{DrainTimes, Interrupts, RunEvent};
+use ua_store::{QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
@@ -30,6 +33,87 @@ pub(crate) struct AtTerminal {
     /// How the run was forked, for a machine that reads the summary.
     pub(crate) fork: Option<Value>,
     live: Mutex<Option<Live>>,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+/// What a process has begun and not finished: what somebody wants to know who stops it.
+#[derive(Debug, Default)]
+struct UnderWay {
+    resume_command: String,
+    /// Calls that may have an effect and have no answer yet, by id: the tool, and when it was sent.
+    calls: BTreeMap<String, (String, Option<Timestamp>)>,
+    /// Where the time comes from, once signals are listened for.
+    env: Option<Env>,
+}
+
+impl UnderWay {
+    fn take(&mut self, seen: &ObservedEvent<'_>) {
+        let RunEvent::Call(progress) = seen.signal else { return };
+        match progress {
+            CallProgress::Sending { call } | CallProgress::Resuming { call, .. }
+                if call.policy.class != SideEffectClass::ReadOnly =>
+            {
+                self.calls.insert(call.call_id.to_string(), (line(&call.name.tool, 60), self.now()));
+            }
+            CallProgress::Settled { call } | CallProgress::Retrying { call, .. } => {
+                self.calls.remove(call.call_id.as_str());
+            }
+            CallProgress::Held { question } => {
+                if let Some(call) = &question.call_id {
+                    self.calls.remove(call.as_str());
+                }
+            }
+            CallProgress::Sending { .. }
+            | CallProgress::Resuming { .. }
+            | CallProgress::Waiting { .. }
+            | CallProgress::Probed { .. }
+            | CallProgress::Progress { .. }
+            | CallProgress::Asking { .. } => {}
+        }
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.env.as_ref().map(Env::now)
+    }
+
+    /// What a first signal does.
+    fn stopping(&self, patience: Duration) -> String {
+        let now = "stopping; nothing new is started";
+        if self.calls.is_empty() {
+            return format!("{now}, and nothing that was sent is unanswered. Ctrl-C again ends at once");
+        }
+        format!(
+            "{now}. Waiting up to {} for {} to finish. Ctrl-C again ends at once and leaves its outcome unknown",
+            seconds(patience),
+            self.names()
+        )
+    }
+
+    /// What a second signal leaves behind.
+    fn ended(&self) -> String {
+        let doubt = if self.calls.is_empty() {
+            "ended at once; no call is in doubt".to_owned()
+        } else {
+            format!("ended at once; whether {} happened is not known, and the resume finds out or asks", self.names())
+        };
+        format!("{doubt}\nresume with: {}", self.resume_command)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<String> = self
+            .calls
+            .values()
+            .map(|(tool, sent)| match (self.now(), sent) {
+                (Some(now), Some(sent)) => format!("{tool} (sent {} ago)", seconds(now.since(*sent))),
+                _ => tool.clone(),
+            })
+            .collect();
+        names.join(", ")
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether somebody can be asked here: standard input and standard error are a terminal.
@@ -61,37 +145,52 @@ impl People for AtTerminal {
         let stop = StopSignal::default();
         let interrupts =
             Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
-        tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), end_at_once));
+        lock(&self.under_way).env = Some(env.clone());
+        let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
+        let first = move |patience| {
+            if !quiet {
+                tell(lock(&first).stopping(patience));
+            }
+        };
+        let again = move || end_at_once(&lock(&again));
+        tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), first, again));
         Ok(stop)
     }
 
     fn begun(&self, begun: &Begun<'_>) {
-        tell(format!("run {} · workspace {}", begun.run.run_id, begun.run.workspace_dir));
+        let mut under_way = lock(&self.under_way);
+        under_way.resume_command.clone_from(&begun.resume_command);
+        under_way.calls.clear();
+        drop(under_way);
         if self.quiet {
             return;
         }
+        tell(format!("run {} · workspace {}", begun.run.run_id, begun.run.workspace_dir));
         tell(format!("to resume: {}", begun.resume_command));
         if crate::terminal::can_draw() {
             let live = Live::start();
             live.limits(&begun.budgets, begun.held);
-            *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live);
+            *lock(&self.live) = Some(live);
         }
     }
 
     fn watch(&self, seen: &ObservedEvent<'_>) {
+        lock(&self.under_way).take(seen);
         if let Some(text) = seen.line.filter(|_| !self.quiet) {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
         if seen.sub_agent.is_none()
-            && let Some(live) = &*self.live.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(live) = &*lock(&self.live)
         {
             live.take(seen.signal);
         }
     }
 
     fn paused(&self) {
-        if let Some(live) = self.live.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // What a tool asked on its connection went with the connection.
+        crate::prompt::call_off();
+        if let Some(live) = lock(&self.live).take() {
             live.finish();
         }
     }
@@ -110,8 +209,12 @@ impl People for AtTerminal {
         crate::error::print(error);
     }
 
-    async fn ask(&self, question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
-        ask::put(question).await
+    async fn ask(&self, question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+        ask::put(question, known).await
+    }
+
+    async fn ask_which_run(&self, unfinished: &RunRecord) -> Result<WhichRun, HostError> {
+        ask::which_run(unfinished).await
     }
 
     async fn ask_to_trust(&self, file: &Path, servers: &[ServerReview]) -> Result<bool, HostError> {
@@ -126,6 +229,10 @@ impl People for AtTerminal {
 
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once() {
+fn end_at_once(left: &UnderWay) {
+    crate::terminal::release();
+    if !crate::terminal::is_json() {
+        tell(left.ended());
+    }
     std::process::exit(i32::from(INTERRUPTED));
 }

@@ -49,7 +49,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::CallShown>("calls show", Shape::One),
     entry::<view::CallProbed>("calls probe", Shape::One),
     entry::<view::Resolved>("calls resolve", Shape::One),
-    entry::<view::Row>("questions", Shape::Many),
+    entry::<view::OpenQuestion>("questions", Shape::Many),
     entry::<view::Answered>("answer", Shape::One),
     entry::<view::TurnShown>("turns show", Shape::One),
     entry::<view::ToolRow>("tools list", Shape::Many),

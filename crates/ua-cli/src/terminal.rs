@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clap::ValueEnum;
 use clap::builder::styling::AnsiColor;
-use indicatif::MultiProgress;
+use indicatif::{MultiProgress, ProgressDrawTarget};
 use ua_core::Redactor;
 use ua_host::{Settings, redaction};
 
@@ -117,11 +117,11 @@ fn progress_style(settings: &Settings) -> ProgressStyle {
 
 /// The colour of a status word; `None` for one that is nothing special.
 pub(crate) fn status_color(status: &str) -> Option<AnsiColor> {
-    let word = status.split([' ', '(', ':']).next().unwrap_or(status);
+    let word = status.split([' ', '(', ':', ',']).next().unwrap_or(status);
     match word {
         "succeeded" | "ok" => Some(AnsiColor::Green),
         "failed" | "crashed" | "fail" | "unknown" => Some(AnsiColor::Red),
-        "waiting" | "waiting_for_human" | "stopped" | "warn" => Some(AnsiColor::Yellow),
+        "waiting" | "waiting_for_human" | "answered" | "stopped" | "warn" => Some(AnsiColor::Yellow),
         "running" => Some(AnsiColor::Cyan),
         _ => None,
     }
@@ -137,8 +137,57 @@ pub(crate) fn clear_live() {
     *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Writes to standard error, around a live display if there is one.
+/// What is written to standard error while somebody is asked something; it is shown afterwards.
+static HELD: Mutex<Option<Vec<Shown>>> = Mutex::new(None);
+
+/// Standard error belongs to a prompt until this is dropped: the live display is gone, and lines wait.
+#[derive(Debug)]
+pub(crate) struct Held(());
+
+/// Keeps standard error free for a prompt.
+pub(crate) fn hold() -> Held {
+    *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    if let Some(live) = &*LIVE.lock().unwrap_or_else(PoisonError::into_inner) {
+        // A terminal that went away has nothing to clear.
+        live.clear().ok();
+        live.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    Held(())
+}
+
+/// Shows what waited for a prompt to end.
+pub(crate) fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for text in held.into_iter().flatten() {
+        // Nobody is left who could be told.
+        write_err(&text).ok();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(live) = &*LIVE.lock().unwrap_or_else(PoisonError::into_inner) {
+            live.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        release();
+    }
+}
+
+/// Writes a prompt, which waits for nobody.
+pub(crate) fn write_prompt(text: &str) {
+    write_now(&Shown::from(text)).ok();
+}
+
+/// Writes to standard error, around a live display if there is one; while somebody is asked something, afterwards.
 pub(crate) fn write_err(text: &Shown) -> io::Result<()> {
+    if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+        held.push(text.clone());
+        return Ok(());
+    }
+    write_now(text)
+}
+
+fn write_now(text: &Shown) -> io::Result<()> {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let bytes = match TERMINAL.get() {
         Some(terminal) => redaction::bytes(&terminal.redactor, text.as_str().as_bytes()),

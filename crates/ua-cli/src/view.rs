@@ -183,6 +183,24 @@ impl<'a> RunShown<'a> {
     }
 }
 
+/// A question that waits for an answer.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct OpenQuestion {
+    /// The question as it is stored.
+    #[serde(flatten)]
+    #[schemars(with = "Row")]
+    pub(crate) question: QuestionRecord,
+    /// The commands that answer it, one for each of its choices in their order.
+    pub(crate) answer_with: Vec<String>,
+}
+
+impl OpenQuestion {
+    pub(crate) fn of(question: &QuestionRecord) -> Self {
+        let answer_with = ua_resume::answers::ways(question).into_iter().map(|way| way.command).collect();
+        Self { question: question.clone(), answer_with }
+    }
+}
+
 /// How a process's work on a run ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunEnded {
@@ -206,8 +224,7 @@ pub(crate) struct RunEnded {
     /// The completion report as JSON, in that folder.
     pub(crate) completion_file: PathBuf,
     /// Questions that wait for an answer.
-    #[schemars(with = "Vec<Row>")]
-    pub(crate) questions: Vec<QuestionRecord>,
+    pub(crate) questions: Vec<OpenQuestion>,
     /// What its requests took, over all processes.
     #[schemars(with = "UsageShown")]
     pub(crate) usage: UsageSummary,

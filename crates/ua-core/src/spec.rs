@@ -17,10 +17,10 @@ use crate::subagents::Subagents;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// Not JSON, or JSON of the wrong shape.
-    #[error("read the job: {0}")]
+    #[error("invalid job: {0}")]
     Syntax(String),
     /// A field nobody knows.
-    #[error("read the job: unknown field `{field}`{}", nearest.as_ref().map_or(String::new(), |n| format!(", did you mean `{n}`?")))]
+    #[error("invalid job: unknown field `{field}`{}", nearest.as_ref().map_or(String::new(), |n| format!(", did you mean `{n}`?")))]
     UnknownField {
         /// The field, with its path.
         field: String,
@@ -28,7 +28,7 @@ pub enum SpecError {
         nearest: Option<String>,
     },
     /// A value that cannot be worked with.
-    #[error("read the job: `{field}` {why}")]
+    #[error("invalid job: `{field}` {why}")]
     Invalid {
         /// The field, with its path.
         field: String,

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use ua_core::{RunStatus, RunStop};
 use ua_files::Folder;
+use ua_resume::answers::ways;
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use crate::error::HostError;
 use crate::home::Home;
 use crate::people::People;
-use crate::questions::choice_word;
 use crate::settings::Settings;
 
 /// How long one way of telling may take.
@@ -157,7 +157,8 @@ fn waiting(run: &RunRecord, question: &QuestionRecord) -> Value {
         "question_id": question.question_id,
         "kind": question.kind,
         "text": question.text,
-        "choices": question.choices.iter().map(|choice| choice_word(*choice)).collect::<Vec<_>>(),
+        "choices": ways(question).iter().map(|way| way.word).collect::<Vec<_>>(),
+        "commands": ways(question).iter().map(|way| way.command.clone()).collect::<Vec<_>>(),
         "answer_with": format!("ua answer {}", question.question_id),
         "run_id": run.run_id,
         "objective": run.spec.objective,

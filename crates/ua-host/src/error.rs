@@ -114,7 +114,7 @@ impl HostError {
         };
         failure.hint(format!(
             "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job anew (with \
-             `settings.degraded_replay` a run goes on without the results of reads)"
+             `settings.degraded_replay` a run continues without the results of reads)"
         ))
     }
 
@@ -124,8 +124,9 @@ impl HostError {
         match error {
             StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows what there is"),
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
-            StoreError::Fenced { .. } => Self::waiting(message)
-                .hint("another process took this run over and goes on with it; this one changed nothing more"),
+            StoreError::Fenced { .. } => {
+                Self::waiting(message).hint("another process took this run over; this one changed nothing more")
+            }
             StoreError::KeyTaken { .. }
             | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }

@@ -5,16 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
-use ua_store::{NewRun, RunRecord, RunStore, Store, StoreError};
+use ua_runner::RunLock;
+use ua_store::{NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
+use crate::home;
 use crate::host::Host;
 use crate::input_files;
 use crate::launch::{Launch, LaunchOptions};
 use crate::paths::{job_dir, json_fragment};
-use crate::people::People;
+use crate::people::{People, Presence, WhichRun};
+use crate::restart;
 use crate::resume::{self, Changes};
+use crate::selectors;
 use crate::session::{self, Ending};
 use crate::settings::Settings;
 use crate::text::line;
@@ -29,6 +33,8 @@ pub struct JobRequest {
     pub run_id: Option<RunId>,
     /// Run the job once more although the run of its job key succeeded.
     pub again: bool,
+    /// Start a run of its own although an earlier one of the same job is not finished.
+    pub new: bool,
     /// Do it in iterations, as the job says and these.
     pub iterations: Option<Iterations>,
     /// How to start it.
@@ -69,6 +75,33 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         }
     }
     let earlier = holder(&store, spec.job_key.as_deref()).await?;
+    if let Some(done) = earlier.as_ref().filter(|run| !request.again && run.status == RunStatus::Succeeded) {
+        let key = done.job_key.as_deref().unwrap_or_default();
+        people.tell(&format!("the job key {key:?} was used already; `--again` runs the job once more"));
+        home::close(store);
+        return resume::found(host, people, done, &request.launch, Changes::default(), false).await;
+    }
+    // A run that is named is another one on purpose.
+    if !request.new
+        && !request.again
+        && request.run_id.is_none()
+        && earlier.is_none()
+        && let Some(left) = unfinished(host, &store, &spec).await?
+    {
+        let answer =
+            if people.presence() == Presence::Here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
+        match answer {
+            WhichRun::Resume => {
+                home::close(store);
+                return resume::found(host, people, &left, &request.launch, Changes::default(), false).await;
+            }
+            WhichRun::New => {}
+            WhichRun::Neither => return Err(unfinished_run(host, file, &left)),
+        }
+    }
+    if earlier.is_none() {
+        selectors::check(host, &launch, &spec).await?;
+    }
     if let Some(earlier) = earlier.as_ref().filter(|run| !request.again || run.status != RunStatus::Succeeded) {
         return Err(taken_key(earlier));
     }
@@ -109,6 +142,53 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
     Box::pin(session::run(host, people, store, run, &launch, false)).await
 }
 
+/// How many unfinished runs are looked at for one of the same job.
+const LOOKED_AT: u32 = 200;
+
+/// The newest run of the same job, its files included, that was begun and not finished, and that nobody drives: to start the job again would do
+/// again what that run did.
+async fn unfinished(host: &Host, store: &SqliteStore, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
+    let query = RunQuery {
+        statuses: vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
+        without_tasks: true,
+        limit: LOOKED_AT,
+        ..RunQuery::default()
+    };
+    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
+        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        let is_left = run.entrypoint == host.entrypoint() && run.end_mark().is_none();
+        if is_left && *run.spec == *spec && !RunLock::is_held(&host.home().locks(), &run.run_id) {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostError {
+    let resume = restart::resume_command(host.home(), run);
+    HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run)))
+        .hint(format!(
+            "`{resume}` finishes it; `ua job {} --new` starts anew, and may do again what that run did outside; nothing was started",
+            file.display()
+        ))
+        .field("kind", "unfinished_run")
+        .field("run_id", &run.run_id)
+        .field("status", run.status)
+}
+
+/// How a run was left that nobody drives, as the end of a sentence.
+pub fn left_as(run: &RunRecord) -> String {
+    let how = match run.status {
+        RunStatus::WaitingForHuman => "is waiting for an answer",
+        RunStatus::Stopped => "was stopped",
+        RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
+            "was killed"
+        }
+    };
+    format!("{how} after turn {}", run.turn_index)
+}
+
 /// The name of a run is good for one run for ever: keys and locks are made of it.
 fn deleted_name(run: &RunId) -> HostError {
     HostError::usage(format!("the name `{run}` is taken: a run of that name was deleted"))
@@ -143,9 +223,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
 fn taken_key(earlier: &RunRecord) -> HostError {
     let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
-        RunStatus::Succeeded => {
-            format!("it succeeded; see `ua runs show {id}`. To run the job once more, add `--again`")
-        }
+        RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`"),
         RunStatus::Failed | RunStatus::Cancelled => {
             format!("it is {}; `ua fork {id}` goes on from its last turn, `ua runs show {id}` shows it", earlier.status)
         }
@@ -205,7 +283,9 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
     let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
     RunSpec::parse(&text).map_err(|error| {
-        let failure = HostError::usage(format!("{}: {error}", file.display()));
+        let text = error.to_string();
+        let why = text.strip_prefix("invalid job: ").unwrap_or(&text);
+        let failure = HostError::usage(format!("invalid job file {}: {why}", file.display()));
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
             SpecError::UnknownField { .. } => {

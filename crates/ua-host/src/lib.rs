@@ -48,6 +48,7 @@ pub mod restart;
 pub mod resume;
 pub mod sandbox;
 pub mod secrets;
+pub mod selectors;
 pub mod servers;
 pub mod session;
 pub mod settings;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ua_core::{Budgets, Env};
 use ua_dispatch::StopSignal;
+use ua_resume::answers::KnownFact;
 use ua_runner::RunEvent;
 use ua_store::{Choice, QuestionRecord, RunRecord, RunRecords};
 
@@ -72,6 +73,17 @@ pub struct Answer {
     pub text: Option<String>,
 }
 
+/// What is to become of a job of which an earlier run is not finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhichRun {
+    /// The earlier run is resumed.
+    Resume,
+    /// A run of its own is started.
+    New,
+    /// Nothing is started.
+    Neither,
+}
+
 impl Answer {
     /// An answer without words.
     pub fn plain(choice: Choice) -> Self {
@@ -110,9 +122,14 @@ pub trait People: Send + Sync {
     /// Something failed that does not end the work.
     fn report(&self, _error: &HostError) {}
 
-    /// Asks a question; `None` leaves it open. Only called while [`Presence::Here`].
-    async fn ask(&self, _question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
+    /// Asks a question, with what is known beside its text; `None` leaves it open. Only called while [`Presence::Here`].
+    async fn ask(&self, _question: &QuestionRecord, _known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
         Ok(None)
+    }
+
+    /// Asks whether a job is resumed, of which this run is not finished, or started anew. Only called while [`Presence::Here`].
+    async fn ask_which_run(&self, _unfinished: &RunRecord) -> Result<WhichRun, HostError> {
+        Ok(WhichRun::Neither)
     }
 
     /// Asks whether tool servers that a project's `file` names may be started and reached. Only called while [`Presence::Here`].

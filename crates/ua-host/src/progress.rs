@@ -110,7 +110,7 @@ impl Progress {
                 ))
             }
             RunEvent::Call(notice) => Some(self.call_line(notice)),
-            RunEvent::Guided { text } => Some(format!("told the model to go on: {}", line(text, 120))),
+            RunEvent::Guided { text } => Some(format!("told the model to continue: {}", line(text, 120))),
             RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
     }
@@ -130,7 +130,12 @@ impl Progress {
             }
             CallProgress::Retrying { call, wait } => {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
-                format!("{} · {} did not happen ({why}), again in {}", place(call), call.name.tool, seconds(*wait))
+                format!(
+                    "{} · {} failed before taking effect ({why}), again in {}",
+                    place(call),
+                    call.name.tool,
+                    seconds(*wait)
+                )
             }
             CallProgress::Waiting { call, wait } => {
                 format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, seconds(*wait))
@@ -139,15 +144,15 @@ impl Progress {
                 format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
             }
             CallProgress::Resuming { call, task } => {
-                let how = if task.is_some() { "its task is asked for" } else { "it is gone on with" };
-                format!("{} · {} was sent before: {how}", place(call), call.name.tool)
+                let how = if task.is_some() { "asking for its task" } else { "continuing" };
+                format!("{} · {} was already sent: {how}", place(call), call.name.tool)
             }
             CallProgress::Progress { call_id, text } => {
                 let id = call_id.as_str();
                 format!("{} · {}", id.get(id.len().saturating_sub(6)..).unwrap_or(id), line(text, 160))
             }
             CallProgress::Asking { question, patience } => format!(
-                "a tool asks and waits {} · {} · `ua answer {}`",
+                "a tool asks, waiting up to {} for your answer · {} · `ua answer {}`",
                 seconds(*patience),
                 line(&question.text, 300),
                 question.question_id

@@ -3,11 +3,14 @@
 //! Durable Jobs v1 spec §6 (escalation). An answer goes one way, whoever gives it and wherever: into the database, from which the owner
 //! of the run takes it when it goes on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ua_core::RunId;
 use ua_dispatch::{CallProgress, Elicitations};
+use ua_resume::answers::{self, words};
+pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
 use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
 use ua_store_sqlite::SqliteStore;
@@ -22,15 +25,17 @@ use crate::tree;
 /// How long somebody who is here has to answer a tool that waits on its connection.
 const ATTENDED: Duration = Duration::from_hours(1);
 
-/// The word that answers, on a command line and in what machines are told.
-pub fn choice_word(choice: Choice) -> &'static str {
-    match choice {
-        Choice::Happened => "happened",
-        Choice::Execute => "execute",
-        Choice::Skip => "skip",
-        Choice::Abort => "abort",
-        Choice::Continue => "continue",
-    }
+/// What is known about a question beside its text.
+pub async fn known(store: &SqliteStore, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
+    let attempts = match &question.call_id {
+        Some(call) => {
+            let read = ua_store::LedgerStore::attempts(store, call).await;
+            read.map_err(|e| HostError::store("read the attempts", &e))?
+        }
+        None => Vec::new(),
+    };
+    let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
+    Ok(answers::known(question, &attempts, &history))
 }
 
 /// The questions that wait for an answer, of one run or of all.
@@ -38,6 +43,21 @@ pub async fn open(store: &SqliteStore, run: Option<&RunId>) -> Result<Vec<Questi
     let mut open = store.open_questions(run).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.retain(|question| question.status == QuestionStatus::Open);
     Ok(open)
+}
+
+/// The waiting runs whose questions are all answered: they wait for nobody but the process that acts on the answers.
+pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError> {
+    let questions = store.open_questions(None).await.map_err(|e| HostError::store("read the questions", &e))?;
+    let (mut answered, mut open) = (BTreeSet::new(), BTreeSet::new());
+    for question in &questions {
+        let top = tree::top(store, &question.run_id).await?;
+        if question.status == QuestionStatus::Open {
+            open.insert(top)
+        } else {
+            answered.insert(top)
+        };
+    }
+    Ok(answered.difference(&open).cloned().collect())
 }
 
 /// Asks about every open question of a run and its sub-agents. `false` when one was left open, and when there is none: then the run waits
@@ -75,7 +95,8 @@ pub async fn ask(
     store: &SqliteStore,
     question: &QuestionRecord,
 ) -> Result<bool, HostError> {
-    let Some(said) = people.ask(question).await? else { return Ok(false) };
+    let known = known(store, question).await?;
+    let Some(said) = people.ask(question, &known).await? else { return Ok(false) };
     // It may have been answered elsewhere meanwhile.
     let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;
     if current.status == QuestionStatus::Open {
@@ -130,7 +151,7 @@ const MAX_TEXT: usize = 16 * 1024;
 async fn settled(store: &SqliteStore, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
     if question.answer.is_none() {
-        let why = question.closed_because.as_deref().unwrap_or("its run went on, or ended, without an answer");
+        let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
         return Ok(HostError::usage(format!("nobody has to answer question {id} any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     }
@@ -141,7 +162,7 @@ async fn settled(store: &SqliteStore, question: &QuestionRecord) -> Result<HostE
                 error.hint(format!("the run has acted on it; `ua calls show {call}` says what came of the call"))
             }
             None => {
-                error.hint(format!("the run has acted on it; `ua runs show {}` says how it went on", question.run_id))
+                error.hint(format!("the run has acted on it; `ua runs show {}` shows what came of it", question.run_id))
             }
         },
         QuestionStatus::Open | QuestionStatus::Answered => {
@@ -168,13 +189,12 @@ pub async fn answer(
             .hint(format!("`ua runs show {}` says how it ended", run.run_id)));
     }
     if !question.choices.contains(&choice) {
-        let words: Vec<&str> = question.choices.iter().map(|choice| choice_word(*choice)).collect();
         return Err(HostError::usage(format!(
             "question {} does not take `{}`",
             question.question_id,
-            choice_word(choice)
+            answers::word(question.kind, choice)
         ))
-        .hint(format!("it takes {}", words.join(", "))));
+        .hint(format!("it takes {}", words(question))));
     }
     if question.kind == QuestionKind::AskUser
         && choice == Choice::Continue
@@ -226,7 +246,7 @@ pub async fn answer(
     }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
-        None => format!("answered; go on with `ua resume {}`", tree::top(store, &run.run_id).await?),
+        None => format!("answered; then resume: `ua resume {}`", tree::top(store, &run.run_id).await?),
     })
 }
 

@@ -41,12 +41,15 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
     // A sub-agent goes on with its job.
     runs.retain(|run| !ua_store::is_task(run));
     let locks = home.locks();
+    let answered = crate::questions::answered_runs(store).await?;
     let text = restart_page(
         &runs,
         &RestartPlace {
             flags: &root_flag(home),
             is_driven: &|run| RunLock::is_held(&locks, run),
+            is_answered: &|run| answered.contains(run),
             files: &files,
+            is_there: &|file| Path::new(file).exists(),
             has_more,
         },
     );

@@ -74,7 +74,7 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
     }
     let names: Vec<&str> = unknown.iter().map(|review| review.server.as_str()).collect();
     Err(HostError::usage(format!(
-        "{} was found here and names tool servers that nobody let in as they are now: {}",
+        "{} was found here and lists tool servers that are not trusted yet, or changed since: {}",
         file.path.display(),
         names.join(", ")
     ))
@@ -126,7 +126,7 @@ pub(crate) fn believed(settings: &Settings, file: &ConfigFile, servers: &[(Strin
         .collect()
 }
 
-/// Lets the annotations of the servers of a file that are let in as they are now confirm what names suggest. Returns how many.
+/// Lets the annotations of the servers of a file that are trusted as they are now confirm what names suggest. Returns how many.
 pub fn believe_annotations(
     settings: &Settings,
     file: &ConfigFile,

@@ -148,7 +148,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
                 "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run goes on without it and does \
-                 not repeat it until you answer: `happened`, or `execute` if it did not and may be asked for again. Arguments: {arguments}",
+                 not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
@@ -165,7 +165,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         }
         Why::AuthFailure { .. } => {
             let text = format!(
-                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them, then answer `continue`, \
+                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them, then answer `retry`, \
                  and it is tried again; `skip` tells the model that it failed.",
                 call.name.server,
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")

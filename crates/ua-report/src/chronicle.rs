@@ -158,8 +158,8 @@ impl EventLogBuilder {
                 "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
                 "by": answer.by,
             });
-            let text =
-                format!("{} answered {}: {}", line(&answer.by, 60), question.question_id, stored_name(&answer.choice));
+            let word = ua_resume::answers::word(question.kind, answer.choice);
+            let text = format!("{} answered {}: {word}", line(&answer.by, 60), question.question_id);
             self.note(answer.answered_at, event, text);
         }
     }
@@ -168,7 +168,7 @@ impl EventLogBuilder {
         for told in records.messages.iter().filter(|told| told.message.origin == Origin::Guidance) {
             let text = told.message.text();
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
-            self.note(told.created_at, event, format!("told the model to go on: {}", line(&text, 120)));
+            self.note(told.created_at, event, format!("told the model to continue: {}", line(&text, 120)));
         }
         for iteration in ua_resume::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };

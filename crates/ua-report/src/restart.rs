@@ -20,8 +20,12 @@ pub struct RestartPlace<'a> {
     pub flags: &'a str,
     /// Whether a living process drives a run right now.
     pub is_driven: &'a dyn Fn(&RunId) -> bool,
+    /// Whether a run that waits for a person has all its answers.
+    pub is_answered: &'a dyn Fn(&RunId) -> bool,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
     pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
+    /// Whether a file is there: none is named before it is.
+    pub is_there: &'a dyn Fn(&str) -> bool,
     /// Whether there are older runs than the caller has looked at.
     pub has_more: bool,
 }
@@ -75,19 +79,24 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
     page.heading(2, &format!("Run {}", run.run_id));
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
+    let is_answered = run.status == RunStatus::WaitingForHuman && (place.is_answered)(&run.run_id);
     let status = match now {
         RunState::Driven => "running: a process drove it when this was written".to_owned(),
-        RunState::Crashed => "running, but its process is gone".to_owned(),
+        RunState::Crashed => "crashed: its process is gone".to_owned(),
+        RunState::Unfinished if is_answered => "answered; nothing but a resume is missing".to_owned(),
         RunState::Unfinished | RunState::Finished => run.status.to_string(),
     };
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
     page.item(&format!("changed: {}, after {} turn(s)", run.updated_at, run.turn_index));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
-    if now != RunState::Finished {
-        page.item(&format!("resume packet: {}", line(&packet, 500)));
+    for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {
+        let is_wanted = name == "completion file" || now != RunState::Finished;
+        // A crashed run has not written what it would have written at its end.
+        if is_wanted && (place.is_there)(file) {
+            page.item(&format!("{name}: {}", line(file, 500)));
+        }
     }
-    page.item(&format!("completion file: {}", line(&completion, 500)));
     match (now, run.entrypoint.as_str()) {
         (RunState::Finished, _) => {}
         (_, "library") => page.block("Start the program again that started it: it goes on with the run."),
@@ -96,7 +105,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
             page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
         }
         (RunState::Crashed | RunState::Unfinished, _) => {
-            if run.status == RunStatus::WaitingForHuman {
+            if run.status == RunStatus::WaitingForHuman && !is_answered {
                 page.block("It waits for a person: `ua questions` shows what for. Then resume it with:");
             } else {
                 page.block("Resume it with:");
@@ -119,7 +128,14 @@ mod tests {
         };
         restart_page(
             runs,
-            &RestartPlace { flags: " --root /srv", is_driven: &|run| run.as_str() == driven, files: &files, has_more },
+            &RestartPlace {
+                flags: " --root /srv",
+                is_driven: &|run| run.as_str() == driven,
+                is_answered: &|run| run.as_str() == "answered",
+                files: &files,
+                is_there: &|file| !file.contains("job_completion_dead"),
+                has_more,
+            },
         )
     }
 
@@ -140,6 +156,7 @@ mod tests {
             run("at-work", RunStatus::Running),
             run("dead", RunStatus::Running),
             run("waits", RunStatus::WaitingForHuman),
+            run("answered", RunStatus::WaitingForHuman),
             run("stopped", RunStatus::Stopped),
             run("done-1", RunStatus::Failed),
         ];

@@ -3,6 +3,7 @@
 //! Everything here is a pure function of stored records. Text that came from a tool, a model or a file is foreign: it is shown as quoted
 //! data, with control characters made visible, and cannot open a heading or close a fence of ours.
 
+pub mod answers;
 mod at_boundary;
 pub mod budget;
 #[cfg(test)]

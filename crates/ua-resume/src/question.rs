@@ -4,7 +4,9 @@ use serde::Serialize;
 use ua_core::{CallId, QuestionId, Timestamp};
 use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus};
 
-use ua_evidence::quote::{clean, cut, stored_name};
+use ua_evidence::quote::{clean, cut};
+
+use crate::answers::{ways, word};
 
 /// A question and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,16 +75,12 @@ fn answer(record: &AnswerRecord) -> AnswerLine {
     }
 }
 
-/// One command per choice; for a call whose outcome is unknown also the form that names the call.
+/// The command of every answer; for a call whose outcome is unknown also those that name the call.
 fn commands(record: &QuestionRecord) -> Vec<String> {
-    let mut commands: Vec<String> = record
-        .choices
-        .iter()
-        .map(|choice| format!("ua answer {} {}", record.question_id, stored_name(choice)))
-        .collect();
+    let mut commands: Vec<String> = ways(record).into_iter().map(|way| way.command).collect();
     if let (QuestionKind::UnknownOutcome, Some(call)) = (record.kind, &record.call_id) {
-        let by_call = record.choices.iter().filter(|c| matches!(c, Choice::Happened | Choice::Execute | Choice::Skip));
-        commands.extend(by_call.map(|choice| format!("ua calls resolve {call} --{}", stored_name(choice))));
+        let by_call = record.choices.iter().map(|choice| word(record.kind, *choice));
+        commands.extend(by_call.map(|word| format!("ua calls resolve {call} --{word}")));
     }
     commands
 }

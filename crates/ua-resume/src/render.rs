@@ -4,8 +4,9 @@
 //! stand outside of them.
 
 use ua_core::{CallStatus, SideEffectClass};
-use ua_store::ReplayStatus;
+use ua_store::{QuestionKind, ReplayStatus};
 
+use crate::answers::word;
 use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
@@ -172,7 +173,7 @@ fn write_question(page: &mut Page, question: &QuestionLine) {
     page.heading(3, &format!("{} — {}{about}", question.question_id, stored_name(&question.kind)));
     page.block(&quoted(&question.text, 1300));
     match &question.answer {
-        Some(answer) => page.block(&answer_line(answer)),
+        Some(answer) => page.block(&answer_line(question.kind, answer)),
         None if question.commands.is_empty() => page.block("It was closed without an answer."),
         None => {
             page.block("Answer it with one of:");
@@ -184,11 +185,11 @@ fn write_question(page: &mut Page, question: &QuestionLine) {
     }
 }
 
-fn answer_line(answer: &AnswerLine) -> String {
+fn answer_line(kind: QuestionKind, answer: &AnswerLine) -> String {
     let proof = answer.proof.as_deref().map_or_else(String::new, |proof| format!(", reference {}", code(proof, 200)));
     let text = answer.text.as_deref().map_or_else(String::new, |text| format!(", saying {}", code(text, 300)));
     let applied = if answer.applied { "" } else { "; not acted on yet" };
-    let choice = stored_name(&answer.choice);
+    let choice = word(kind, answer.choice);
     format!("Answered **{choice}** by {} at {}{proof}{text}{applied}.", code(&answer.by, 100), answer.answered_at)
 }
 

@@ -40,16 +40,23 @@ impl Interrupts {
         })
     }
 
-    /// Turns signals into `stop`, for ever: the first stops gently and, after the drain time, at once; `again` is called on the
-    /// second and is expected to end the process.
-    pub async fn watch(mut self, stop: StopSignal, drain: DrainTimes, env: Env, again: impl FnOnce() + Send) {
+    /// Turns signals into `stop`, for ever: the first stops gently and, after the drain time, at once; `first` is told that time. `again` is
+    /// called on the second and is expected to end the process.
+    pub async fn watch(
+        mut self,
+        stop: StopSignal,
+        drain: DrainTimes,
+        env: Env,
+        first: impl FnOnce(Duration) + Send,
+        again: impl FnOnce() + Send,
+    ) {
         let time = tokio::select! {
             _ = self.int.recv() => drain.interrupt,
             _ = self.hup.recv() => drain.interrupt,
             _ = self.term.recv() => drain.terminate,
         };
-        tracing::info!("stopping: nothing new is started, calls under way are waited for");
         stop.stop_gently();
+        first(time);
         let drained = async {
             env.clock.sleep(time).await;
             stop.stop_at_once();

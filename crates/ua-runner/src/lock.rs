@@ -16,7 +16,7 @@ const MAX_STAMP_BYTES: u64 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process drives it.
-    #[error("take run {run}: process {} on {} is driving it", owner.as_ref().map_or_else(|| "?".to_owned(), |o| o.pid.to_string()), owner.as_ref().map_or("?", |o| o.host.as_str()))]
+    #[error("run {run} is already driven by process {} on {}", owner.as_ref().map_or_else(|| "?".to_owned(), |o| o.pid.to_string()), owner.as_ref().map_or("?", |o| o.host.as_str()))]
     Held {
         /// The run.
         run: RunId,

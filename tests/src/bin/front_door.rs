@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use ua_core::{Redactor, RunId};
 use ua_host::job::{self, JobRequest};
 use ua_host::people::{Answer, End, ObservedEvent, Presence};
-use ua_host::questions::choice_word;
+use ua_host::questions::{KnownFact, chosen};
 use ua_host::{Ending, Host, HostError, People, Process, Settings};
-use ua_store::{Choice, QuestionRecord};
+use ua_store::QuestionRecord;
 
 /// Whoever is before this door: one who always says the same, or nobody.
-struct OneWord(Option<Choice>);
+struct OneWord(Option<String>);
 
 #[async_trait]
 impl People for OneWord {
@@ -32,8 +32,8 @@ impl People for OneWord {
         }
     }
 
-    async fn ask(&self, _question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
-        Ok(self.0.map(Answer::plain))
+    async fn ask(&self, question: &QuestionRecord, _known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+        Ok(self.0.as_deref().and_then(|word| chosen(question, word)).map(Answer::plain))
     }
 
     fn show_end(&self, end: &End<'_>) -> Result<(), HostError> {
@@ -43,12 +43,7 @@ impl People for OneWord {
     }
 }
 
-fn choice(word: &str) -> Option<Choice> {
-    let all = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
-    all.into_iter().find(|choice| choice_word(*choice) == word)
-}
-
-async fn drive(ua: String, file: String, run_id: &str, answer: Option<Choice>) -> Result<Ending, Box<dyn Error>> {
+async fn drive(ua: String, file: String, run_id: &str, answer: Option<String>) -> Result<Ending, Box<dyn Error>> {
     let settings = Settings::read(Process { program: Some(ua.into()), ..Process::own() });
     settings.check()?;
     let mut host = Host::new(Arc::new(settings), None, Redactor::default())?.with_entrypoint("front-door");
@@ -68,7 +63,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: ua-e2e-front-door UA JOB RUN_ID [ANSWER]");
         return ExitCode::FAILURE;
     };
-    let answer = args.next().and_then(|word| choice(&word));
+    let answer = args.next();
     match drive(ua, file, &run_id, answer).await {
         Ok(Ending::Succeeded) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -12,7 +12,7 @@ use super::{BudgetArgs, LaunchArgs};
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  ua fork last                                    go on from the last committed turn as another run
+  ua fork last                                    branch off from the last turn as another run
   ua fork run_01… --at-turn 12                    … from turn 12
   ua fork last --job-overrides changes.json       … with another prompt, other inputs or another model
   ua fork last --model claude-opus-4-5 --max-turns 40 --dry-run

@@ -7,7 +7,7 @@ const HEADING: &str = "Iterations (a long job in several contexts)";
 /// Iterations. Any of these turns them on; what is not given is as the job file says.
 #[derive(Debug, Args, Default)]
 pub struct HarnessArgs {
-    /// Go on with an empty context and a hand-off when one context is full
+    /// Continue with an empty context and a hand-off when one context is full
     #[arg(long, help_heading = HEADING, conflicts_with_all = ["resume", "fork"])]
     pub harness: bool,
     /// The most iterations that may begin [default: the job's, else 10]; turns --harness on

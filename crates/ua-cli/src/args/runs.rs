@@ -13,10 +13,10 @@ use crate::complete;
 #[command(after_help = "\
 Examples:
   ua runs list
-  ua runs list --status waiting --status stopped     what needs me?
+  ua runs list --status waiting --status stopped --status answered     what needs me?
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
-`crashed` is a run whose process died while it drove it; `ua resume RUN` goes on with it.")]
+`crashed` is a run whose process died while it drove it; `ua resume RUN` resumes it.")]
 pub struct ListArgs {
     /// Only runs that stand so; may be repeated
     #[arg(long, value_name = "STATUS")]
@@ -43,6 +43,8 @@ pub enum StatusFilter {
     Crashed,
     /// Waits for a person's answer
     Waiting,
+    /// Has its answers and waits for a resume
+    Answered,
     /// Stopped by a budget, a signal, the provider, a change or a tool server
     Stopped,
     /// Did what it was to do

@@ -10,7 +10,7 @@ use clap::Args;
 Examples:
   ua trust                   show the servers of .mcp.json, and ask whether to let them in
   ua trust --yes             let them in without asking
-  ua trust --list            what was let in, and whether it still is what it was
+  ua trust --list            which servers are trusted, and whether they are still what they were
   ua trust --revoke          take the word back
   ua trust DIR               take the runs in a folder for yours, whoever made it
 
@@ -22,7 +22,7 @@ pub struct TrustArgs {
     /// The configuration [default: .mcp.json of the current folder], or a folder of workspaces that is yours
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// List what was let in, of FILE or of all files
+    /// List what is trusted, of FILE or of all files
     #[arg(long, conflicts_with_all = ["revoke", "yes"])]
     pub list: bool,
     /// Let nothing of the file in any more

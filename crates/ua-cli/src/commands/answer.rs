@@ -6,17 +6,19 @@ use std::time::Duration;
 use serde_json::Value;
 use ua_core::RunId;
 use ua_host::people::Answer;
+use ua_host::questions::KnownFact;
 use ua_host::{Host, questions, tree};
-use ua_store::{Choice, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
+use ua_resume::answers::{chosen, words};
+use ua_store::{Choice, QuestionKind, QuestionRecord};
 
 use crate::args::{AnswerArgs, AnswerChoice, QuestionsArgs};
 use crate::error::{HostError, OK};
 use crate::find;
 use crate::output::{line, plain, print, print_json};
 use crate::people::{AtTerminal, is_attended};
-use crate::view::Answered;
+use crate::view::{Answered, OpenQuestion};
 
-use super::summary::{question_text, word};
+use super::summary::question_text;
 
 /// How often `--watch` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -30,9 +32,9 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     let clock = host.env().clock.clone();
     let mut shown = HashSet::new();
     loop {
-        let open = store.open_questions(run.as_ref()).await.map_err(|e| HostError::store("read the questions", &e))?;
+        let open = questions::open(&store, run.as_ref()).await?;
         if args.json && !args.watch {
-            print_json(&open)?;
+            print_json(&open.iter().map(OpenQuestion::of).collect::<Vec<_>>())?;
             return Ok(OK);
         }
         if open.is_empty() && shown.is_empty() && !args.watch {
@@ -40,11 +42,11 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
-                let line = serde_json::to_value(question).unwrap_or_default();
-                print(format!("{}\n", crate::output::json_line(&line)?))?;
+                print(format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
-                print(shown_question(question, &top, args.full))?;
+                let known = questions::known(&store, question).await?;
+                print(shown_question(question, &known, &top, args.full))?;
             }
         }
         if !args.watch {
@@ -54,17 +56,10 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     }
 }
 
-fn shown_question(question: &QuestionRecord, top: &RunId, full: bool) -> String {
-    let state = match question.status {
-        QuestionStatus::Open => String::new(),
-        QuestionStatus::Answered | QuestionStatus::Closed => {
-            let choice = question.answer.as_ref().map_or("?", |answer| word(answer.choice));
-            format!("Answered       {choice}; go on with `ua resume {top}`\n")
-        }
-    };
+fn shown_question(question: &QuestionRecord, known: &[KnownFact], top: &RunId, full: bool) -> String {
     let arguments = if full { arguments_in_full(question) } else { String::new() };
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
-    format!("{}Run            {}{of}\n{state}{arguments}", question_text(question).trim_start(), question.run_id)
+    format!("{}Run            {}{of}\n{arguments}", question_text(question, known).trim_start(), question.run_id)
 }
 
 /// Each argument of the call on a line of its own, whole and harmless for a terminal.
@@ -81,45 +76,39 @@ pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
 pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> {
     crate::person::required("answer a question")?;
     let AnswerArgs { question, choice, proof, text, values } = args;
-    let for_a_tool =
-        values.is_some() || matches!(choice, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
-    let choice = choice.or(values.is_some().then_some(AnswerChoice::Accept));
-    let text = match choice {
+    let word = choice.or(values.is_some().then_some(AnswerChoice::Accept));
+    let for_a_tool = matches!(word, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
+    let text = match word {
         Some(AnswerChoice::Accept) => values.or(text),
         Some(AnswerChoice::Cancel) => Some(ua_ledger::CANCEL.to_owned()),
         _ => text,
     };
     let Some(name) = question else { return super::ask::choose_and_answer(host).await };
-    let choice = choice.map(|choice| match choice {
-        AnswerChoice::Happened => Choice::Happened,
-        AnswerChoice::Execute => Choice::Execute,
-        AnswerChoice::Abort => Choice::Abort,
-        AnswerChoice::Continue | AnswerChoice::Accept => Choice::Continue,
-        AnswerChoice::Skip | AnswerChoice::Decline | AnswerChoice::Cancel => Choice::Skip,
-    });
-    let store = host.home().open()?;
-    let question = find::question(&store, &name).await?;
+    // Looked up without touching anything first, so that a typing error changes nothing.
+    let question = find::question(&host.home().open_read_only()?, &name).await?;
+    let takes = || format!("it takes {}", words(&question));
     if for_a_tool && question.kind != QuestionKind::Elicitation {
-        let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
-        return Err(HostError::usage(format!("no tool asks in question {}", question.question_id))
-            .hint(format!("it takes {}", words.join(", "))));
+        return Err(HostError::usage(format!("question {} is not asked by a tool", question.question_id)).hint(takes()));
     }
-    let choice = match choice {
-        Some(choice) => choice,
+    let choice = match word {
+        Some(word) => chosen(&question, word.as_str()).ok_or_else(|| {
+            HostError::usage(format!("question {} does not take `{}`", question.question_id, word.as_str()))
+                .hint(takes())
+        })?,
         // What the model asked is answered by words alone.
         None if question.kind == QuestionKind::AskUser && text.is_some() => Choice::Continue,
         None if is_attended() && text.is_none() && proof.is_none() => {
+            let store = host.home().open()?;
             let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
             let top = tree::top(&store, &question.run_id).await?;
             ua_host::home::close(store);
             return Ok(super::ask::report_answered(answered, &top));
         }
         None => {
-            let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
-            return Err(HostError::usage(format!("question {} needs an answer", question.question_id))
-                .hint(format!("it takes {}", words.join(", "))));
+            return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));
         }
     };
+    let store = host.home().open()?;
     let then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
     ua_host::home::close(store);
     report(&question, choice)?;

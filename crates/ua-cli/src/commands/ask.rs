@@ -1,24 +1,24 @@
 //! Asking a person on the terminal: `ua answer` without arguments, and a run that would wait while somebody sits there.
 //!
-//! Durable Jobs v1 spec §6 (escalation). Invariants: what is asked about is shown escaped, with all arguments; the answer that is
-//! chosen by pressing Enter is *later*; letting something run, or ending the run, is confirmed; an answer goes the same way as one
-//! given with `ua answer`.
+//! Durable Jobs v1 spec §6 (escalation). Invariants: what is asked about is shown escaped, with all arguments; Enter alone is *later*;
+//! letting something run, or ending the run, is confirmed, and *no* to that asks again; an answer goes the same way as one given with
+//! `ua answer`.
 
-use std::io;
-
-use dialoguer::{Confirm, Input, Select};
 use serde_json::Value;
 use ua_core::RunId;
-use ua_host::people::Answer;
-use ua_host::{Host, questions, tree};
-use ua_store::{Choice, QuestionKind, QuestionRecord};
+use ua_host::people::{Answer, WhichRun};
+use ua_host::questions::{KnownFact, WayToAnswer};
+use ua_host::{Host, job, questions, tree};
+use ua_resume::answers::ways;
+use ua_store::{Choice, QuestionKind, QuestionRecord, RunRecord};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::output::{line, plain, tell};
 use crate::people::{AtTerminal, is_attended};
+use crate::prompt::{Picked, ask_line, confirm, keys, pick};
 
 use super::answer::arguments_in_full;
-use super::summary::word;
+use super::summary::known_lines;
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -30,17 +30,10 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     }
     if !is_attended() {
         let list: Vec<String> = open.iter().map(|q| format!("  {} {}", q.question_id, line(&q.text, 100))).collect();
-        return Err(HostError::usage(format!("which question is answered? Open are\n{}", list.join("\n")))
+        return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
-    let chosen = if open.len() == 1 {
-        Some(0)
-    } else {
-        let items: Vec<String> =
-            open.iter().map(|q| format!("{} · {}", run_tail(&q.run_id), line(&q.text, 90))).collect();
-        prompt(move || Select::new().with_prompt("Which question?").items(&items).default(0).interact_opt()).await?
-    };
-    let Some(question) = chosen.and_then(|index| open.into_iter().nth(index)) else { return Ok(WAITING) };
+    let Some(question) = which(&open).await? else { return Ok(WAITING) };
     drop(store);
     let store = host.home().open()?;
     let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
@@ -49,10 +42,49 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     Ok(report_answered(answered, &top))
 }
 
-/// Says how to go on and returns the exit code.
+/// The question that somebody chooses among those that are open.
+async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostError> {
+    if let [only] = open {
+        return Ok(Some(only.clone()));
+    }
+    let lines: String = (1..)
+        .zip(open)
+        .map(|(number, q)| format!("  {number:>2}  {} · {}\n", run_tail(&q.run_id), line(&q.text, 90)))
+        .collect();
+    let mut ask = format!("Open questions\n{lines}Which one? Type its number, then Enter (Enter alone: none): ");
+    loop {
+        let Some(typed) = ask_line(&ask).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
+        let chosen = typed.parse::<usize>().ok().and_then(|number| open.get(number.checked_sub(1)?));
+        if let Some(question) = chosen {
+            return Ok(Some(question.clone()));
+        }
+        ask = format!("type a number from 1 to {}: ", open.len());
+    }
+}
+
+/// Asks what is to become of a job of which an earlier run is not finished.
+pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
+    let mut ask = format!(
+        "Run {} of this job {}.\n  [r]esume      finish that run\n  [n]ew         start anew; what that run did outside may be done again\n\
+         Type a word or its first letter, then Enter (Enter alone: neither): ",
+        left.run_id,
+        job::left_as(left)
+    );
+    loop {
+        let Some(typed) = ask_line(&ask).await? else { return Ok(WhichRun::Neither) };
+        match pick(&typed, &["resume", "new"]) {
+            Picked::One(0) => return Ok(WhichRun::Resume),
+            Picked::One(_) => return Ok(WhichRun::New),
+            Picked::Nothing => return Ok(WhichRun::Neither),
+            Picked::Unclear(why) => ask = format!("{why}. Which one? "),
+        }
+    }
+}
+
+/// Says what is next and returns the exit code.
 pub(crate) fn report_answered(is_answered: bool, top: &RunId) -> u8 {
     if is_answered {
-        tell(format!("answered; go on with `ua resume {top}`"));
+        tell(format!("answered; then resume: `ua resume {top}`"));
         OK
     } else {
         tell("left open");
@@ -60,113 +92,143 @@ pub(crate) fn report_answered(is_answered: bool, top: &RunId) -> u8 {
     }
 }
 
-/// One line of the menu, and what it means.
+/// One line of the menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
-    Choose(Choice),
-    /// One of the answers that the model proposed.
-    Say(String),
+    Choose(WayToAnswer),
+    /// To a tool that asks: neither yes nor no.
+    Cancel,
+    /// One of the answers that the model proposed, by its number.
+    Say(usize, String),
     Later,
 }
 
+impl Item {
+    /// What is typed for it.
+    fn word(&self) -> String {
+        match self {
+            Self::Choose(way) if way.word == "text" => "words".to_owned(),
+            Self::Choose(way) => way.word.to_owned(),
+            Self::Cancel => "cancel".to_owned(),
+            Self::Say(number, _) => number.to_string(),
+            Self::Later => "later".to_owned(),
+        }
+    }
+
+    fn meaning(&self) -> String {
+        match self {
+            Self::Choose(way) => way.meaning.to_owned(),
+            Self::Cancel => "the tool is told that nobody decided".to_owned(),
+            Self::Say(_, option) => line(option, 100),
+            Self::Later => "leave it open".to_owned(),
+        }
+    }
+}
+
 /// Shows a question and takes its answer; `None` leaves it open.
-pub(crate) async fn put(question: &QuestionRecord) -> Result<Option<Answer>, HostError> {
-    tell(format!("\nQuestion {} · run {}", question.question_id, question.run_id));
-    tell(indented(&question.text));
-    if question.kind != QuestionKind::AskUser {
-        tell(arguments_in_full(question).trim_end());
-    }
+pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
     let menu = menu(question);
+    let mut before = shown(question, known);
     loop {
-        let labels: Vec<String> = menu.iter().map(|item| label(question.kind, item)).collect();
-        let last = labels.len() - 1;
-        let chosen =
-            prompt(move || Select::new().with_prompt("Answer").items(&labels).default(last).interact_opt()).await?;
-        let (choice, mut text) = match chosen.map(|index| menu[index].clone()) {
-            None | Some(Item::Later) => return Ok(None),
-            Some(Item::Say(option)) => (Choice::Continue, Some(option)),
-            Some(Item::Choose(choice)) => (choice, None),
+        let Some(item) = choose(&before, &menu).await? else { return Ok(None) };
+        let answer = match item {
+            Item::Later => return Ok(None),
+            Item::Say(_, option) => Ok(Answer { text: Some(option), ..Answer::plain(Choice::Continue) }),
+            Item::Cancel => Ok(Answer { text: Some(ua_ledger::CANCEL.to_owned()), ..Answer::plain(Choice::Skip) }),
+            Item::Choose(way) => details(question, &way).await?,
         };
-        let mut proof = None;
-        if choice == Choice::Happened {
-            proof = words("The other side's id of it (empty for none)", true).await?;
-        } else if question.kind == QuestionKind::AskUser && choice == Choice::Continue && text.is_none() {
-            text = words("Your answer", false).await?;
-        } else if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
-            text = words("The values, as a JSON object (empty for the defaults)", true).await?;
-            if let Err(why) = ua_ledger::check_elicited(question, text.as_deref()) {
-                tell(format!("that does not do: {why}"));
-                continue;
-            }
-        } else if choice == Choice::Skip
-            && question.call_id.is_some()
-            && !matches!(question.kind, QuestionKind::UnknownOutcome | QuestionKind::Elicitation)
-        {
-            text = words("What the model should know (empty for nothing)", true).await?;
+        match answer {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(why) => before = format!("{why}\n"),
         }
-        if matches!(choice, Choice::Execute | Choice::Abort) {
-            let ask = if choice == Choice::Abort { "End the run?" } else { "Let it run?" };
-            let is_sure = prompt(move || Confirm::new().with_prompt(ask).default(false).interact_opt()).await?;
-            if is_sure != Some(true) {
-                continue;
-            }
-        }
-        return Ok(Some(Answer { choice, proof, text }));
     }
+}
+
+/// The question and what is known about it, as they stand above the answers.
+fn shown(question: &QuestionRecord, known: &[KnownFact]) -> String {
+    let mut text = format!("\nQuestion {} · run {}\n", question.question_id, question.run_id);
+    text.push_str(&format!("{}\n", indented(&question.text)));
+    if !matches!(question.kind, QuestionKind::AskUser) {
+        text.push_str(&arguments_in_full(question));
+    }
+    text.push_str(&known_lines(known));
+    text.push('\n');
+    text
+}
+
+/// Shows the menu below `before` until something of it was typed.
+async fn choose(before: &str, menu: &[Item]) -> Result<Option<Item>, HostError> {
+    let words: Vec<String> = menu.iter().map(Item::word).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut ask = before.to_owned();
+    for (item, enough) in menu.iter().zip(keys(&words)) {
+        let word = item.word();
+        let (key, rest) = word.split_at(enough);
+        ask.push_str(&format!("  {:<14}{}\n", format!("[{key}]{rest}"), item.meaning()));
+    }
+    ask.push_str("Answer: type a word or the letters in brackets, then Enter (Enter alone: later): ");
+    loop {
+        let Some(typed) = ask_line(&ask).await? else { return Ok(None) };
+        match pick(&typed, &words) {
+            Picked::One(at) => return Ok(menu.get(at).cloned()),
+            Picked::Nothing => return Ok(None),
+            Picked::Unclear(why) => ask = format!("{why}. Answer: "),
+        }
+    }
+}
+
+/// What goes with an answer, and whether it is meant; otherwise why it is asked again.
+async fn details(question: &QuestionRecord, way: &WayToAnswer) -> Result<Result<Answer, String>, HostError> {
+    let mut answer = Answer::plain(way.choice);
+    match way.word {
+        "happened" => answer.proof = words("The provider's id of it (Enter for none): ").await?,
+        "text" => {
+            answer.text = words("Your answer: ").await?;
+            if answer.text.is_none() {
+                return Ok(Err("nothing was typed".to_owned()));
+            }
+        }
+        "accept" => {
+            answer.text = words("The values, as a JSON object (Enter for the defaults): ").await?;
+            if let Err(why) = ua_ledger::check_elicited(question, answer.text.as_deref()) {
+                return Ok(Err(format!("the tool cannot take that: {}", plain(&why.to_string()))));
+            }
+        }
+        "skip" if question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome => {
+            answer.text = words("What the model should know (Enter for nothing): ").await?;
+        }
+        "retry" if question.call_id.is_none() => {
+            answer.text = words("What the model should know (Enter for nothing): ").await?;
+        }
+        _ => {}
+    }
+    let ask = match way.word {
+        "abort" => "End the run?",
+        "approve" => "Let it run?",
+        "retry" if question.kind == QuestionKind::UnknownOutcome => "Send it again?",
+        _ => return Ok(Ok(answer)),
+    };
+    Ok(if confirm(ask).await? { Ok(answer) } else { Err(String::new()) })
 }
 
 fn menu(question: &QuestionRecord) -> Vec<Item> {
     let options = question.detail.get("options").and_then(Value::as_array).into_iter().flatten();
-    let options = options.filter_map(Value::as_str).map(|option| Item::Say(option.to_owned()));
-    options.chain(question.choices.iter().copied().map(Item::Choose)).chain([Item::Later]).collect()
-}
-
-fn label(kind: QuestionKind, item: &Item) -> String {
-    let choice = match item {
-        Item::Say(option) => return line(option, 100),
-        Item::Later => return "later    leave it open".to_owned(),
-        Item::Choose(choice) => *choice,
-    };
-    let meaning = match (choice, kind) {
-        (Choice::Happened, _) => "it happened",
-        (Choice::Execute, QuestionKind::UnknownOutcome) => "it did not happen: do it (again)",
-        (Choice::Execute, _) => "let it run",
-        (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
-        (Choice::Skip, QuestionKind::Elicitation) => "decline: the tool is told no",
-        (Choice::Continue, QuestionKind::Elicitation) => "accept",
-        (Choice::Skip, QuestionKind::UnknownOutcome) => "nobody knows; go on without it",
-        (Choice::Skip, _) => "do not do it; the model is told",
-        (Choice::Abort, _) => "end the run",
-        (Choice::Continue, QuestionKind::AskUser) => "answer in your own words",
-        (Choice::Continue, _) => "go on",
-    };
-    format!("{:<9}{meaning}", word(choice))
+    let options = (1..).zip(options.filter_map(Value::as_str)).map(|(number, text)| Item::Say(number, text.to_owned()));
+    let mut menu: Vec<Item> = options.chain(ways(question).into_iter().map(Item::Choose)).collect();
+    if question.kind == QuestionKind::Elicitation {
+        let behind = menu.iter().position(|item| item.word() == "decline").map_or(menu.len(), |at| at + 1);
+        menu.insert(behind, Item::Cancel);
+    }
+    menu.push(Item::Later);
+    menu
 }
 
 fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-async fn words(prompt_text: &'static str, may_be_empty: bool) -> Result<Option<String>, HostError> {
-    let asked = move || Input::<String>::new().with_prompt(prompt_text).allow_empty(may_be_empty).interact_text();
-    let text = prompt(asked).await?;
-    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
-}
-
-/// Runs a prompt where it may block.
-pub(super) async fn prompt<T: Send + 'static>(
-    ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static,
-) -> Result<T, HostError> {
-    let asked = tokio::task::spawn_blocking(ask).await;
-    let failed = |why: String| HostError::failed(format!("cannot ask on this terminal: {why}"));
-    match asked {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
-            Err(HostError::waiting("nothing was answered").hint("`ua answer` asks again; the question stays open"))
-        }
-        Ok(Err(error)) => Err(failed(error.to_string()).hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
-        Err(error) => Err(failed(error.to_string())),
-    }
+async fn words(ask: &str) -> Result<Option<String>, HostError> {
+    Ok(ask_line(ask).await?.filter(|text| !text.is_empty()))
 }
 
 /// The end of a run's id, which tells it from others.
@@ -199,16 +261,20 @@ mod tests {
         }
     }
 
+    fn words_of(question: &QuestionRecord) -> Vec<String> {
+        menu(question).iter().map(Item::word).collect()
+    }
+
     #[test]
-    fn what_enter_chooses_is_later() {
+    fn a_menu_has_the_words_of_its_question_and_later() {
         let approval = question(QuestionKind::Approval, vec![Choice::Execute, Choice::Skip], Value::Null);
-        let items = menu(&approval);
-        assert_eq!(items, [Item::Choose(Choice::Execute), Item::Choose(Choice::Skip), Item::Later]);
+        assert_eq!(words_of(&approval), ["approve", "skip", "later"]);
         let options = json!({"options": ["red\u{1b}[2J", "blue"]});
         let asked = question(QuestionKind::AskUser, vec![Choice::Continue, Choice::Skip], options);
-        let labels: Vec<String> = menu(&asked).iter().map(|item| label(asked.kind, item)).collect();
-        assert_eq!(labels[0], "red\\u{1b}[2J");
-        assert_eq!(labels[2], "continue answer in your own words");
-        assert_eq!(labels.len(), 5);
+        assert_eq!(words_of(&asked), ["1", "2", "words", "skip", "later"]);
+        assert_eq!(menu(&asked)[0].meaning(), "red\\u{1b}[2J");
+        let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
+        let elicited = question(QuestionKind::Elicitation, choices, Value::Null);
+        assert_eq!(words_of(&elicited), ["accept", "decline", "cancel", "abort", "later"]);
     }
 }

@@ -204,7 +204,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
         let said = Said { outcome, reason: reason.clone(), proof: args.proof.clone() };
         return put_right(host, args, said).await;
     }
-    let choice = match (args.happened, args.execute, args.skip) {
+    let choice = match (args.happened, args.retry, args.skip) {
         (true, _, _) => Choice::Happened,
         (_, true, _) => Choice::Execute,
         (_, _, true) => Choice::Skip,
@@ -234,14 +234,12 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: Said) -> Result<u8, Ho
     corrections::check(&seen, &said)?;
     if !args.yes {
         if !is_attended() {
-            return Err(HostError::usage("nobody is here who could confirm it")
+            return Err(HostError::usage("not a terminal, so nobody can confirm it")
                 .hint("run it on a terminal, or add --yes when you have looked at `ua calls show`"));
         }
         tell(plain(&shown(&look, &seen).await?));
         let ask = format!("Record it as {}, since {:?}?", said.outcome, line(&said.reason, 200));
-        let is_meant =
-            super::ask::prompt(move || dialoguer::Confirm::new().with_prompt(plain(&ask)).default(false).interact());
-        if !is_meant.await? {
+        if !crate::prompt::confirm(&ask).await? {
             tell("nothing was changed");
             return Ok(FAILED);
         }
@@ -263,8 +261,7 @@ async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<Question
     let open =
         store.open_questions(Some(&call.run_id)).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
-        let failure =
-            HostError::usage(format!("call {} is {} and waits for nobody's answer", call.call_id, call.status));
+        let failure = HostError::usage(format!("call {} is {} and has no open question", call.call_id, call.status));
         if call.status == CallStatus::Running {
             failure.hint(format!(
                 "its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot",

@@ -43,6 +43,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         max: args.harness.max_iterations,
         completion_promise: args.harness.completion_promise.clone(),
     });
-    let request = JobRequest { file, run_id, again: args.again, iterations, launch: args.launch.options() };
+    let request =
+        JobRequest { file, run_id, again: args.again, new: args.new, iterations, launch: args.launch.options() };
     Ok(code_of_end(Box::pin(job::run(host, &people, &request)).await?))
 }

@@ -1,5 +1,7 @@
 //! `ua runs`: look at runs, ask one to end.
 
+use std::collections::BTreeSet;
+
 use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
@@ -28,16 +30,21 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
 }
 
 /// What a person is told about a run's status: a `running` run whose lock is free has crashed.
-fn shown_status(home: &Home, id: &RunId, status: RunStatus, stop_reason: Option<RunStop>) -> String {
+fn shown_status(
+    home: &Home,
+    answered: &BTreeSet<RunId>,
+    id: &RunId,
+    status: RunStatus,
+    stop_reason: Option<RunStop>,
+) -> String {
     match status {
+        RunStatus::WaitingForHuman if answered.contains(id) => "answered".to_owned(),
+        RunStatus::WaitingForHuman => "waiting for you".to_owned(),
         RunStatus::Running if !RunLock::is_held(&home.locks(), id) => "crashed".to_owned(),
         RunStatus::Stopped => format!("stopped ({})", stop_reason.map_or("?", RunStop::as_str)),
-        RunStatus::Queued
-        | RunStatus::Running
-        | RunStatus::WaitingForHuman
-        | RunStatus::Succeeded
-        | RunStatus::Failed
-        | RunStatus::Cancelled => status.to_string(),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
+            status.to_string()
+        }
     }
 }
 
@@ -46,7 +53,7 @@ fn stored(filter: StatusFilter) -> RunStatus {
     match filter {
         StatusFilter::Queued => RunStatus::Queued,
         StatusFilter::Running | StatusFilter::Crashed => RunStatus::Running,
-        StatusFilter::Waiting => RunStatus::WaitingForHuman,
+        StatusFilter::Waiting | StatusFilter::Answered => RunStatus::WaitingForHuman,
         StatusFilter::Stopped => RunStatus::Stopped,
         StatusFilter::Succeeded => RunStatus::Succeeded,
         StatusFilter::Failed => RunStatus::Failed,
@@ -56,7 +63,9 @@ fn stored(filter: StatusFilter) -> RunStatus {
 
 async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     // Whether a running one has crashed is not in the database, so the limit is counted after that is known.
-    let is_split = args.status.contains(&StatusFilter::Running) != args.status.contains(&StatusFilter::Crashed);
+    let has = |filter| args.status.contains(&filter);
+    let is_split = has(StatusFilter::Running) != has(StatusFilter::Crashed)
+        || has(StatusFilter::Waiting) != has(StatusFilter::Answered);
     let query = RunQuery {
         statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
         since: args.since.map(|span| ua_core::system::env().now().minus(span)),
@@ -64,15 +73,20 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         without_tasks: true,
         ..RunQuery::default()
     };
-    let found = home.open_read_only()?.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
+    let store = home.open_read_only()?;
+    let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
+    let answered = ua_host::questions::answered_runs(&store).await?;
     let rows = found.into_iter().map(|run| {
-        let shown = shown_status(home, &run.run_id, run.status, run.stop_reason);
+        let shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
         RunRow::of(run, shown)
     });
-    let is_wanted = |row: &RunRow| {
-        row.status != RunStatus::Running
-            || !is_split
-            || args.status.contains(&StatusFilter::Crashed) == (row.shown_status == "crashed")
+    let is_wanted = |row: &RunRow| match (row.status, row.shown_status.as_str()) {
+        _ if args.status.is_empty() => true,
+        (RunStatus::Running, "crashed") => has(StatusFilter::Crashed),
+        (RunStatus::Running, _) => has(StatusFilter::Running),
+        (RunStatus::WaitingForHuman, "answered") => has(StatusFilter::Answered),
+        (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
+        _ => true,
     };
     let rows: Vec<RunRow> = rows.filter(is_wanted).take(args.limit as usize).collect();
     let rows: Vec<(usize, RunRow)> =
@@ -124,7 +138,7 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
             let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
             for (nth, child) in children.into_iter().filter(is_task).enumerate() {
                 open.push((depth + 1, child.run_id.clone()));
-                let shown = shown_status(home, &child.run_id, child.status, child.stop_reason);
+                let shown = shown_status(home, &BTreeSet::new(), &child.run_id, child.status, child.stop_reason);
                 found.insert(at + nth, (depth, RunRow::of(RunHead::from(child), shown)));
             }
         }
@@ -153,7 +167,13 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     crate::output::print(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
-        shown_status(home, &records.run.run_id, records.run.status, records.run.stop_reason),
+        shown_status(
+            home,
+            &ua_host::questions::answered_runs(&store).await?,
+            &records.run.run_id,
+            records.run.status,
+            records.run.stop_reason
+        ),
         records.run.turn_index,
         if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
         usage.requests_in_words(),

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use ua_core::{CallStatus, RunStatus};
 use ua_runner::{UsageSummary, Workspace};
-use ua_store::{Choice, QuestionRecord, QuestionStatus, RunRecord, RunRecords};
+use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
-pub(crate) use ua_host::questions::choice_word as word;
+use ua_host::questions::KnownFact;
+use ua_resume::answers::{known, ways};
 
 use crate::error::HostError;
 use crate::output::{line, plain, print as write_out};
 use crate::shown::Shown;
-use crate::view::RunEnded;
+use crate::view::{OpenQuestion, RunEnded};
 
 /// Prints the final summary on standard output; `resume_command` is how the run goes on.
 pub(crate) fn print(
@@ -39,7 +40,7 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
         final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
         workspace_dir: run.workspace_dir.clone(),
         completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),
-        questions: records.questions.iter().filter(is_open).cloned().collect(),
+        questions: records.questions.iter().filter(is_open).map(OpenQuestion::of).collect(),
         usage: UsageSummary::of(records),
         turn_index: run.turn_index,
         root_run_id: run.root_run_id.clone(),
@@ -56,7 +57,12 @@ pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(
 fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let run = &records.run;
     let workspace = Path::new(&run.workspace_dir);
-    let headline = headline(run);
+    let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
+    let is_answered = records.questions.iter().any(|question| question.status == QuestionStatus::Answered);
+    let headline = match run.status {
+        RunStatus::WaitingForHuman if is_answered && !is_open => "answered, resume it".to_owned(),
+        _ => headline(run),
+    };
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
     let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
@@ -74,7 +80,8 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     }
     let open = records.questions.iter().filter(|q| q.status == QuestionStatus::Open);
     for question in open {
-        out.push_str(&question_text(question));
+        let known = known(question, &records.attempts, own_history(records, question));
+        out.push_str(&question_text(question, &known));
     }
     if let Some(artifact) = &run.final_artifact_ref {
         out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
@@ -85,13 +92,17 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
         return shown.then(out);
     }
     if run.entrypoint == "library" {
-        out.push_str("Go on with     the program that started it\n");
+        out.push_str("Resume with    the program that started it\n");
     } else {
         // What the provider refused for good is to be corrected first.
         let is_final = run.stop_reason == Some(ua_core::RunStop::Provider)
             && run.status_detail.as_deref().is_some_and(|detail| detail.ends_with(ua_runner::FINAL));
-        let words = if is_final { "Once corrected" } else { "Go on with    " };
-        out.push_str(&format!("{words} {resume_command}\n"));
+        let name = match (is_open, is_final) {
+            (true, _) => "Then resume    ",
+            (false, true) => "Once corrected ",
+            (false, false) => "Resume with    ",
+        };
+        out.push_str(&format!("{name}{resume_command}\n"));
     }
     shown.then(out)
 }
@@ -102,7 +113,7 @@ pub(super) fn headline(run: &RunRecord) -> String {
         RunStatus::Succeeded => "succeeded".to_owned(),
         RunStatus::Failed => format!("failed{detail}"),
         RunStatus::Cancelled => format!("cancelled{detail}"),
-        RunStatus::WaitingForHuman => "waiting for a person".to_owned(),
+        RunStatus::WaitingForHuman => "waiting for you".to_owned(),
         RunStatus::Stopped => {
             format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", ua_core::RunStop::as_str))
         }
@@ -120,15 +131,30 @@ fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
     Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status))
 }
 
-/// A question with the commands that answer it.
-pub(crate) fn question_text(question: &QuestionRecord) -> String {
-    let words: Vec<&str> = question.choices.iter().map(|choice| word(*choice)).collect();
+/// The history of the run that a question is of, where the records have it: a sub-agent's is its own.
+fn own_history<'a>(records: &'a RunRecords, question: &QuestionRecord) -> &'a [ua_store::MessageRecord] {
+    if question.run_id == records.run.run_id { &records.messages } else { &[] }
+}
+
+/// A question with what is known about it, and the commands that answer it, each with what it does.
+pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> String {
     let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&question.text));
-    out.push_str(&format!("Answer with    ua answer {} {}\n", question.question_id, words.join("|")));
-    if let Some(call) = question.call_id.as_ref().filter(|_| question.choices.contains(&Choice::Happened)) {
-        out.push_str(&format!("or             ua calls resolve {call} --happened | --execute | --skip | --abort\n"));
+    out.push_str(&known_lines(known));
+    if let Some(call) = &question.call_id {
+        out.push_str(&format!("  {:<11} ua calls show {call}\n", "look at it"));
+    }
+    out.push_str("Answer with\n");
+    let ways = ways(question);
+    let width = ways.iter().map(|way| way.command.chars().count()).max().unwrap_or_default();
+    for way in &ways {
+        out.push_str(&format!("  {:<width$}  {}\n", way.command, way.meaning));
     }
     out
+}
+
+/// What is known about a question, a line each.
+pub(crate) fn known_lines(known: &[KnownFact]) -> String {
+    known.iter().map(|fact| format!("  {:<11} {}\n", fact.name, line(&fact.text, 400))).collect()
 }
 
 pub(super) fn indented(text: &str) -> String {

@@ -235,7 +235,7 @@ impl Tail {
 /// The last line: where the run stands. `is_alone`: it is not at its end, and nobody drives it.
 fn end(run: &RunRecord, is_alone: bool) -> TailEvent {
     let text = match (is_alone, run.status) {
-        (true, RunStatus::Running) => format!("crashed: no process drives it; `ua resume {}` goes on", run.run_id),
+        (true, RunStatus::Running) => format!("crashed: no process drives it; `ua resume {}` resumes it", run.run_id),
         (true, _) => format!("{}: no process drives it; `ua resume {}` starts it", run.status, run.run_id),
         (false, _) => format!("run {} {}", run.run_id, super::summary::headline(run)),
     };

@@ -170,7 +170,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
         for review in trust::untrusted(host.settings(), file, &config.servers)? {
             config.servers.retain(|(name, _)| *name != review.server);
             crate::output::tell(format!(
-                "left out: `{}` of {} is not let in; `ua trust` shows it",
+                "skipped, not trusted: `{}` of {}; `ua trust` shows it",
                 review.server,
                 file.path.display()
             ));

@@ -14,7 +14,7 @@ use crate::output::{plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::view::TrustRow;
 
-use super::ask::prompt;
+use crate::prompt::confirm;
 
 pub(crate) async fn run(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if args.list {
@@ -44,7 +44,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         let mut trusted = Trusted::read(host.settings())?;
         let count = trusted.revoke(&trust::canonical(&path));
         trusted.write(host.settings())?;
-        say(&format!("{count} server(s) of {} are not let in any more\n", plain(&path.display().to_string())))?;
+        say(&format!("{count} server(s) of {} are no longer trusted\n", plain(&path.display().to_string())))?;
         return Ok(OK);
     }
     if !path.exists() {
@@ -64,7 +64,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     }
     if unknown.is_empty() {
         let count = config.servers.len();
-        say(&format!("{}: {count} server(s), nothing new to let in\n", plain(&file.path.display().to_string())))?;
+        say(&format!("{}: {count} server(s), nothing new to trust\n", plain(&file.path.display().to_string())))?;
         return Ok(OK);
     }
     say(&shown(&file.path, &unknown))?;
@@ -81,11 +81,11 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
             HostError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
         );
     } else if !ask().await? {
-        tell("nothing was let in");
+        tell("nothing was trusted");
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
-    say(&format!("{count} server(s) are let in as they are now\n"))?;
+    say(&format!("{count} server(s) are trusted as they are now\n"))?;
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
@@ -103,27 +103,19 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
     tell(
         "A server may say of a tool that it only looks (readOnlyHint). Where the tool's name suggests the same, that can spare you questions.",
     );
-    prompt(|| {
-        dialoguer::Confirm::new()
-            .with_prompt(
-                "Believe them that far? A tool that is wrongly called a read is run again when its answer is lost",
-            )
-            .default(false)
-            .interact()
-    })
-    .await
+    confirm("Believe them that far? A tool that is wrongly called a read is run again when its answer is lost").await
 }
 
 pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
     let servers: String = reviews.iter().map(ServerReview::shown).collect();
-    format!("{} names tool servers that nobody let in as they are now:\n{servers}", plain(&file.display().to_string()))
+    format!(
+        "{} lists tool servers that are not trusted yet, or changed since:\n{servers}",
+        plain(&file.display().to_string())
+    )
 }
 
 pub(crate) async fn ask() -> Result<bool, HostError> {
-    prompt(|| {
-        dialoguer::Confirm::new().with_prompt("Let them in, to run and be reached from here?").default(false).interact()
-    })
-    .await
+    confirm("Trust them, to run and be reached from here?").await
 }
 
 fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {

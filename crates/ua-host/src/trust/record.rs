@@ -46,7 +46,7 @@ pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
 
 fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
     state_folder(settings).ok_or_else(|| {
-        HostError::usage("there is nowhere to remember which tool servers were let in")
+        HostError::usage("there is nowhere to remember which tool servers are trusted")
             .hint("set HOME or XDG_STATE_HOME, or name the configuration with --mcp-config")
     })
 }

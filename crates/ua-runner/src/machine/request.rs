@@ -73,7 +73,7 @@ impl RunMachine {
         }
         if failure.credentials_refused && self.limits.ask_on_auth_failure {
             let text = format!(
-                "The model provider refused the credentials: {} Correct them, then answer `continue`.",
+                "The model provider refused the credentials: {} Correct them, then answer `retry`.",
                 sentence(&failure.message)
             );
             return State::Asking { kind: QuestionKind::AuthFailure, text };

@@ -1,0 +1,152 @@
+//! Prompts: a line that a person types and ends with Enter.
+//!
+//! The terminal does the editing and stays in the mode it was in, so nothing has to be put back, whatever ends the process. What was typed
+//! before a prompt stood there is thrown away: nobody answers what they have not read. Meanwhile everything else that would be written
+//! waits ([`crate::terminal::hold`]), and one prompt waits for the other.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Mutex;
+
+use crate::error::HostError;
+use crate::output::plain;
+
+/// How often a prompt that waits looks whether it is still wanted.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// One prompt at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// How many prompts were called off so far, or ended: one that began earlier is not wanted any more.
+static CALLED_OFF: AtomicU64 = AtomicU64::new(0);
+
+/// Calls off whatever is asked now: what it was about is over.
+pub(crate) fn call_off() {
+    CALLED_OFF.fetch_add(1, Ordering::SeqCst);
+}
+
+/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. Ctrl-C is an error.
+pub(crate) async fn ask_line(ask: &str) -> Result<Option<String>, HostError> {
+    let _turn = TURN.lock().await;
+    let began = CALLED_OFF.load(Ordering::SeqCst);
+    let mut interrupted =
+        signal(SignalKind::interrupt()).map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+    let _held = crate::terminal::hold();
+    if io::stdin().is_terminal() {
+        // A terminal that cannot forget what was typed asks all the same.
+        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
+    }
+    crate::terminal::write_prompt(&plain(ask));
+    let read = tokio::task::spawn_blocking(move || read_line(began));
+    let typed = tokio::select! {
+        typed = read => typed.map_err(|e| HostError::failed(format!("cannot ask on this terminal: {e}")))?,
+        _ = interrupted.recv() => {
+            call_off();
+            crate::terminal::write_prompt("\n");
+            return Err(HostError::waiting("nothing was answered").hint("what was asked stays open"));
+        }
+    };
+    match typed {
+        Ok(Some(line)) => Ok(Some(line.trim().to_owned())),
+        Ok(None) => {
+            crate::terminal::write_prompt("\n");
+            Ok(None)
+        }
+        Err(error) => Err(HostError::failed(format!("cannot ask on this terminal: {error}"))
+            .hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
+    }
+}
+
+/// Reads up to the end of a line, as the terminal hands it over.
+fn read_line(began: u64) -> io::Result<Option<String>> {
+    let stdin = io::stdin();
+    let mut typed = Vec::new();
+    let mut buffer = [0_u8; 4096];
+    loop {
+        if CALLED_OFF.load(Ordering::SeqCst) != began {
+            return Ok(None);
+        }
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut ready, Some(&LOOK_EVERY)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match rustix::io::read(&stdin, &mut buffer) {
+            Ok(0) => return Ok(None),
+            Ok(count) => typed.extend_from_slice(&buffer[..count]),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(end) = typed.iter().position(|byte| *byte == b'\n') {
+            return Ok(Some(String::from_utf8_lossy(&typed[..end]).into_owned()));
+        }
+    }
+}
+
+/// Asks for a yes; everything else is no.
+pub(crate) async fn confirm(ask: &str) -> Result<bool, HostError> {
+    let said = ask_line(&format!("{ask} [y/N] ")).await?;
+    Ok(said.is_some_and(|said| matches!(said.to_ascii_lowercase().as_str(), "y" | "yes")))
+}
+
+/// What somebody typed, among `words`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Picked {
+    /// The word at this place.
+    One(usize),
+    /// Nothing was typed.
+    Nothing,
+    /// No word, or the beginning of several: what to say about it.
+    Unclear(String),
+}
+
+/// Finds what was typed among words: a word, its beginning as far as [`keys`] shows it, or its number.
+pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
+    let typed = typed.trim().to_lowercase();
+    if typed.is_empty() {
+        return Picked::Nothing;
+    }
+    if let Some(at) = words.iter().position(|word| word.to_lowercase() == typed) {
+        return Picked::One(at);
+    }
+    // The first word that begins so: `keys` showed how many letters each of the others takes.
+    if let Some(at) = words.iter().position(|word| word.to_lowercase().starts_with(&typed)) {
+        return Picked::One(at);
+    }
+    Picked::Unclear(format!("`{}` is none of {}", plain(&typed), words.join(", ")))
+}
+
+/// How many letters of each word are enough to mean it and none before it.
+pub(crate) fn keys(words: &[&str]) -> Vec<usize> {
+    let enough = |at: usize, word: &str| {
+        let lengths = word.char_indices().map(|(start, c)| start + c.len_utf8());
+        lengths
+            .clone()
+            .find(|length| !words[..at].iter().any(|earlier| earlier.starts_with(&word[..*length])))
+            .unwrap_or(word.len())
+    };
+    words.iter().enumerate().map(|(at, word)| enough(at, word)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_picked_by_as_many_letters_as_are_shown() {
+        let words = ["approve", "skip", "abort", "later"];
+        assert_eq!(keys(&words), [1, 1, 2, 1]);
+        for (typed, at) in [("approve", 0), ("a", 0), ("SKIP", 1), ("sk", 1), ("ab", 2), ("l", 3)] {
+            assert_eq!(pick(typed, &words), Picked::One(at), "{typed}");
+        }
+        assert_eq!(pick(" ", &words), Picked::Nothing);
+        // A letter too many, and nothing that stands for something else.
+        for typed in ["approved", "k", "j", "y"] {
+            assert!(matches!(pick(typed, &words), Picked::Unclear(_)), "{typed}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Selectors of a job that select nothing: a word in `ask_human_before` that is misspelt would let a call run that a person wanted to be asked
+//! about, so a job that has one is not started.
+//!
+//! Tools are listed for this before anything is stored, and only when a job has selectors. Servers that cannot be listed now are not judged
+//! here: the start that follows says why they cannot.
+
+use std::collections::BTreeSet;
+
+use globset::Glob;
+use ua_core::{CallPolicy, RunId, RunSpec, SideEffectClass, StopCondition, ToolName, ToolSpec};
+use ua_dispatch::ToolTransport as _;
+use ua_mcp::ServerSpec;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::servers;
+use crate::text::line;
+
+/// How alike a name has to be to be meant.
+const ALIKE: f64 = 0.75;
+
+/// A selector that selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Where it stands.
+    pub field: &'static str,
+    /// What stands there.
+    pub word: String,
+    /// The name that is most like it.
+    pub nearest: Option<String>,
+}
+
+/// What may be selected.
+#[derive(Debug, Default)]
+struct Names {
+    tools: BTreeSet<String>,
+    kinds: BTreeSet<String>,
+}
+
+impl Names {
+    fn of(tools: &[(ToolSpec, CallPolicy)]) -> Self {
+        let listed = tools.iter().map(|(spec, _)| spec.name.clone());
+        // No server lists these; the job has switches for them.
+        let names = listed.chain([ToolName::ask_user(), ToolName::task()]).flat_map(|name| [name.raw, name.tool]);
+        let kinds = tools.iter().filter_map(|(_, policy)| Some(policy.effect_kind.as_ref()?.as_str().to_owned()));
+        // What the job's own short names stand for is a kind whether or not a tool of this job has it.
+        let known = StopCondition::NAMES.iter().filter_map(|name| effect_of(&StopCondition::Named((*name).to_owned())));
+        Self { tools: names.collect(), kinds: kinds.chain(known).collect() }
+    }
+
+    fn has(&self, word: &str, with_kinds: bool) -> bool {
+        let Ok(glob) = Glob::new(word) else { return true };
+        let glob = glob.compile_matcher();
+        self.tools.iter().chain(self.kinds.iter().filter(|_| with_kinds)).any(|name| glob.is_match(name))
+    }
+
+    fn nearest(&self, word: &str, more: &[&str]) -> Option<String> {
+        let names = self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
+        let scored = names.map(|name| (strsim::jaro_winkler(word, name), name));
+        let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (best.0 >= ALIKE).then(|| best.1.to_owned())
+    }
+}
+
+fn effect_of(condition: &StopCondition) -> Option<String> {
+    match condition.expanded() {
+        StopCondition::Effect { effect, .. } => Some(effect),
+        StopCondition::Artifact { .. } | StopCondition::Named(_) => None,
+    }
+}
+
+/// The selectors of a job that select none of these tools, no class and no kind of effect.
+pub fn unmatched(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Unmatched> {
+    let names = Names::of(tools);
+    let classes: Vec<&str> = SideEffectClass::ALL.iter().map(|class| class.as_str()).collect();
+    let mut found = Vec::new();
+    let mut look = |field, word: &String, with_kinds: bool, with_classes: bool| {
+        let is_class = with_classes && word.parse::<SideEffectClass>().is_ok();
+        if !is_class && !names.has(word, with_kinds) {
+            let more: &[&str] = if with_classes { &classes } else { &[] };
+            found.push(Unmatched { field, word: word.clone(), nearest: names.nearest(word, more) });
+        }
+    };
+    for word in &spec.escalation.ask_human_before {
+        look("escalation.ask_human_before", word, true, true);
+    }
+    for word in &spec.constraints.forbidden_actions {
+        look("constraints.forbidden_actions", word, true, false);
+    }
+    for word in &spec.tools.allow {
+        look("tools.allow", word, false, false);
+    }
+    for word in &spec.tools.deny {
+        look("tools.deny", word, false, false);
+    }
+    for kind in conditions(spec).filter_map(effect_of).filter(|kind| !names.kinds.contains(kind)) {
+        let nearest = names.nearest(&kind, &[]);
+        found.push(Unmatched { field: "stop_conditions", word: kind, nearest });
+    }
+    found
+}
+
+fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
+    spec.stop_conditions.iter().chain(spec.phases.iter().flat_map(|phase| &phase.stop_conditions))
+}
+
+fn has_selectors(spec: &RunSpec) -> bool {
+    let lists =
+        [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
+    lists.into_iter().any(|list| !list.is_empty())
+        || conditions(spec).any(|condition| matches!(condition, StopCondition::Effect { .. }))
+}
+
+/// Refuses a job with a selector that selects nothing. Nothing is stored, and no tool is called.
+pub(crate) async fn check(host: &Host, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
+    if !has_selectors(spec) {
+        return Ok(());
+    }
+    let Some(tools) = listed(host, launch, spec).await? else { return Ok(()) };
+    // Which actions a composite tool knows is not listed anywhere.
+    if tools.iter().any(|(spec, _)| spec.name.tool.starts_with("COMPOSIO_")) {
+        return Ok(());
+    }
+    let found = unmatched(spec, &tools);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<String> = found
+        .iter()
+        .map(|typo| {
+            let nearest = typo.nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+            format!("`{}` in {}{nearest}", line(&typo.word, 100), typo.field)
+        })
+        .collect();
+    Err(HostError::usage(format!("the job names what no tool, class or effect is called: {}", words.join("; "))).hint(
+        "`ua tools list` shows the tools and their classes; correct the word or take it out; nothing was started",
+    ))
+}
+
+/// The tools that the job would be offered, with their policies; `None` when they cannot be listed now.
+async fn listed(
+    host: &Host,
+    launch: &Launch,
+    spec: &RunSpec,
+) -> Result<Option<Vec<(ToolSpec, CallPolicy)>>, HostError> {
+    let fail = |e: std::io::Error| HostError::storage(format!("cannot make a folder to list tools from: {e}"));
+    let folder = tempfile::tempdir().map_err(fail)?;
+    let mut specs: Vec<ServerSpec> = Vec::new();
+    if spec.tools.builtin {
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir(&workspace).map_err(fail)?;
+        specs.push(servers::builtin_server(host, folder.path(), &workspace, launch, spec.tools.run_command)?);
+    }
+    specs.extend(launch.configured_servers(host, spec)?);
+    let transport = servers::transport(host, specs, &folder.path().join("locks"), RunId::new(host.env()))?;
+    let tools = transport.list().await;
+    transport.shutdown().await;
+    let Ok(tools) = tools else { return Ok(None) };
+    let classifier = launch.classifier(host.settings())?;
+    Ok(Some(
+        tools
+            .into_iter()
+            .map(|tool| {
+                let policy = classifier.classify(&tool, None);
+                (tool, policy)
+            })
+            .collect(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use ua_core::ToolNamespace;
+
+    use super::*;
+
+    fn tools() -> Vec<(ToolSpec, CallPolicy)> {
+        let tool = |name: &str, kind: Option<&str>| {
+            let name = ToolName::qualified(ToolNamespace::Mcp, "forum", name);
+            let annotations = ua_core::ToolAnnotations::default();
+            let spec = ToolSpec { name, description: String::new(), input_schema: json!({}), annotations };
+            let effect_kind = kind.and_then(ua_core::EffectKind::parse);
+            let policy = CallPolicy { effect_kind, ..CallPolicy::unclassified() };
+            (spec, policy)
+        };
+        vec![tool("post_comment", Some("comment.post")), tool("send_email", Some("email.send"))]
+    }
+
+    fn found(job: serde_json::Value) -> Vec<(String, Option<String>)> {
+        let mut job = job;
+        job["objective"] = "x".into();
+        let spec = RunSpec::parse(&job.to_string()).unwrap();
+        unmatched(&spec, &tools()).into_iter().map(|typo| (typo.word, typo.nearest)).collect()
+    }
+
+    #[test]
+    fn a_misspelt_selector_is_found_with_the_nearest_name() {
+        let some = |word: &str, name: &str| (word.to_owned(), Some(name.to_owned()));
+        let ask = |word: &str| json!({"escalation": {"ask_human_before": [word]}});
+        assert_eq!(found(ask("post_coment")), [some("post_coment", "post_comment")]);
+        assert_eq!(found(ask("externl")), [some("externl", "external")]);
+        assert_eq!(found(json!({"tools": {"deny": ["sned_email"]}})), [some("sned_email", "send_email")]);
+        assert_eq!(found(json!({"tools": {"allow": ["nothing_*"]}})), [("nothing_*".to_owned(), None)]);
+        let forbidden = json!({"constraints": {"forbidden_actions": ["emial.send"]}});
+        assert_eq!(found(forbidden), [some("emial.send", "email.send")]);
+        assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
+    }
+
+    #[test]
+    fn names_globs_kinds_and_classes_are_selectors() {
+        for word in
+            ["post_*", "mcp__forum__*", "comment.post", "comment.*", "external", "email.*", "run.notify", "ask_user"]
+        {
+            assert_eq!(found(json!({"escalation": {"ask_human_before": [word]}})), [], "{word}");
+        }
+        assert_eq!(found(json!({"stop_conditions": ["email_sent_once", {"effect": "comment.post"}]})), []);
+    }
+}

@@ -1,0 +1,236 @@
+//! What a person may answer to a question: words, what each does, and commands that are accepted as they are printed.
+//!
+//! The database keeps five choices for all questions; a word is a choice as it reads beside its question: running a call whose outcome is
+//! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
+
+use serde_json::{Value, json};
+use ua_core::Role;
+use ua_store::{AttemptRecord, Choice, MessageRecord, QuestionKind, QuestionRecord};
+
+use ua_evidence::quote::{clean, cut};
+
+/// One way to answer a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayToAnswer {
+    /// The choice that is stored.
+    pub choice: Choice,
+    /// The word for it.
+    pub word: &'static str,
+    /// The command that gives this answer.
+    pub command: String,
+    /// What the answer does.
+    pub meaning: &'static str,
+}
+
+/// The word for a choice, beside a question of this kind.
+pub fn word(kind: QuestionKind, choice: Choice) -> &'static str {
+    match (choice, kind) {
+        (Choice::Happened, _) => "happened",
+        (Choice::Abort, _) => "abort",
+        (Choice::Continue | Choice::Execute, QuestionKind::Elicitation) => "accept",
+        (Choice::Skip, QuestionKind::Elicitation) => "decline",
+        (Choice::Skip, _) => "skip",
+        (Choice::Execute | Choice::Continue, QuestionKind::AskUser) => "text",
+        (
+            Choice::Execute | Choice::Continue,
+            QuestionKind::NearDuplicate | QuestionKind::Approval | QuestionKind::AmbiguousRecipient,
+        ) => "approve",
+        (
+            Choice::Execute | Choice::Continue,
+            QuestionKind::UnknownOutcome
+            | QuestionKind::AuthFailure
+            | QuestionKind::RepeatedFailures
+            | QuestionKind::MissingEvidence
+            | QuestionKind::OrphanAlive
+            | QuestionKind::CrashLoop,
+        ) => "retry",
+    }
+}
+
+/// What an answer does.
+pub fn meaning(kind: QuestionKind, choice: Choice) -> &'static str {
+    match (choice, kind) {
+        (Choice::Happened, _) => "it happened; it is not sent again",
+        (Choice::Abort, _) => "end the run",
+        (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
+        (Choice::Skip, QuestionKind::Elicitation) => "the tool is told no",
+        (Choice::Skip, QuestionKind::UnknownOutcome) => "leave it unresolved; the model is told that nobody knows",
+        (Choice::Skip, QuestionKind::AuthFailure) => "leave it failed; the model is told",
+        (Choice::Skip, _) => "do not run it; the model is told",
+        (Choice::Execute | Choice::Continue, QuestionKind::UnknownOutcome) => "it did not happen; send it again",
+        (Choice::Execute | Choice::Continue, QuestionKind::AuthFailure) => {
+            "the credentials are right now; try it again"
+        }
+        (Choice::Execute | Choice::Continue, QuestionKind::RepeatedFailures | QuestionKind::MissingEvidence) => {
+            "let the model try again; --text tells it something"
+        }
+        (Choice::Execute | Choice::Continue, QuestionKind::OrphanAlive) => "that server was ended; look again",
+        (Choice::Execute | Choice::Continue, QuestionKind::CrashLoop) => "the cause is gone; resume once more",
+        (Choice::Execute | Choice::Continue, QuestionKind::AskUser) => "answer in your own words",
+        (Choice::Execute | Choice::Continue, QuestionKind::Elicitation) => {
+            "the tool gets the values; what is left out takes its default"
+        }
+        (
+            Choice::Execute | Choice::Continue,
+            QuestionKind::NearDuplicate | QuestionKind::Approval | QuestionKind::AmbiguousRecipient,
+        ) => "let it run",
+    }
+}
+
+/// Every way to answer a question, in the order of its choices.
+pub fn ways(question: &QuestionRecord) -> Vec<WayToAnswer> {
+    let of = |choice: &Choice| {
+        let word = word(question.kind, *choice);
+        let rest = match word {
+            "text" => "--text 'YOUR ANSWER'".to_owned(),
+            "accept" => match sample(&params(question)) {
+                Some(values) => format!("{word} --values '{values}'"),
+                None => word.to_owned(),
+            },
+            _ => word.to_owned(),
+        };
+        let command = format!("ua answer {} {rest}", question.question_id);
+        WayToAnswer { choice: *choice, word, command, meaning: meaning(question.kind, *choice) }
+    };
+    question.choices.iter().map(of).collect()
+}
+
+/// What a tool that asks wants, as it sent it.
+fn params(question: &QuestionRecord) -> Value {
+    question.detail.get("params").cloned().unwrap_or_default()
+}
+
+/// Values that a form takes, one for each field that has to be there; `None` where there is nothing to fill in.
+fn sample(params: &Value) -> Option<String> {
+    let required = params.pointer("/requestedSchema/required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
+    let of = |schema: &Value| match (schema.pointer("/enum/0"), schema.get("type").and_then(Value::as_str)) {
+        (Some(first), _) => first.clone(),
+        (None, Some("boolean")) => json!(false),
+        (None, Some("integer" | "number")) => schema.get("minimum").cloned().unwrap_or(json!(0)),
+        (None, _) => json!("…"),
+    };
+    let fields = ua_core::fields(params).filter(|(name, schema)| is_required(name) && schema.get("default").is_none());
+    let values: serde_json::Map<String, Value> = fields.map(|(name, schema)| (name.clone(), of(schema))).collect();
+    // What a shell would read inside the quotes is a server's word: such a form is filled in by hand.
+    Some(Value::Object(values).to_string()).filter(|text| text != "{}" && !text.contains('\''))
+}
+
+/// The choice of a question that a word names: the word that is printed beside it, or an older one that stood for this choice and no other.
+/// `approve` does not send a call again whose outcome is unknown, nor does `continue`: that takes the word that says so.
+pub fn chosen(question: &QuestionRecord, typed: &str) -> Option<Choice> {
+    let older = |choice| match choice {
+        Choice::Execute => typed == "execute",
+        Choice::Continue => typed == "continue",
+        Choice::Skip => typed == "deny" || (typed == "cancel" && question.kind == QuestionKind::Elicitation),
+        Choice::Happened | Choice::Abort => false,
+    };
+    question.choices.iter().copied().find(|choice| word(question.kind, *choice) == typed || older(*choice))
+}
+
+/// The words that a question takes, for an error.
+pub fn words(question: &QuestionRecord) -> String {
+    let words = question.choices.iter().map(|choice| match word(question.kind, *choice) {
+        "text" => "--text 'YOUR ANSWER'",
+        word => word,
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Something that is known about what is asked: a name for it, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct KnownFact {
+    /// Its name.
+    pub name: &'static str,
+    /// What is known; foreign text, cleaned and cut.
+    pub text: String,
+}
+
+/// The most characters of a fact that are shown.
+const FACT_LIMIT: usize = 400;
+
+/// What the rows say about a question beside its text: what became of the attempt, and what the model said when it stopped or asked for the call.
+/// `attempts` are those of its call, `messages` the history of its run; either may be empty.
+pub fn known(question: &QuestionRecord, attempts: &[AttemptRecord], messages: &[MessageRecord]) -> Vec<KnownFact> {
+    let fact = |name, text: &str| KnownFact { name, text: cut(&clean(text.trim()), FACT_LIMIT) };
+    let mut known = Vec::new();
+    let last = attempts.iter().rfind(|attempt| Some(&attempt.call_id) == question.call_id.as_ref());
+    if let Some(attempt) = last {
+        let ended = match attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost")) {
+            Some(at) => format!("ended at {at}"),
+            None => "no answer was recorded".to_owned(),
+        };
+        known.push(fact("sent", &format!("attempt {} at {}, {ended}", attempt.attempt, attempt.started_at)));
+        if let Some(detail) = attempt.detail.as_deref().filter(|detail| !question.text.contains(*detail)) {
+            known.push(fact("error", detail));
+        }
+    }
+    let said = messages.iter().rev().filter(|row| row.message.role == Role::Assistant).map(|row| row.message.text());
+    if question.kind != QuestionKind::AskUser
+        && let Some(said) = said.map(|text| text.trim().to_owned()).find(|text| !text.is_empty())
+    {
+        known.push(fact("model said", &said));
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_store::QuestionStatus;
+
+    use super::*;
+
+    fn question(kind: QuestionKind, choices: &[Choice]) -> QuestionRecord {
+        QuestionRecord {
+            question_id: ua_core::QuestionId::parse("q_1").unwrap(),
+            run_id: ua_core::RunId::parse("run_1").unwrap(),
+            call_id: None,
+            kind,
+            text: "t".into(),
+            detail: json!({}),
+            choices: choices.to_vec(),
+            created_at: ua_core::Env::simulated(1).now(),
+            status: QuestionStatus::Open,
+            answer: None,
+            closed_because: None,
+        }
+    }
+
+    #[test]
+    fn a_word_says_what_is_done_and_older_words_are_accepted() {
+        let unknown =
+            question(QuestionKind::UnknownOutcome, &[Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort]);
+        assert_eq!(words(&unknown), "happened, retry, skip, abort");
+        let approval = question(QuestionKind::Approval, &[Choice::Execute, Choice::Skip, Choice::Abort]);
+        assert_eq!(words(&approval), "approve, skip, abort");
+        let credentials = question(QuestionKind::AuthFailure, &[Choice::Continue, Choice::Skip, Choice::Abort]);
+        assert_eq!(words(&credentials), "retry, skip, abort");
+        for (typed, wanted) in [
+            ("retry", Some(Choice::Execute)),
+            ("execute", Some(Choice::Execute)),
+            ("approve", None),
+            ("continue", None),
+        ] {
+            assert_eq!(chosen(&unknown, typed), wanted, "{typed}");
+        }
+        assert_eq!(chosen(&credentials, "continue"), Some(Choice::Continue));
+        assert_eq!(chosen(&approval, "approve"), Some(Choice::Execute));
+        assert_eq!(chosen(&approval, "deny"), Some(Choice::Skip));
+        assert_eq!(chosen(&approval, "happened"), None);
+        assert_eq!(chosen(&approval, "yes, please"), None);
+    }
+
+    #[test]
+    fn what_a_model_or_a_tool_asks_has_its_own_words() {
+        let asked = question(QuestionKind::AskUser, &[Choice::Continue, Choice::Skip, Choice::Abort]);
+        let commands: Vec<String> = ways(&asked).into_iter().map(|way| way.command).collect();
+        assert_eq!(commands, ["ua answer q_1 --text 'YOUR ANSWER'", "ua answer q_1 skip", "ua answer q_1 abort"]);
+        let elicited = question(QuestionKind::Elicitation, &[Choice::Continue, Choice::Skip, Choice::Abort]);
+        assert_eq!(words(&elicited), "accept, decline, abort");
+        assert_eq!(ways(&elicited)[0].command, "ua answer q_1 accept");
+        let schema = json!({"required": ["size", "gift"], "properties": {"size": {"enum": ["small", "large"]},
+            "gift": {"type": "boolean"}, "count": {"type": "integer"}}});
+        let elicited = QuestionRecord { detail: json!({"params": {"requestedSchema": schema}}), ..elicited };
+        assert_eq!(ways(&elicited)[0].command, "ua answer q_1 accept --values '{\"gift\":false,\"size\":\"small\"}'");
+    }
+}
