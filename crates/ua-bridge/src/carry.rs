@@ -51,7 +51,9 @@ struct Bridge {
 pub(crate) fn carry(args: Args) -> io::Result<()> {
     // Before there is a second thread, so that all of them leave these to the one that waits for them.
     let mut ends = SigSet::empty();
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().for_each(|signal| ends.add(signal));
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        ends.add(signal);
+    }
     ends.thread_block()?;
     let mut names = Names::new()?;
     let bridge =

@@ -39,7 +39,7 @@ pub(crate) enum Reply {
 /// A request that was told apart.
 enum Known {
     /// Its call is under way.
-    Waits(Waiting, CallRecord, Rule),
+    Waits(Waiting, Box<CallRecord>, Rule),
     /// Its call is over.
     Over(CallId, Rule),
     /// It was refused.
@@ -128,14 +128,14 @@ impl Connection {
                     return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
                 }
                 road.upstream.put_meta(&record.call_id, passed_on(&params["_meta"]));
-                Ok(Known::Waits(self.begin(session.again(), road.clone(), &record, true), record, Rule::New))
+                Ok(Known::Waits(self.begin(session.again(), road.clone(), &record, true), Box::new(record), Rule::New))
             }
             Ruling::Join(call, rule) => {
                 note(&call, rule).await?;
                 let live = self.broker.live().get(&call).cloned();
                 let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"))?;
                 // It may have ended just now.
-                Ok(live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), record, rule)))
+                Ok(live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule)))
             }
             Ruling::Decide(call, rule) => {
                 let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"))?;
@@ -143,7 +143,7 @@ impl Connection {
                 let road = self.road(&owner).await?;
                 note(&call, rule).await?;
                 road.upstream.put_meta(&call, passed_on(&params["_meta"]));
-                Ok(Known::Waits(self.begin(owner, road, &record, false), record, rule))
+                Ok(Known::Waits(self.begin(owner, road, &record, false), Box::new(record), rule))
             }
             Ruling::HandOut(call, rule) => {
                 note(&call, rule).await?;
@@ -215,7 +215,7 @@ impl Connection {
             let of = of.map_err(Broken::at("read a session"))?.pop();
             let mut of_call =
                 store.arrivals_of(ArrivalsOf::Call(id.clone())).await.map_err(Broken::at("read arrivals"))?;
-            of_call.sort_by(|a, b| a.arrived_at.cmp(&b.arrived_at));
+            of_call.sort_by_key(|arrival| arrival.arrived_at);
             let live = self.broker.live().get(&id).cloned();
             calls.push(Seen {
                 asked_at: call.created_at,

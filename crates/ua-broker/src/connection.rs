@@ -178,12 +178,11 @@ impl Connection {
         lock(&self.open).insert(id.to_string(), open);
         tasks.spawn(async move {
             let key = id.to_string();
-            match method.as_str() {
-                "tools/call" => self.call(&name, id, &params, &cancel).await,
-                _ => {
-                    let answer = self.other(&method, params, relayed).await;
-                    self.answer(&name, id, answer);
-                }
+            if method == "tools/call" {
+                self.call(&name, id, &params, &cancel).await;
+            } else {
+                let answer = self.other(&method, params, relayed).await;
+                self.answer(&name, id, answer);
             }
             lock(&self.open).remove(&key);
         });
@@ -277,23 +276,20 @@ impl Connection {
     /// What wants no answer, or is one.
     async fn message(&self, message: &str) {
         let Ok(message) = serde_json::from_str::<Value>(message) else { return };
-        match message["method"].as_str() {
-            Some("notifications/cancelled") => {
-                let id = message["params"]["requestId"].to_string();
-                let found = lock(&self.open).get(&id).map(|open| (open.cancel.clone(), *lock(&open.relayed)));
-                let Some((cancel, relayed)) = found else { return };
-                // Whoever asked for a tool goes away; the call goes on.
-                cancel.cancel();
-                if let Some(relayed) = relayed {
-                    let mut passed = message.clone();
-                    passed["params"]["requestId"] = json!(relayed);
-                    self.upstream.tell(&passed).await;
-                }
+        if message["method"] == "notifications/cancelled" {
+            let id = message["params"]["requestId"].to_string();
+            let found = lock(&self.open).get(&id).map(|open| (open.cancel.clone(), *lock(&open.relayed)));
+            let Some((cancel, relayed)) = found else { return };
+            // Whoever asked for a tool goes away; the call goes on.
+            cancel.cancel();
+            if let Some(relayed) = relayed {
+                let mut passed = message.clone();
+                passed["params"]["requestId"] = json!(relayed);
+                self.upstream.tell(&passed).await;
             }
-            _ => {
-                self.acknowledge().await;
-                self.upstream.tell(&message).await;
-            }
+        } else {
+            self.acknowledge().await;
+            self.upstream.tell(&message).await;
         }
     }
 
@@ -336,8 +332,7 @@ impl Connection {
     pub(crate) async fn road(&self, session: &InUse) -> Result<Arc<Road>, Broken> {
         let mut roads = self.roads.lock().await;
         // One that was let go and taken again has another lease.
-        if let Some((of, road)) = roads.get(&session.run.run_id).filter(|(of, _)| of.lease == session.lease) {
-            let _same = of;
+        if let Some((_, road)) = roads.get(&session.run.run_id).filter(|(of, _)| of.lease == session.lease) {
             return Ok(road.clone());
         }
         let road = Arc::new(self.broker.road(session, &self.upstream).await?);

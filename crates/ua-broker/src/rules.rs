@@ -183,9 +183,8 @@ impl Seen {
     /// Nobody knows what came of it, or nobody waits for it.
     fn is_unsettled(&self) -> bool {
         match (self.live, self.status) {
-            (Live::Left, _) => true,
             (Live::Awaited, status) => self.is_held || status == CallStatus::Unknown,
-            (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => true,
+            (Live::Left, _) | (Live::No, CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown) => true,
             (
                 Live::No,
                 CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled,

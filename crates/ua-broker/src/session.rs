@@ -221,17 +221,16 @@ impl Broker {
         let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()));
         let why = "the gateway's broker ended before an answer was stored";
         outbox.mark_lost(&lease, why, now).await.map_err(Broken::at("mark what was lost"))?;
-        let step = match run.current_step_id.clone() {
-            Some(step) => step,
-            None => {
-                let step = NewStep {
-                    step_id: StepId::new(&self.env),
-                    phase: "main".to_owned(),
-                    created_at: now,
-                    fingerprint: None,
-                };
-                outbox.open_step(&lease, step).await.map_err(Broken::at("begin the session"))?.step_id
-            }
+        let step = if let Some(step) = run.current_step_id.clone() {
+            step
+        } else {
+            let step = NewStep {
+                step_id: StepId::new(&self.env),
+                phase: "main".to_owned(),
+                created_at: now,
+                fingerprint: None,
+            };
+            outbox.open_step(&lease, step).await.map_err(Broken::at("begin the session"))?.step_id
         };
         let calls = self.store.calls(&run_id, None).await.map_err(Broken::at("read the session's calls"))?;
         let last = calls.iter().map(|call| call.position.turn).max().unwrap_or(0);

@@ -11,15 +11,15 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
     let mut client = world.client();
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
-    let id = client.request("server/discover", json!({}));
+    let id = client.request("server/discover", &json!({}));
     assert_eq!(client.answer(id)["error"]["code"], -32601);
-    let id = client.request("initialize", params);
+    let id = client.request("initialize", &params);
     let answer = client.answer(id);
     assert_eq!(answer["result"]["serverInfo"]["title"], "A stub");
     assert_eq!((&answer["result"]["instructions"], &answer["jsonrpc"]), (&json!("Be brief."), &json!("2.0")));
     client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
 
-    let id = client.request("tools/list", json!({}));
+    let id = client.request("tools/list", &json!({}));
     let tools = client.answer(id)["result"]["tools"].clone();
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["send_email", "append_line", "charge_card", "wire_money", "read_page"]);
@@ -31,14 +31,14 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
     );
     assert_eq!(tools[4]["outputSchema"], json!({"type": "object"}));
 
-    let id = client.request("resources/list", json!({}));
+    let id = client.request("resources/list", &json!({}));
     assert_eq!(client.answer(id)["result"]["resources"][0]["unknown"], json!({"kept": true}));
-    let id = client.request("prompts/list", json!({}));
+    let id = client.request("prompts/list", &json!({}));
     assert_eq!(
         client.answer(id)["error"],
         json!({"code": -32601, "message": "no method prompts/list", "data": {"x": 1}})
     );
-    let id = client.request("ping", json!({}));
+    let id = client.request("ping", &json!({}));
     assert_eq!(client.answer(id)["result"], json!({}));
 
     let read = client.result("read_page", &json!({"page": "7"}));
@@ -54,7 +54,7 @@ fn a_call_carries_what_the_client_said_and_a_key_of_ours() {
     let world = World::new();
     let mut client = world.client().greet();
     let params = json!({"name": "send_email", "arguments": mail(), "_meta": {"progressToken": "p1", "claudecode/toolUseId": "toolu_1"}});
-    let id = client.request("tools/call", params);
+    let id = client.request("tools/call", &params);
     let progress = client.hear("progress", |message| message["method"] == "notifications/progress");
     assert_eq!(progress["params"]["progressToken"], "p1");
     let answer = client.answer(id);

@@ -14,7 +14,7 @@ use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 pub(crate) fn cell() -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -228,7 +228,7 @@ impl Client {
         writeln!(stdin, "{message}").and_then(|()| stdin.flush()).unwrap();
     }
 
-    pub(crate) fn request(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
         self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
         self.next
@@ -255,7 +255,7 @@ impl Client {
     pub(crate) fn greet(mut self) -> Self {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": self.info});
-        let id = self.request("initialize", params);
+        let id = self.request("initialize", &params);
         let answer = self.answer(id);
         assert_eq!(answer["result"]["serverInfo"]["name"], "stub", "{answer}");
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -267,7 +267,7 @@ impl Client {
         if let Some(session) = &self.session {
             meta["dev.universal-agent/session"] = json!(session);
         }
-        self.request("tools/call", json!({"name": tool, "arguments": arguments, "_meta": meta}))
+        self.request("tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta}))
     }
 
     /// Calls and waits for the answer.
@@ -294,7 +294,7 @@ impl Client {
 
     /// It goes on once more, so that it is known to have what it was told, and ends.
     pub(crate) fn done(mut self) {
-        let id = self.request("ping", json!({}));
+        let id = self.request("ping", &json!({}));
         self.answer(id);
         self.killed();
     }

@@ -47,11 +47,12 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
     if let [only] = open {
         return Ok(Some(only.clone()));
     }
-    let lines: String = (1..)
+    let lines: Vec<String> = (1..)
         .zip(open)
-        .map(|(number, q)| format!("  {number:>2}  {} · {}\n", run_tail(&q.run_id), line(&q.text, 90)))
+        .map(|(number, q)| format!("  {number:>2}  {} · {}", run_tail(&q.run_id), line(&q.text, 90)))
         .collect();
-    let mut ask = format!("Open questions\n{lines}Which one? Type its number, then Enter (Enter alone: none): ");
+    let lines = lines.join("\n");
+    let mut ask = format!("Open questions\n{lines}\nWhich one? Type its number, then Enter (Enter alone: none): ");
     loop {
         let Some(typed) = ask_line(&ask).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
         let chosen = typed.parse::<usize>().ok().and_then(|number| open.get(number.checked_sub(1)?));
@@ -191,7 +192,7 @@ async fn details(question: &QuestionRecord, way: &WayToAnswer) -> Result<Result<
         "accept" => {
             answer.text = words("The values, as a JSON object (Enter for the defaults): ").await?;
             if let Err(why) = ua_ledger::check_elicited(question, answer.text.as_deref()) {
-                return Ok(Err(format!("the tool cannot take that: {}", plain(&why.to_string()))));
+                return Ok(Err(format!("the tool cannot take that: {}", plain(&why))));
             }
         }
         "skip" if question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome => {

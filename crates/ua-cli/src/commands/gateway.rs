@@ -30,7 +30,9 @@ pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode>
     }
     let mut words: Vec<OsString> = Vec::new();
     let mut option = |name: &str, value: &OsStr| words.extend([name.into(), value.to_owned()]);
-    root.into_iter().for_each(|root| option("--root", root.as_os_str()));
+    if let Some(root) = root {
+        option("--root", root.as_os_str());
+    }
     args.name.iter().for_each(|name| option("--name", name.as_ref()));
     args.env.iter().for_each(|name| option("--env", name.as_ref()));
     args.project.iter().for_each(|project| option("--project", project.as_ref()));

@@ -59,9 +59,10 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let workspace = Path::new(&run.workspace_dir);
     let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
     let is_answered = records.questions.iter().any(|question| question.status == QuestionStatus::Answered);
-    let headline = match run.status {
-        RunStatus::WaitingForHuman if is_answered && !is_open => "answered, resume it".to_owned(),
-        _ => headline(run),
+    let headline = if run.status == RunStatus::WaitingForHuman && is_answered && !is_open {
+        "answered, resume it".to_owned()
+    } else {
+        headline(run)
     };
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
@@ -154,7 +155,7 @@ pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> S
 
 /// What is known about a question, a line each.
 pub(crate) fn known_lines(known: &[KnownFact]) -> String {
-    known.iter().map(|fact| format!("  {:<11} {}\n", fact.name, line(&fact.text, 400))).collect()
+    known.iter().fold(String::new(), |lines, fact| lines + &format!("  {:<11} {}\n", fact.name, line(&fact.text, 400)))
 }
 
 pub(super) fn indented(text: &str) -> String {

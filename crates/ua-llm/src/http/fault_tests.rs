@@ -132,7 +132,9 @@ fn change(events: &mut [Value], field: &str, to: &dyn Fn(&mut serde_json::Map<St
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    events.iter_mut().for_each(|event| go(event, field, to));
+    for event in events {
+        go(event, field, to);
+    }
 }
 
 fn same(wire: Wire, text: &str, what: &str) -> ModelTurn {

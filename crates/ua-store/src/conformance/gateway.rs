@@ -115,7 +115,7 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
         let ids: Vec<String> = store.arrivals_of(of).await.unwrap().into_iter().map(|a| a.arrival_id).collect();
         assert_eq!(ids, ["a1", "a2"]);
     }
-    assert_eq!(store.arrivals_of(ArrivalsOf::One("a1".to_owned())).await.unwrap(), [new.arrival.clone()]);
+    assert_eq!(store.arrivals_of(ArrivalsOf::One("a1".to_owned())).await.unwrap(), std::slice::from_ref(&new.arrival));
     let newest = store.arrivals_of(ArrivalsOf::NewestEffectOf(run_id("run_1"))).await.unwrap();
     assert_eq!(newest.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), ["a2"]);
 

@@ -238,7 +238,7 @@ fn message(item: &Value) -> Result<Message, String> {
     let assistant = |blocks| Message { role: Role::Assistant, origin: Origin::Model, blocks };
     Ok(match item["type"].as_str() {
         None => {
-            let blocks = vec![Block::text(&text("content"))];
+            let blocks = vec![Block::text(text("content"))];
             match item["role"].as_str() {
                 Some("user") => Message { role: Role::User, origin: Origin::Prompt, blocks },
                 Some(_) | None => assistant(blocks),
