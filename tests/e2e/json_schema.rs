@@ -84,6 +84,10 @@ fn every_command_writes_what_its_schema_says() {
     check("fork", &["last", "--at-turn", "0"], 0);
     check("runs diff", &["r", "last"], 0);
     check("runs export", &["last"], 0);
+    let client = env.write("work/client.json", json!({"mcpServers": {"mail": {"command": "mail-server"}}}).to_string());
+    check("gateway install", &["--file", &client], 0);
+    check("gateway status", &[], 0);
+    check("gateway uninstall", &["--file", &client], 0);
 
     let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0);
     let lines = schema("runs tail");

@@ -157,6 +157,6 @@ fn a_refusal_is_told_once_and_is_no_success() {
     let model = Model::start(&json!([refused, refused]), Vec::new());
     let env = env().with_forum().with_model(&model);
     let output = env.run(&["job", &job(&env), "--run-id", "r"]).code(75);
-    output.shows(&["waiting for a person", "refused", "I cannot help with that."]);
+    output.shows(&["waiting for you", "refused", "I cannot help with that."]);
     assert_eq!((model.requests(), env.value("SELECT status FROM runs")), (2, "waiting_for_human".to_owned()));
 }

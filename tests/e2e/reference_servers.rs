@@ -157,7 +157,7 @@ fn a_task_over_http_is_found_again_in_its_session_after_a_kill() {
     let job = job(&env, "mcp__everything__simulate-research-query", &json!({"topic": "mugs"}), &last);
     env.run_killed_at("after:tool.go_on:simulate-research-query", &["job", &job, "--run-id", "r"]);
     assert_eq!(env.value("SELECT status FROM tool_calls"), "running");
-    env.run(&["resume", "r"]).code(0).says(&["its task is asked for"]);
+    env.run(&["resume", "r"]).code(0).says(&["asking for its task"]);
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
     assert_eq!(env.value("SELECT count(*) FROM questions"), "0");
 }

@@ -205,7 +205,7 @@ fn a_task_is_asked_for_until_it_is_done_however_often_the_process_dies() {
         env.run_killed_at("after:tool.go_on:render#2", &["resume", "r"]);
     }
     let output = env.run(&["resume", "r"]).code(0);
-    output.says(&["its task is asked for", "mixing colours"]);
+    output.says(&["asking for its task", "mixing colours"]);
     assert_eq!(server.state().ordered.len(), 1, "it is called once");
     assert_eq!(server.state().calls.len(), 1, "it is called once");
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");

@@ -239,7 +239,7 @@ impl Launch {
             claude_code::check(settings)?;
             providers::model_timeout(settings)?;
         } else {
-            let extras = providers::extras_of(spec);
+            let extras = providers::extras_of(spec)?;
             self.provider(settings, host.env(), &Redactor::default(), &Places::default(), extras)?;
         }
         pricing::check(settings, self.pricing.as_deref(), &self.provider, &self.model, spec)?;
@@ -318,7 +318,7 @@ impl Launch {
             return claude_code::provider(settings, run, shared, &host.home().locks(), env);
         }
         let places = providers::places_of(run, &self.job_dir);
-        let mut provider = self.provider(settings, env, redactor, &places, providers::extras_of(&run.spec))?;
+        let mut provider = self.provider(settings, env, redactor, &places, providers::extras_of(&run.spec)?)?;
         if let Some(path) = &self.record {
             let file = providers::recording_file(path, run);
             provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;

@@ -76,14 +76,19 @@ fn needed_key(settings: &Settings, provider: &str) -> Result<Option<String>, Hos
 }
 
 /// What the job asks of its model besides.
-pub fn extras_of(spec: &RunSpec) -> ModelExtras {
+pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
     let model = &spec.model;
-    ModelExtras {
+    let extras = ModelExtras {
         effort: model.effort.clone(),
         thinking_tokens: model.thinking_tokens,
         tool_choice: model.tool_choice.clone(),
         headers: model.headers.clone(),
-    }
+    };
+    extras.check().map_err(|why| {
+        HostError::usage(format!("the job's `model.headers`: {why}"))
+            .hint("take it out of the job; nothing was started")
+    })?;
+    Ok(extras)
 }
 
 pub fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {

@@ -36,15 +36,27 @@ pub struct ModelExtras {
 }
 
 impl ModelExtras {
+    /// Whether the headers can be sent.
+    ///
+    /// # Errors
+    /// The first that cannot, and why.
+    pub fn check(&self) -> Result<(), String> {
+        self.read().map(drop)
+    }
+
     /// The headers, read.
     pub(crate) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, LlmError> {
+        self.read().map_err(|why| LlmError::Setup { why })
+    }
+
+    fn read(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let read = |(name, value): (&String, &String)| {
-            let setup = |why: &str| LlmError::Setup { why: format!("the header {name:?} {why}") };
-            let name: HeaderName = name.parse().map_err(|_| setup("is not the name of a header"))?;
+            let wrong = |why: &str| format!("the header {name:?} {why}");
+            let name: HeaderName = name.parse().map_err(|_| wrong("is not the name of a header"))?;
             if OURS.contains(&name.as_str()) {
-                return Err(setup("is set by this program"));
+                return Err(wrong("is set by this program"));
             }
-            Ok((name, HeaderValue::from_str(value).map_err(|_| setup("has characters that no header may have"))?))
+            Ok((name, HeaderValue::from_str(value).map_err(|_| wrong("has characters that no header may have"))?))
         };
         self.headers.iter().map(read).collect()
     }
