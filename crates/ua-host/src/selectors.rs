@@ -133,7 +133,7 @@ pub(crate) async fn check(host: &Host, launch: &Launch, spec: &RunSpec) -> Resul
             format!("`{}` in {}{nearest}", line(&typo.word, 100), typo.field)
         })
         .collect();
-    Err(HostError::usage(format!("the job names what no tool, class or effect is called: {}", words.join("; "))).hint(
+    Err(HostError::usage(format!("the job names tools or effects that do not exist: {}", words.join("; "))).hint(
         "`ua tools list` shows the tools and their classes; correct the word or take it out; nothing was started",
     ))
 }

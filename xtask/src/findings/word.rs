@@ -150,7 +150,7 @@ fn aborted_and_killed(stage: &Stage) -> anyhow::Result<Verdict> {
     }
     let world = Outside::new(stage, Box::new(|_| Step::done(Then::Answer)))?;
     world.tools(&["post"], &[])?;
-    let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
+    let fields = json!({"stop_conditions": [{"effect": "email.send", "count": 1}]});
     world.job(&fields, "", &json!({"turns": [{"text": "Done."}], "after_end": {"text": "Done, as I said."}}))?;
     world.run_job(&[])?.must(75)?;
     world.answer(&world.question()?, "abort")?;
@@ -276,7 +276,7 @@ fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
 /// The run asks about what is missing, and then about a process that was left behind; the second question is answered, and the process goes.
 fn aborted_beside_another_question(stage: &Stage) -> anyhow::Result<Verdict> {
     let world = with_orphan(stage)?;
-    let fields = json!({"stop_conditions": [{"effect": "comment.post", "count": 1}]});
+    let fields = json!({"stop_conditions": [{"effect": "email.send", "count": 1}]});
     let turns = json!([{"tools": [use_of("post", "first")]}, {"text": "Done."}]);
     world.job(&fields, POLICY, &json!({"turns": turns, "after_end": {"text": "Done, as I said."}}))?;
     world.run_job(&[])?.must(75)?;
