@@ -10,8 +10,8 @@ use ua_core::{
     StopReason, ToolUse,
 };
 use ua_store::{
-    ArrivalRecord, ArrivalsOf, CallRecord, Change, LedgerStore as _, NewArrival, QuestionKind, SessionsOf, rules,
-    whole_reply,
+    ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
+    SessionsOf, rules, whole_reply,
 };
 
 use crate::broker::Broken;

@@ -11,8 +11,8 @@ use ua_ledger::Outbox;
 use ua_mcp::LockDir;
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{
-    Author, Batch, Change, GATEWAY_MODE, LedgerStore as _, NewRun, NewSession, NewStep, QuestionStatus, RunEnd,
-    RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
+    Author, Batch, Change, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession, NewStep,
+    QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
 };
 
 use crate::broker::{Broken, Broker};

@@ -16,10 +16,9 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
 use ua_store::{
-    Around, ArrivalRecord, ArrivalsOf, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change,
-    Committed, Done, LedgerStore as _, MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord,
-    RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SessionRecord, SessionsOf, StartAttempt, Store,
-    StoreError, Turns,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, GatewayOf,
+    GatewayRecords, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunLease,
+    RunQuery, RunRecord, RunRecords, RunsOf, StartAttempt, Store, StoreError, Turns,
 };
 
 use crate::patience::{NoPatience, Patience, Tries, again};
@@ -222,11 +221,6 @@ impl Store for Outbox {
         self.store.history(run).await
     }
 
-    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
-        self.flush().await?;
-        self.store.overrides(run).await
-    }
-
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
         self.flush().await?;
         self.store.questions_of(of).await
@@ -257,14 +251,9 @@ impl Store for Outbox {
         self.store.trail(call).await
     }
 
-    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
         self.flush().await?;
-        self.store.sessions_of(of).await
-    }
-
-    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
-        self.flush().await?;
-        self.store.arrivals_of(of).await
+        self.store.gateway_of(of).await
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

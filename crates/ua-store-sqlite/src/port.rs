@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
 use ua_store::rows::around;
 use ua_store::{
-    Around, ArrivalRecord, ArrivalsOf, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change,
-    Committed, MessageRecord, OverrideRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, SessionRecord, SessionsOf, Store, StoreError, Turns, apply,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, GatewayOf,
+    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, Turns, apply,
 };
 
 use crate::db::Db;
@@ -78,11 +78,6 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
-        let run = run.clone();
-        self.read(move |db| db.overrides_of(&run)).await
-    }
-
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
         self.look(|db| match &of {
             QuestionsOf::One(question) => Ok(vec![db.question(question)?]),
@@ -125,12 +120,12 @@ impl Store for SqliteStore {
         self.look(|db| Ok(CallTrail { attempts: db.attempts_of(call)?, events: db.events_of(call)? })).await
     }
 
-    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
-        self.look(|db| db.sessions_of(&of)).await
-    }
-
-    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
-        self.look(|db| db.arrivals_of(&of)).await
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        self.look(|db| match &of {
+            GatewayOf::Sessions(of) => Ok(GatewayRecords::of_sessions(db.sessions_of(of)?)),
+            GatewayOf::Arrivals(of) => Ok(GatewayRecords::of_arrivals(db.arrivals_of(of)?)),
+        })
+        .await
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use ua_core::{ArgsHash, CallId, PlannedCall, RunId, StepId, Timestamp};
 
 use crate::commit::NewRun;
+use crate::error::StoreError;
 use crate::record::RunRecord;
+use crate::store::Store;
 
 /// The `run_mode` of a session at the gateway.
 pub const GATEWAY_MODE: &str = "gateway";
@@ -123,3 +125,48 @@ pub enum ArrivalsOf {
     /// The newest of a session for a call with an effect, if there is one.
     NewestEffectOf(RunId),
 }
+
+/// What is read of the gateway's rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GatewayOf {
+    /// Sessions.
+    Sessions(SessionsOf),
+    /// Arrivals.
+    Arrivals(ArrivalsOf),
+}
+
+/// What was read of the gateway's rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GatewayRecords {
+    /// The sessions, where they were asked for.
+    pub sessions: Vec<SessionRecord>,
+    /// The arrivals, where they were asked for.
+    pub arrivals: Vec<ArrivalRecord>,
+}
+
+impl GatewayRecords {
+    /// Sessions that were read.
+    pub fn of_sessions(sessions: Vec<SessionRecord>) -> Self {
+        Self { sessions, ..Self::default() }
+    }
+
+    /// Arrivals that were read.
+    pub fn of_arrivals(arrivals: Vec<ArrivalRecord>) -> Self {
+        Self { arrivals, ..Self::default() }
+    }
+}
+
+/// What the gateway reads of a [`Store`].
+pub trait GatewayStore: Store {
+    /// Sessions.
+    fn sessions_of(&self, of: SessionsOf) -> impl Future<Output = Result<Vec<SessionRecord>, StoreError>> + Send {
+        async move { Ok(self.gateway_of(GatewayOf::Sessions(of)).await?.sessions) }
+    }
+
+    /// Who asked for which call, oldest first.
+    fn arrivals_of(&self, of: ArrivalsOf) -> impl Future<Output = Result<Vec<ArrivalRecord>, StoreError>> + Send {
+        async move { Ok(self.gateway_of(GatewayOf::Arrivals(of)).await?.arrivals) }
+    }
+}
+
+impl<T: Store + ?Sized> GatewayStore for T {}

@@ -52,7 +52,8 @@ pub use commit::{
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
 pub use gateway::{
-    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SessionRecord, SessionsOf, is_gateway,
+    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
+    SessionRecord, SessionsOf, is_gateway,
 };
 pub use iteration::{NewIteration, max_iterations_with};
 pub use ledger_store::LedgerStore;

@@ -23,9 +23,8 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
-use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
+use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::lineage::LineageRecords;
-use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
 use crate::relations::Around;
 use crate::rows::around;
@@ -130,10 +129,6 @@ impl Store for MemStore {
         Ok(model.whole_history(&run)?.into_iter().filter(|message| message.turn <= run.turn_index).collect())
     }
 
-    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
-        Ok(self.model().overrides_of(run))
-    }
-
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
         match of {
             QuestionsOf::One(question) => Ok(vec![self.model().question(&question)?]),
@@ -181,12 +176,11 @@ impl Store for MemStore {
         })
     }
 
-    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
-        Ok(self.model().sessions_of(&of))
-    }
-
-    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
-        Ok(self.model().arrivals_of(&of))
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        Ok(match of {
+            GatewayOf::Sessions(of) => GatewayRecords::of_sessions(self.model().sessions_of(&of)),
+            GatewayOf::Arrivals(of) => GatewayRecords::of_arrivals(self.model().arrivals_of(&of)),
+        })
     }
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {

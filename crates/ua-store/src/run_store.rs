@@ -293,6 +293,11 @@ pub trait RunStore: Store {
         async move { self.load_of(run, Turns::All).await }
     }
 
+    /// What a person changed about a run, oldest first.
+    fn overrides(&self, run: &RunId) -> impl Future<Output = Result<Vec<OverrideRecord>, StoreError>> + Send {
+        async move { Ok(self.load_of(run, Turns::NONE).await?.overrides) }
+    }
+
     /// One question.
     fn question(&self, question: &QuestionId) -> impl Future<Output = Result<QuestionRecord, StoreError>> + Send {
         async move { only(self.questions_of(QuestionsOf::One(question.clone())).await?, "questions", question) }

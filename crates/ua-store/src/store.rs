@@ -7,8 +7,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
-use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
-use crate::overrides::OverrideRecord;
+use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
 };
@@ -60,6 +59,11 @@ pub enum Turns {
     Range(u32, u32),
 }
 
+impl Turns {
+    /// None, and what is there whole.
+    pub const NONE: Self = Self::Range(1, 0);
+}
+
 /// What happened to a call, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallTrail {
@@ -69,8 +73,8 @@ pub struct CallTrail {
     pub events: Vec<EventRecord>,
 }
 
-/// The whole port. Writes are [changes](crate::Change) in batches, each one transaction; [`RunStore`](crate::RunStore) and
-/// [`LedgerStore`](crate::LedgerStore) have a word for each.
+/// The whole port. Writes are [changes](crate::Change) in batches, each one transaction; [`RunStore`](crate::RunStore),
+/// [`LedgerStore`](crate::LedgerStore) and [`GatewayStore`](crate::GatewayStore) have a word for each.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Commits a batch. A write is on stable storage before this returns when any change of the batch is synced; otherwise it survives any
@@ -95,9 +99,6 @@ pub trait Store: Send + Sync {
     /// The history: all messages of turns up to the committed one, in order, those it shares with its parents included.
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError>;
 
-    /// What a person changed about a run, oldest first.
-    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError>;
-
     /// Questions.
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError>;
 
@@ -118,11 +119,8 @@ pub trait Store: Send + Sync {
     /// What happened to a call.
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError>;
 
-    /// Sessions at the gateway.
-    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError>;
-
-    /// Who asked for which call at the gateway, oldest first.
-    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError>;
+    /// What the gateway stored.
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError>;
 
     /// What a reference to a blob names, checked against its size and digest.
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;

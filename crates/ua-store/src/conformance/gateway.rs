@@ -9,7 +9,7 @@ use crate::commit::{NewRun, StartAttempt};
 use crate::error::StoreError;
 use crate::gateway::{ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SessionRecord, SessionsOf};
 use crate::record::RunLease;
-use crate::{LedgerStore, Store};
+use crate::{GatewayStore, LedgerStore, Store};
 
 fn new_session(id: &str, project: &str, key: &str) -> NewSession {
     let run = NewRun {

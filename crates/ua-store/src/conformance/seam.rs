@@ -10,9 +10,8 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Change, Committed};
 use crate::error::{Retry, StoreError};
-use crate::gateway::{ArrivalRecord, ArrivalsOf, SessionRecord, SessionsOf};
+use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::ledger_store::LedgerStore;
-use crate::overrides::OverrideRecord;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
 use crate::relations::Around;
 use crate::store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
@@ -314,9 +313,6 @@ impl Store for StoreSeam<'_> {
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
         self.inner().history(run).await
     }
-    async fn overrides(&self, run: &RunId) -> Result<Vec<OverrideRecord>, StoreError> {
-        self.inner().overrides(run).await
-    }
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
         self.inner().questions_of(of).await
     }
@@ -337,11 +333,8 @@ impl Store for StoreSeam<'_> {
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
         self.inner().trail(call).await
     }
-    async fn sessions_of(&self, of: SessionsOf) -> Result<Vec<SessionRecord>, StoreError> {
-        self.inner().sessions_of(of).await
-    }
-    async fn arrivals_of(&self, of: ArrivalsOf) -> Result<Vec<ArrivalRecord>, StoreError> {
-        self.inner().arrivals_of(of).await
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        self.inner().gateway_of(of).await
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner().blob(blob).await
