@@ -41,6 +41,7 @@ use crate::parts::Parts;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
+    crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
     match cli.command {
         Command::Job(args) => Box::pin(job::run(host, args)).await,

@@ -53,7 +53,13 @@ impl RunLock {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(LockError::Held { run: run.clone(), owner: stamp_in(&mut file) });
+                    let owner = stamp_in(&mut file);
+                    let is_driven = owner.as_ref().is_some_and(|owner| crate::host::process_is_alive(owner));
+                    // One who only looks has it for a moment.
+                    if !is_driven && retried(|| file.try_lock().is_ok()) {
+                        continue;
+                    }
+                    return Err(LockError::Held { run: run.clone(), owner });
                 }
                 Err(TryLockError::Error(source)) => return Err(io(source)),
             }
@@ -77,30 +83,78 @@ impl RunLock {
         serde_json::from_slice::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
     }
 
+    /// A run of `dir` whose lock is held although no process that can be seen from here holds it: its driver is in another process namespace.
+    /// Only locks whose stamp names nobody who lives are tried.
+    ///
+    /// # Errors
+    /// [`LockError::Io`] when a lock file cannot be opened.
+    pub fn held_by_nobody_seen(dir: &Path) -> Result<Option<RunId>, LockError> {
+        for entry in Self::files(dir) {
+            let (run, mut file) = entry?;
+            if stamp_in(&mut file).is_some_and(|owner| crate::host::process_is_alive(&owner)) {
+                continue;
+            }
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                // Unless it was taken just now, by one who is seen.
+                Err(TryLockError::WouldBlock) => {
+                    let is_seen = || {
+                        let rewound = file.rewind().is_ok();
+                        rewound && stamp_in(&mut file).is_some_and(|owner| crate::host::process_is_alive(&owner))
+                    };
+                    if !retried(is_seen) {
+                        return Ok(Some(run));
+                    }
+                }
+                Err(TryLockError::Error(source)) => {
+                    return Err(LockError::Io { path: dir.join(format!("{run}.run")), source });
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Refuses when any process holds the lock of a run in `dir`, this machine's other PID namespaces included: each lock is tried, and let
     /// go again. For whoever made sure that nobody takes a run meanwhile.
     ///
     /// # Errors
     /// [`LockError::Held`] names one of them.
     pub fn none_held(dir: &Path) -> Result<(), LockError> {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let run = name.to_str().and_then(|name| RunId::parse(name.strip_suffix(".run")?).ok());
-            let Some(run) = run else { continue };
-            let path = entry.path();
-            let mut file = match Folder::open_itself(dir).and_then(|folder| folder.open_to_change(&name)) {
-                Ok(file) => file,
-                Err(source) if source.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(LockError::Io { path, source }),
-            };
+        for entry in Self::files(dir) {
+            let (run, mut file) = entry?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(LockError::Held { run, owner: stamp_in(&mut file) }),
-                Err(TryLockError::Error(source)) => return Err(LockError::Io { path, source }),
+                Err(TryLockError::Error(source)) => {
+                    return Err(LockError::Io { path: dir.join(format!("{run}.run")), source });
+                }
             }
         }
         Ok(())
     }
+
+    /// The lock files of a folder, open.
+    fn files(dir: &Path) -> impl Iterator<Item = Result<(RunId, File), LockError>> {
+        std::fs::read_dir(dir).into_iter().flatten().flatten().filter_map(move |entry| {
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| RunId::parse(name.strip_suffix(".run")?).ok())?;
+            match Folder::open_itself(dir).and_then(|folder| folder.open_to_change(&name)) {
+                Ok(file) => Some(Ok((run, file))),
+                Err(source) if source.kind() == std::io::ErrorKind::NotFound => None,
+                Err(source) => Some(Err(LockError::Io { path: entry.path(), source })),
+            }
+        })
+    }
+}
+
+/// Whether something holds now or in a moment.
+fn retried(mut holds: impl FnMut() -> bool) -> bool {
+    (0..5).any(|_| {
+        holds() || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            false
+        }
+    })
 }
 
 /// Who holds the lock of this file, as far as can be read.
@@ -147,6 +201,30 @@ mod tests {
         assert!(matches!(&refused, LockError::Held { run: held, .. } if *held == run), "{refused}");
         drop(lock);
         RunLock::none_held(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_driver_that_cannot_be_seen_is_found_and_hinders_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = || RunLock::held_by_nobody_seen(dir.path()).unwrap();
+        assert_eq!(found(), None);
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        let seen = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert_eq!(found(), None);
+        drop(seen);
+        let unseen = RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner.clone() }).unwrap();
+        assert_eq!(found(), Some(run.clone()));
+        drop(unseen);
+        assert_eq!(found(), None);
+        // While somebody looks, the run can be taken.
+        let looks = Folder::open_itself(dir.path()).unwrap().open_to_change("run_1.run").unwrap();
+        looks.try_lock_shared().unwrap();
+        std::thread::scope(|scope| {
+            let taken = scope.spawn(|| RunLock::take(dir.path(), &run, &owner));
+            drop(looks);
+            taken.join().unwrap().unwrap();
+        });
     }
 
     #[test]

@@ -49,6 +49,60 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: daemon_approves,
     },
     Scenario {
+        number: "7c",
+        waits: false,
+        name: "a program of a job starts a job of its own",
+        must: "no second run",
+        mark: Mark::Mended,
+        play: |stage| own_job(stage, "\"$1\" $start"),
+    },
+    Scenario {
+        number: "7d",
+        waits: false,
+        name: "the same, from below a hundred shells",
+        must: "no second run",
+        mark: Mark::Mended,
+        play: |stage| {
+            own_job(
+                stage,
+                "export f='if [ $1 -gt 0 ]; then sh -c \"$f\" sh $(($1 - 1)) \"$2\"; true; else \"$2\" $start; fi'; \
+                 export start; sh -c \"$f\" sh 100 \"$1\"",
+            )
+        },
+    },
+    Scenario {
+        number: "7e",
+        waits: false,
+        name: "the same, in a process namespace of its own",
+        must: "no second run",
+        mark: Mark::Mended,
+        play: |stage| own_job(stage, "unshare -Ur -p -f --mount-proc \"$1\" $start"),
+    },
+    Scenario {
+        number: "7f",
+        waits: false,
+        name: "the same, where /proc is an empty folder",
+        must: "no second run",
+        mark: Mark::Mended,
+        play: |stage| {
+            own_job(stage, "export start; unshare -Ur -m sh -c 'mount -t tmpfs none /proc && \"$0\" $start' \"$1\"")
+        },
+    },
+    Scenario {
+        number: "7g",
+        waits: false,
+        name: "the same, where the shim shows another process's command line",
+        must: "no second run",
+        mark: Mark::Mended,
+        play: |stage| {
+            own_job(
+                stage,
+                "export start; unshare -Ur -m sh -c 'for line in /proc/[0-9]*/cmdline; do \
+                 if grep -q __shim $line; then mount --bind /proc/self/cmdline $line || exit 9; fi; done; \"$0\" $start' \"$1\"",
+            )
+        },
+    },
+    Scenario {
         number: "7b",
         waits: false,
         name: "a daemon that a tool server started outlives it",
@@ -179,6 +233,28 @@ fn daemon_approves(stage: &Stage) -> anyhow::Result<Verdict> {
     let is_sent = sent.exists();
     let held = if is_sent || answered { "FELL, a daemon answered" } else { "held" };
     Ok(Verdict::of(!is_sent && !answered, format!("answers of a person: {held}, resumed with {}", again.told())))
+}
+
+/// A program of a job, not confined, that has the program under test start a job: `$1` is the program, `$start` what it is to do.
+fn own_job(stage: &Stage, script: &str) -> anyhow::Result<Verdict> {
+    let mut world = world(stage)?;
+    world.set("UA_COMMAND_SANDBOX", "off");
+    world.write("own.script.json", &json!({"turns": [{"text": "Done."}]}).to_string())?;
+    let own = json!({"objective": "x", "model": {"provider": "scripted", "script": "own.script.json"}, "tools": {"builtin": false}});
+    world.write("own.json", &own.to_string())?;
+    let (job, root, program) = (world.path("work/own.json"), world.path("root"), world.program().display().to_string());
+    let script = format!(
+        "start='job {} --run-id own --root {}'; {{ {script}; }} >tried 2>&1; echo ended >>tried",
+        job.display(),
+        root.display()
+    );
+    let end = run_program(&world, &script, &[&program])?;
+    let tried = left(&world, "tried");
+    ensure!(tried.contains("ended") && !tried.contains("unshare:"), "the program did not get to it: {tried}");
+    let runs = world.json(&["runs", "list"])?;
+    let is_there = runs.to_string().contains("\"own\"");
+    let held = if is_there { "FELL, it runs" } else { "held" };
+    Ok(Verdict::of(!is_there, format!("a job of a job: {held}, {}", end.told())))
 }
 
 fn daemon_stays(stage: &Stage) -> anyhow::Result<Verdict> {

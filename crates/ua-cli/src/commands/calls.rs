@@ -194,7 +194,6 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
 }
 
 async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
-    crate::person::required("settle a call")?;
     if let (Some(what), Some(reason)) = (args.as_it_was, &args.reason) {
         let outcome = match what {
             WhatItWas::Happened => CorrectedTo::Happened,
