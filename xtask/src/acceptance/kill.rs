@@ -136,7 +136,7 @@ fn seams() -> Vec<Point> {
         ua_testkit::OPAQUE_TOOL,
         "notify",
     ];
-    let mut points = Vec::new();
+    let mut points: Vec<Point> = Vec::new();
     let mut point = |text: String| points.push(Point::seam(text.clone(), &text));
     for write in ["store.acquire_run", "store.open_step", "store.end_run"] {
         for side in ["before", "after"] {
@@ -149,6 +149,11 @@ fn seams() -> Vec<Point> {
                 point(format!("{side}:{write}#{turn}"));
             }
         }
+    }
+    // The answer of a turn's last call and the end of the turn are one write: who dies before it has seen an answer that is not stored.
+    let last = points.iter_mut().find(|point| point.name == "before:store.commit_turn#6");
+    if let Some(point) = last {
+        *point = point.clone().leaving(Effect::Comment, true);
     }
     for tool in TOOLS {
         for at in [
