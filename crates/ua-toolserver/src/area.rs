@@ -13,6 +13,7 @@ use cap_std::fs::{Dir, File, OpenOptions};
 
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
+use crate::regular;
 
 /// The start of every temporary file's name.
 pub(crate) const STAGED: &str = ".ua-tmp-";
@@ -83,12 +84,13 @@ impl Area {
         &self.path
     }
 
-    /// Waits until no other writer holds the lock file `name`; holds it until the result is dropped.
+    /// Waits until no other writer holds the lock file `name`; holds it until the result is dropped. Waits for no pipe that was put there.
     pub(crate) fn lock(&self, name: &Path) -> io::Result<std::fs::File> {
         if let Some(parent) = name.parent() {
             self.create_dirs(parent)?;
         }
-        let file = self.dir.open_with(name, OpenOptions::new().create(true).write(true))?.into_std();
+        let (file, _) = regular::open_with(&self.dir, name, OpenOptions::new().create(true).write(true))?;
+        let file = file.into_std();
         file.lock()?;
         Ok(file)
     }
@@ -217,4 +219,23 @@ pub(crate) fn temp_beside(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default();
     let digest = sha256_hex(name.as_encoded_bytes());
     target.with_file_name(format!("{STAGED}{}", digest.get(..16).unwrap_or(&digest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_lock_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let area = Area::open(folder.path()).unwrap();
+        drop(area.lock(Path::new("mine/lock")).unwrap());
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("mine/pipe"), rustix::fs::Mode::RWXU).unwrap();
+        // Nobody reads it, and then somebody does.
+        let error = area.lock(Path::new("mine/pipe")).unwrap_err();
+        assert!(error.to_string().contains("a named pipe"), "{error}");
+        let _reader = area.dir().open_with("mine/pipe", OpenOptions::new().read(true).write(true)).unwrap();
+        let error = area.lock(Path::new("mine/pipe")).unwrap_err();
+        assert!(error.to_string().contains("a named pipe"), "{error}");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! - **Sockets.** A network namespace has no way out by IP, but `AF_VSOCK` and its like are not divided by namespaces, and a socket that is a
 //!   file (a bus, a container engine) is connected to by its path. So only the families of an ordinary network are there, and `AF_UNIX`
-//!   where Landlock judges the path (version 9). A pair of connected sockets is always allowed.
+//!   where Landlock judges the path (version 9). A connected pair of streams or of sequences of packets is always allowed; one of datagrams
+//!   is not where paths are not judged, because either end may send to, or be connected to, another socket's path.
 //! - **Keyrings** hold what the user's session has: tickets, tokens, keys of disks.
 //! - **io_uring** makes sockets, too, without asking for one.
 //!
@@ -47,24 +48,33 @@ const IO_URING: [u32; 3] = [425, 426, 427];
 /// From here on numbers are those of x32.
 const X32: u32 = 0x4000_0000;
 
+/// The kinds of sockets that stay with the one they are connected to.
+const STREAM: u32 = 1;
+const SEQPACKET: u32 = 5;
+/// What of a kind is no flag (`SOCK_TYPE_MASK`).
+const KIND: u32 = 0xF;
+
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 
 const ENOSYS: u32 = 38;
+const ESOCKTNOSUPPORT: u32 = 94;
 const EAFNOSUPPORT: u32 = 97;
 
 /// Offsets in what a filter sees.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
+const SECOND_ARGUMENT: u32 = 24;
 
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7FFF_0000;
 const ERRNO: u32 = 0x0005_0000;
 
 const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
 const IF_EQUAL: u16 = 0x15;
 const IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
@@ -95,12 +105,23 @@ fn filter(landlock: i32) -> Option<Vec<sock_filter>> {
     if landlock >= LANDLOCK_SOCKET_FILES {
         families.push(AF_UNIX);
     }
-    for (number, families) in [(socket, families), (socketpair, vec![AF_UNIX])] {
-        let mut judge = vec![load(FIRST_ARGUMENT)];
-        for family in families {
-            judge.extend([if_equal(family), end(ALLOW)]);
+    let mut single = vec![load(FIRST_ARGUMENT)];
+    for family in families {
+        single.extend([if_equal(family), end(ALLOW)]);
+    }
+    single.push(end(ERRNO | EAFNOSUPPORT));
+    let mut pair =
+        vec![load(FIRST_ARGUMENT), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: AF_UNIX }, end(ERRNO | EAFNOSUPPORT)];
+    if landlock < LANDLOCK_SOCKET_FILES {
+        pair.extend([load(SECOND_ARGUMENT), sock_filter { code: AND, jt: 0, jf: 0, k: KIND }]);
+        for kind in [STREAM, SEQPACKET] {
+            pair.extend([if_equal(kind), end(ALLOW)]);
         }
-        judge.push(end(ERRNO | EAFNOSUPPORT));
+        pair.push(end(ERRNO | ESOCKTNOSUPPORT));
+    } else {
+        pair.push(end(ALLOW));
+    }
+    for (number, judge) in [(socket, single), (socketpair, pair)] {
         let behind = u8::try_from(judge.len()).ok()?;
         program.push(sock_filter { code: IF_EQUAL, jt: 0, jf: behind, k: number });
         program.extend(judge);
@@ -114,7 +135,7 @@ mod tests {
     use super::*;
 
     /// What the filter says about a call: the kernel's way through it.
-    fn verdict(program: &[sock_filter], arch: u32, number: u32, first: u32) -> u32 {
+    fn verdict(program: &[sock_filter], arch: u32, number: u32, [first, second]: [u32; 2]) -> u32 {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let step = &program[at];
@@ -124,8 +145,13 @@ mod tests {
                     loaded = match step.k {
                         NUMBER => number,
                         ARCH => arch,
-                        _ => first,
+                        FIRST_ARGUMENT => first,
+                        _ => second,
                     };
+                    continue;
+                }
+                AND => {
+                    loaded &= step.k;
                     continue;
                 }
                 RETURN => return step.k,
@@ -141,7 +167,7 @@ mod tests {
         let Some(Numbers { arch, socket, socketpair, keys }) = NUMBERS else { return };
         for (landlock, sockets_of_files) in [(0, ERRNO | EAFNOSUPPORT), (8, ERRNO | EAFNOSUPPORT), (9, ALLOW)] {
             let program = filter(landlock).unwrap();
-            let says = |number, first| verdict(&program, arch, number, first);
+            let says = |number, first| verdict(&program, arch, number, [first, STREAM]);
             assert_eq!(says(socket, AF_UNIX), sockets_of_files);
             for family in [AF_INET, AF_INET6, AF_NETLINK] {
                 assert_eq!(says(socket, family), ALLOW);
@@ -151,11 +177,19 @@ mod tests {
                 assert_eq!(says(socket, family), ERRNO | EAFNOSUPPORT, "{family}");
             }
             assert_eq!((says(socketpair, AF_UNIX), says(socketpair, 40)), (ALLOW, ERRNO | EAFNOSUPPORT));
+            // Either end of a pair of datagrams may send to a path; the kernel makes such a pair of raw ones, too. The flags say nothing.
+            let datagrams = if landlock < LANDLOCK_SOCKET_FILES { ERRNO | ESOCKTNOSUPPORT } else { ALLOW };
+            for (kind, verdict_of_kind) in [(STREAM, ALLOW), (SEQPACKET, ALLOW), (2, datagrams), (3, datagrams)] {
+                for flags in [0, 0o4000, 0o2_000_000] {
+                    let said = verdict(&program, arch, socketpair, [AF_UNIX, kind | flags]);
+                    assert_eq!(said, verdict_of_kind, "{kind} {flags} {landlock}");
+                }
+            }
             for number in keys.into_iter().chain(IO_URING) {
                 assert_eq!(says(number, 0), ERRNO | ENOSYS);
             }
             assert_eq!((says(0, 0), says(59, 0)), (ALLOW, ALLOW));
-            assert_eq!(verdict(&program, 0x4000_0003, socket, AF_INET), KILL);
+            assert_eq!(verdict(&program, 0x4000_0003, socket, [AF_INET, STREAM]), KILL);
             if cfg!(target_arch = "x86_64") {
                 assert_eq!(says(X32 | socket, AF_INET), ERRNO | ENOSYS);
             }
