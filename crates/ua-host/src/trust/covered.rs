@@ -87,6 +87,8 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
     }
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let is_interpreter = INTERPRETERS.contains(&plain);
+    let is_python = matches!(plain, "python" | "pypy");
+    let is_node = matches!(plain, "node" | "nodejs" | "bun");
     let mut has_script = false;
     for (index, arg) in args.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| args.get(before)).map(String::as_str);
@@ -102,21 +104,54 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
                 continue;
             }
             covered.name(&path);
+            if let Some(script) = is_node.then(|| without_ending(&path)).flatten() {
+                covered.name(&script);
+            }
         }
         let is_of_an_option = before.is_some_and(takes_a_value);
-        let is_module = is_interpreter && before == Some("-m") && !has_script;
-        if is_module {
-            covered.module(base, arg);
+        let joined = is_python.then(|| module_option(arg)).flatten().filter(|module| !module.is_empty());
+        let follows = match before {
+            Some("-m") => is_interpreter,
+            Some(before) => is_python && module_option(before) == Some(""),
+            None => false,
+        };
+        let module = if has_script { None } else { joined.or_else(|| follows.then_some(arg.as_str())) };
+        if let Some(module) = module {
+            covered.module(base, module);
         }
         if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
             covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
         }
-        has_script |= is_module || (!arg.starts_with('-') && !is_of_an_option && base.join(arg).exists());
+        let names_a_script = || {
+            let path = base.join(arg);
+            path.exists() || (is_node && without_ending(&path).is_some())
+        };
+        has_script |= module.is_some() || (!arg.starts_with('-') && !is_of_an_option && names_a_script());
     }
     if matches!(name, "make" | "npm" | "pnpm" | "yarn" | "cargo" | "go" | "just" | "task" | "rake") {
         covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
     }
     covered
+}
+
+/// What stands behind the `m` of Python's options, which may be written in one word: `-m`, `-um`, `-mserver`.
+fn module_option(arg: &str) -> Option<&str> {
+    let (flags, module) = arg.strip_prefix('-')?.split_once('m')?;
+    // Of the letters before it none takes a value, or the `m` would be one.
+    flags.chars().all(|flag| "bBdEiIOPqRsSuvx".contains(flag)).then_some(module)
+}
+
+/// The file that Node loads for a name that is none: it tries these endings.
+fn without_ending(path: &Path) -> Option<PathBuf> {
+    if path.is_file() {
+        return None;
+    }
+    ["js", "json", "node", "mjs", "cjs", "ts"].into_iter().find_map(|ending| {
+        let mut name = path.file_name()?.to_owned();
+        name.push(".");
+        name.push(ending);
+        Some(path.with_file_name(name)).filter(|path| path.is_file())
+    })
 }
 
 impl Covered {
@@ -242,6 +277,8 @@ mod tests {
             ("data/readme.txt", ""),
             ("data/x.py", ""),
             ("server.log", "log"),
+            ("js/start.js", ""),
+            ("js/lib.js", ""),
         ] {
             fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
             fs::write(base.join(file), text).unwrap();
@@ -251,6 +288,13 @@ mod tests {
         assert_eq!(of("python3", &["app/"]).0, ["app/__main__.py"]);
         assert!(of("python3", &["./srv"]).0.contains(&"srv".to_owned()));
         assert!(of("python3", &["-m", "pkg.tool"]).0.contains(&"pkg/tool/__init__.py".to_owned()));
+        // The same in one word, and names that Node completes.
+        for args in [&["-um", "pkg.tool"][..], &["-mpkg.tool"], &["-Imu.v"], &["-uBmpkg.tool"]] {
+            let has_package = of("python3", args).0.contains(&"pkg/tool/__init__.py".to_owned());
+            assert_eq!(has_package, args != ["-Imu.v"], "{args:?}");
+        }
+        assert_eq!(of("node", &["js/start"]).0, ["js/lib.js", "js/start.js"]);
+        assert_eq!(of("node", &["--require=./js/lib", "server.log"]).0, ["js/lib.js", "js/start.js", "server.log"]);
         // A folder of data may change; a file that is named may be a script whatever it is called.
         assert_eq!(of("fs-server", &["data"]).0, [""; 0]);
         assert_eq!(of("python3", &["server.log"]).0, ["server.log"]);
