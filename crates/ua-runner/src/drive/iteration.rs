@@ -3,9 +3,6 @@
 //! Context Storage & Durability Summary §5. The files are written first and repeat what the write stores: a process that dies between the two
 //! makes them again. Proved by: `crash_anywhere::iterations`, the e2e tests `harness`.
 
-use std::fs::File;
-use std::io::Read as _;
-
 use serde_json::Value;
 use ua_core::{Message, Origin, StepStatus};
 use ua_resume::{Handoff, ResumePacket};
@@ -79,9 +76,34 @@ impl Driver<'_> {
     }
 }
 
-/// What the agent's evidence ledgers left in the hand-off that is there. Nothing is decided by it, so a file that cannot be read has none.
+/// What the agent's evidence ledgers left in the hand-off that is there. Nothing is decided by it, so a file that cannot be read has none; nor
+/// has a link, a pipe or one that is too large, which a program of the job could have put there.
 pub fn evidence_ledgers(workspace: &Workspace) -> Vec<Value> {
-    let mut text = String::new();
-    let read = File::open(workspace.path(HANDOFF)).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
-    if read.is_err() { Vec::new() } else { Handoff::ledgers_in(&text) }
+    let read = workspace.folder().read(HANDOFF, MAX_BYTES).ok();
+    read.and_then(|bytes| String::from_utf8(bytes).ok()).map(|text| Handoff::ledgers_in(&text)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_off_that_is_a_link_or_a_pipe_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&folder.path().join("w")).unwrap();
+        let content = r#"{"evidence_ledgers": [{"ledger": {}}]}"#;
+        workspace.replace(HANDOFF, content).unwrap();
+        assert_eq!(evidence_ledgers(&workspace).len(), 1);
+
+        let elsewhere = folder.path().join("elsewhere.json");
+        std::fs::write(&elsewhere, content).unwrap();
+        let path = workspace.path(HANDOFF);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        assert_eq!(evidence_ledgers(&workspace), Vec::<Value>::new());
+
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(evidence_ledgers(&workspace), Vec::<Value>::new());
+    }
 }
