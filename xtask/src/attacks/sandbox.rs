@@ -1,7 +1,7 @@
 //! What a program of `run_command` reaches through interfaces of the kernel (findings 10, 16, 17).
 
 use std::fs;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
@@ -35,6 +35,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "refused",
         mark: Mark::Mended,
         play: socket_file,
+    },
+    Scenario {
+        number: "10d",
+        waits: false,
+        name: "a program sends to a socket file of the user from one end of a pair of datagram sockets",
+        must: "refused",
+        mark: Mark::Mended,
+        play: pair_to_socket_file,
     },
     Scenario {
         number: "10x",
@@ -137,6 +145,21 @@ fn socket_file(stage: &Stage) -> anyhow::Result<Verdict> {
     let _bus = UnixListener::bind(&path)?;
     let python = "import socket,sys\ntry:\n  s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('GOT a bus')\nexcept OSError as e: print(e)";
     let (last, end) = inside(&world, None, python, &[&path.display().to_string()])?;
+    Ok(judged("socket files", &last, &end))
+}
+
+/// Nobody connects here: an end of a pair is a socket that the kernel lets send anywhere.
+fn pair_to_socket_file(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let path = world.path("home/bus-of-datagrams");
+    let receiver = UnixDatagram::bind(&path)?;
+    receiver.set_nonblocking(true)?;
+    let python = "import socket,sys\ntry:\n  a,b=socket.socketpair(socket.AF_UNIX,socket.SOCK_DGRAM); a.sendto(b'x',sys.argv[1]); print('GOT a bus')\nexcept OSError as e: print(e)";
+    let (last, end) = inside(&world, None, python, &[&path.display().to_string()])?;
+    ensure!(
+        last.contains("GOT") == receiver.recv(&mut [0; 8]).is_ok(),
+        "what the program says is not what arrived: {last}"
+    );
     Ok(judged("socket files", &last, &end))
 }
 
