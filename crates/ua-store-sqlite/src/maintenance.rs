@@ -58,6 +58,7 @@ impl SqliteStore {
             for reference in lines(connection, "SELECT \"table\" || ' row ' || rowid || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
+            findings.extend(open::schema_findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
             let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
             if !journal_mode.eq_ignore_ascii_case("wal") {

@@ -1,5 +1,6 @@
 //! Opening the file: made with narrow permissions, recognised as ours, migrated under a lock, checked after a crash.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
@@ -251,15 +252,50 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     let above = fs::metadata(folder)
         .map_err(|error| refused_because(format!("{} cannot be examined", folder.display()), error))?;
     // In a folder like /tmp nobody can take away what is somebody else's.
-    let is_open = above.mode() & 0o002 != 0 && above.mode() & 0o1000 == 0;
-    if is_open {
-        return Err(refused(format!(
-            "everybody may put another file in the place of {}; `chmod o-w {}`",
+    let is_shared = above.mode() & 0o1000 != 0;
+    let others = |who: &str, mend: &str| {
+        Err(refused(format!(
+            "{who} may put another file in the place of {}; `{mend} {}`",
             path.display(),
             folder.display()
-        )));
+        )))
+    };
+    if !is_shared && above.uid() != us && above.uid() != 0 {
+        return others(&format!("another user (uid {})", above.uid()), &format!("chown {us}"));
+    }
+    if !is_shared && above.mode() & 0o002 != 0 {
+        return others("everybody", "chmod o-w");
+    }
+    // Where every user has a group of their own, of the same number, folders are often open to it: nobody else is in it.
+    if !is_shared && above.mode() & 0o020 != 0 && above.gid() != us {
+        return others(&format!("everybody in its group (gid {})", above.gid()), "chmod g-w");
     }
     Ok(())
+}
+
+/// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without
+/// its triggers a database takes what the program would never write.
+pub(crate) fn schema_findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let objects = |connection: &Connection| {
+        let mut statement = connection.prepare(
+            "SELECT type || ' ' || name, CASE type WHEN 'table' THEN NULL ELSE sql END FROM sqlite_schema \
+             WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+        )?;
+        let found = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?;
+        found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
+    };
+    let mut fresh = Connection::open_in_memory()?;
+    if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
+        return Ok(vec![format!("what it should look like cannot be told: {error}")]);
+    }
+    let (expected, found) = (objects(&fresh)?, objects(connection)?);
+    let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
+        None => Some(format!("the {name} is missing")),
+        Some(is) if is != sql => Some(format!("the {name} is not as this program made it")),
+        Some(_) => None,
+    });
+    let more = found.keys().filter(|name| name.starts_with("trigger ") && !expected.contains_key(*name));
+    Ok(wrong.chain(more.map(|name| format!("the {name} is not this program's"))).collect())
 }
 
 /// The lock under which the database at `path` is made, migrated and replaced.

@@ -26,7 +26,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         waits: false,
         name: "the folder of the database belongs to somebody else, whose group may write",
         must: "it is refused",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: foreign_folder,
     },
     Scenario {
@@ -34,7 +34,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         waits: false,
         name: "every trigger is dropped from the database",
         must: "`ua db check` notices",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: dropped_triggers,
     },
     Scenario {

@@ -327,4 +327,32 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
     assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("everybody may put"));
     fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
     open(&place.path).close().unwrap();
+    // A group of others; only root can give a folder to one, and to another user.
+    let us = rustix::process::geteuid().as_raw();
+    if us == 0 {
+        std::os::unix::fs::chown(folder, Some(us), Some(23456)).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("chmod g-w"));
+        std::os::unix::fs::chown(folder, Some(23456), Some(us)).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may put"));
+    }
+}
+
+#[tokio::test]
+async fn s19_what_the_schema_lacks_or_has_besides_is_named() {
+    let place = place();
+    open(&place.path).close().unwrap();
+    let findings = async || SqliteStore::open_read_only(&place.path).unwrap().examine().await.unwrap().findings;
+    assert_eq!(findings().await, [""; 0]);
+    let raw = Connection::open(&place.path).unwrap();
+    raw.execute_batch("DROP TRIGGER tool_call_events_are_immutable").unwrap();
+    assert_eq!(findings().await, ["the trigger tool_call_events_are_immutable is missing"]);
+    raw.execute_batch(
+        "CREATE TRIGGER tool_call_events_are_immutable BEFORE UPDATE ON tool_call_events BEGIN SELECT 1; END",
+    )
+    .unwrap();
+    assert_eq!(findings().await, ["the trigger tool_call_events_are_immutable is not as this program made it"]);
+    raw.execute_batch("CREATE TRIGGER another BEFORE UPDATE ON runs BEGIN SELECT RAISE(IGNORE); END").unwrap();
+    assert_eq!(findings().await[1..], ["the trigger another is not this program's"]);
 }
