@@ -1,20 +1,29 @@
 //! Secrets that must not be kept: replaced in what comes from outside, before it is stored or shown to anybody.
 //!
 //! Context Storage & Durability §4: what a tool answers is kept raw, so what must not be kept goes out before. A pure rule over text;
-//! where it stands on the way decides what it protects. A secret is known as it is, inside JSON (escaped once or twice), percent-encoded,
-//! in hexadecimal digits, and inside base64 of either alphabet wherever it starts. Not known: any other transformation (compressed,
-//! encrypted, reversed, spelt out with spaces), and secrets of fewer than 8 bytes.
+//! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON, percent signs and entities (in each
+//! other, too), in hexadecimal digits, and inside base64 of either alphabet wherever it starts; each of them also with white space anywhere, as
+//! where lines are wrapped, and hexadecimal digits in pairs with what people put between them. Not known: any other transformation (compressed,
+//! encrypted, reversed), and secrets of fewer than 8 bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::reply::{Outcome, RawReply};
 
 /// Shorter values stand in too many words to be told from them.
 const MIN_BYTES: usize = 8;
+
+/// How deep escapes are resolved: an address in a page in a JSON text in a JSON text.
+const MAX_DEPTH: usize = 6;
+
+/// The longest entity that is read, `&#x10FFFF;` with room for zeros.
+const MAX_ENTITY: usize = 16;
 
 /// Secrets by name, and how they are taken out of text. Clones know the same secrets, also those that one of them learns later.
 #[derive(Clone, Default)]
@@ -25,9 +34,21 @@ pub struct Redactor {
 /// A secret as it may stand in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Form {
-    text: String,
+    bytes: Vec<u8>,
+    look: Look,
     /// What stands in its place.
     shown: String,
+}
+
+/// Where a form is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    /// In the text as it is.
+    Text,
+    /// In its [`View`].
+    View,
+    /// In the digits of its [`View`].
+    Digits,
 }
 
 impl std::fmt::Debug for Redactor {
@@ -53,14 +74,16 @@ impl Redactor {
             .into_iter()
             .map(|(name, value)| (format!("[secret {name}]"), value.trim().to_owned()))
             .filter(|(_, value)| value.len() >= MIN_BYTES)
-            .flat_map(|(shown, value)| forms(&value).into_iter().map(move |text| Form { text, shown: shown.clone() }))
+            .flat_map(|(shown, value)| {
+                forms(&value).into_iter().map(move |(bytes, look)| Form { bytes, look, shown: shown.clone() })
+            })
             .collect();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::clone(&known);
         all.extend(new);
         // The longest first: one may be the beginning of another. The name that came first stays.
-        all.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
-        all.dedup_by(|a, b| a.text == b.text);
+        all.sort_by(|a, b| b.bytes.len().cmp(&a.bytes.len()).then_with(|| (&a.bytes, a.look).cmp(&(&b.bytes, b.look))));
+        all.dedup_by(|a, b| a.bytes == b.bytes && a.look == b.look);
         *known = Arc::new(all);
     }
 
@@ -75,18 +98,50 @@ impl Redactor {
 
     /// The text without secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut clean = Cow::Borrowed(text);
-        for Form { text: value, shown } in self.known().iter() {
-            if clean.contains(value.as_str()) {
-                clean = Cow::Owned(clean.replace(value.as_str(), shown));
-            }
+        let places = self.places(text);
+        if places.is_empty() {
+            return Cow::Borrowed(text);
         }
-        clean
+        let (mut clean, mut copied) = (String::with_capacity(text.len()), 0);
+        for (range, shown) in places {
+            clean.push_str(&text[copied..range.start]);
+            clean.push_str(&shown);
+            copied = range.end;
+        }
+        clean.push_str(&text[copied..]);
+        Cow::Owned(clean)
     }
 
     /// The name of a secret that stands in the text, as `[secret NAME]`.
     pub fn found_in(&self, text: &str) -> Option<String> {
-        self.known().iter().find(|form| text.contains(form.text.as_str())).map(|form| form.shown.clone())
+        self.places(text).into_iter().next().map(|(_, shown)| shown)
+    }
+
+    /// Where secrets stand in the text, in order, none within another.
+    fn places(&self, text: &str) -> Vec<(Range<usize>, String)> {
+        let known = self.known();
+        let mut places: Vec<(Range<usize>, String)> = Vec::new();
+        if known.is_empty() || text.len() < MIN_BYTES {
+            return places;
+        }
+        let view = View::of(text);
+        let digits = view.digits();
+        for form in known.iter() {
+            let (bytes, view) = match form.look {
+                Look::Text => (text.as_bytes(), None),
+                Look::View => (&*view.bytes, Some(&view)),
+                Look::Digits => (&*digits.bytes, Some(&digits)),
+            };
+            for at in memmem::find_iter(bytes, &form.bytes) {
+                let end = at + form.bytes.len();
+                let range = view.map_or(at..end, |view| view.starts[at]..view.ends[end - 1]);
+                if places.iter().all(|(taken, _)| taken.end <= range.start || range.end <= taken.start) {
+                    places.push((range, form.shown.clone()));
+                }
+            }
+        }
+        places.sort_by_key(|(range, _)| range.start);
+        places
     }
 
     /// Takes secrets out of every text of a JSON value, names of fields included.
@@ -139,47 +194,169 @@ impl Redactor {
     }
 }
 
-/// How a value may stand in a text, each form once.
-fn forms(value: &str) -> Vec<String> {
-    let in_json = |text: &str| {
-        let quoted = Value::String(text.to_owned()).to_string();
-        quoted[1..quoted.len() - 1].to_owned()
-    };
-    let once = in_json(value);
-    let hex = |digits: &str| {
-        let digits = digits.as_bytes();
-        value.bytes().flat_map(|byte| [byte >> 4, byte & 15]).map(|n| char::from(digits[usize::from(n)])).collect()
-    };
-    let mut all = vec![
-        value.to_owned(),
-        in_json(&once),
-        once.replace('/', "\\/"),
-        once,
-        percent_encoded(value, "0123456789ABCDEF"),
-        percent_encoded(value, "0123456789abcdef"),
-        hex("0123456789abcdef"),
-        hex("0123456789ABCDEF"),
-    ];
-    for alphabet in [STANDARD, URL_SAFE] {
-        all.extend((0..3).filter_map(|offset| inside_base64(value.as_bytes(), offset, alphabet)));
+/// A text as a secret is looked for in it: its bytes without white space, with escapes of JSON, percent signs and entities resolved, however
+/// deep. Each has the range of the text that it came from.
+struct View {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl View {
+    fn with_capacity(capacity: usize) -> Self {
+        let of = Vec::with_capacity;
+        Self { bytes: Vec::with_capacity(capacity), starts: of(capacity), ends: of(capacity) }
     }
+
+    fn of(text: &str) -> Self {
+        let mut view = Self::with_capacity(text.len());
+        for (start, character) in text.char_indices() {
+            view.push(character, start, start + character.len_utf8());
+        }
+        for _ in 0..MAX_DEPTH {
+            match view.resolved() {
+                Some(resolved) => view = resolved,
+                None => break,
+            }
+        }
+        view
+    }
+
+    /// White space says nothing: it is where a line was wrapped, or a number was set in groups.
+    fn push(&mut self, character: char, start: usize, end: usize) {
+        if !character.is_whitespace() {
+            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                self.push_byte(byte, start, end);
+            }
+        }
+    }
+
+    fn push_byte(&mut self, byte: u8, start: usize, end: usize) {
+        self.bytes.push(byte);
+        self.starts.push(start);
+        self.ends.push(end);
+    }
+
+    /// One level of escapes less; nothing when there are none.
+    fn resolved(&self) -> Option<Self> {
+        memchr::memchr3(b'%', b'&', b'\\', &self.bytes)?;
+        let mut view = Self::with_capacity(self.bytes.len());
+        let (mut at, mut is_changed) = (0, false);
+        while let Some(byte) = self.bytes.get(at) {
+            let (start, rest) = (self.starts[at], &self.bytes[at..]);
+            let escaped = match byte {
+                b'%' => percent(rest),
+                b'&' => entity(rest),
+                b'\\' => escape(rest),
+                _ => None,
+            };
+            let Some((meant, length)) = escaped else {
+                view.push_byte(*byte, start, self.ends[at]);
+                at += 1;
+                continue;
+            };
+            let end = self.ends[at + length - 1];
+            match meant {
+                Meant::Byte(byte) if byte.is_ascii_whitespace() => {}
+                Meant::Byte(byte) => view.push_byte(byte, start, end),
+                Meant::Character(character) => view.push(character, start, end),
+            }
+            (at, is_changed) = (at + length, true);
+        }
+        is_changed.then_some(view)
+    }
+
+    /// What of it hexadecimal digits may stand in: small letters, without what people put between pairs of digits.
+    fn digits(&self) -> Self {
+        let mut view = Self::with_capacity(self.bytes.len());
+        let mut at = 0;
+        while let Some(byte) = self.bytes.get(at) {
+            let next = self.bytes.get(at + 1).map(u8::to_ascii_lowercase);
+            match byte {
+                b'0' | b'\\' if next == Some(b'x') => at += 1,
+                b':' | b'-' | b',' | b'_' | b'.' => {}
+                byte => view.push_byte(byte.to_ascii_lowercase(), self.starts[at], self.ends[at]),
+            }
+            at += 1;
+        }
+        view
+    }
+}
+
+/// What an escape stands for.
+enum Meant {
+    Byte(u8),
+    Character(char),
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?, radix).ok()
+}
+
+/// `%41`, and how long it is.
+fn percent(text: &[u8]) -> Option<(Meant, usize)> {
+    let byte = number(text.get(1..3)?, 16)?;
+    Some((Meant::Byte(u8::try_from(byte).ok()?), 3))
+}
+
+/// `&#65;`, `&#x41;` or one of the names that every program knows, and how long it is.
+fn entity(text: &[u8]) -> Option<(Meant, usize)> {
+    let length = text.iter().take(MAX_ENTITY).position(|byte| *byte == b';')?;
+    let character = match &text[1..length] {
+        b"amp" => '&',
+        b"lt" => '<',
+        b"gt" => '>',
+        b"quot" => '"',
+        b"apos" => '\'',
+        [b'#', b'x' | b'X', digits @ ..] => char::from_u32(number(digits, 16)?)?,
+        [b'#', digits @ ..] => char::from_u32(number(digits, 10)?)?,
+        _ => return None,
+    };
+    Some((Meant::Character(character), length + 1))
+}
+
+/// `\u0041`, `\x41` or a backslash and the character that it keeps, and how long it is.
+fn escape(text: &[u8]) -> Option<(Meant, usize)> {
+    let unit = |at: usize| number(text.get(at..at + 4)?, 16);
+    Some(match text.get(1)? {
+        b'u' => {
+            let first = unit(2)?;
+            // Characters that are two units.
+            let second = || (text.get(6..8)? == b"\\u").then(|| unit(8)).flatten();
+            match char::from_u32(first) {
+                Some(character) => (Meant::Character(character), 6),
+                None => (
+                    Meant::Character(
+                        char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second()?).ok()?])
+                            .next()?
+                            .ok()?,
+                    ),
+                    12,
+                ),
+            }
+        }
+        b'x' => (Meant::Byte(u8::try_from(number(text.get(2..4)?, 16)?).ok()?), 4),
+        b'n' | b'r' | b't' => (Meant::Byte(b' '), 2),
+        byte @ (b'"' | b'\'' | b'\\' | b'/') => (Meant::Byte(*byte), 2),
+        _ => return None,
+    })
+}
+
+/// How a value may stand in a text: as it is, resolved, in hexadecimal digits, and in base64.
+fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
+    let hex = value.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
+    let hex = hex.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect();
+    let mut all =
+        vec![(value.as_bytes().to_vec(), Look::Text), (View::of(value).bytes, Look::View), (hex, Look::Digits)];
+    for alphabet in [STANDARD, URL_SAFE] {
+        let inside = (0..3).filter_map(|offset| inside_base64(value.as_bytes(), offset, alphabet));
+        all.extend(inside.map(|text| (text.into_bytes(), Look::View)));
+    }
+    // What is left without white space and escapes may be too little to be told from words.
+    all.retain(|(bytes, _)| bytes.len() >= MIN_BYTES);
     let mut seen = BTreeSet::new();
     all.retain(|form| seen.insert(form.clone()));
     all
-}
-
-fn percent_encoded(value: &str, digits: &str) -> String {
-    let digits = digits.as_bytes();
-    let mut out = String::new();
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.extend([byte >> 4, byte & 15].map(|n| char::from(digits[usize::from(n)])));
-        }
-    }
-    out
 }
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -244,12 +421,57 @@ mod tests {
         let redactor = Redactor::new([("K".to_owned(), value.to_owned())]);
         let json_text = serde_json::json!({ "a": value }).to_string();
         let twice = serde_json::json!({ "b": json_text }).to_string();
-        for dressed in [value.to_owned(), json_text, twice, percent_encoded(value, "0123456789abcdef")] {
+        let percent = value.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
+        let entities = value.chars().map(|c| format!("&#{};", u32::from(c))).collect::<Vec<_>>().concat();
+        let mixed = value.replace('&', "&amp;").replace('"', "&quot;").replace('/', "%2f");
+        let spaced = value.replace("ss", "s s").replace("can", "can\n  ");
+        for dressed in [value.to_owned(), json_text, twice, percent, entities, mixed, spaced] {
             let clean = redactor.text(&format!("<{dressed}>")).into_owned();
-            assert!(clean.contains("[secret K]") && !clean.contains("canary"), "{clean}");
+            assert!(clean.contains("[secret K]") && !clean.contains("ary"), "{dressed}: {clean}");
+            assert!(clean.starts_with('<') && clean.ends_with('>'), "{clean}");
         }
         let hex: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(redactor.text(&hex.concat()), "[secret K]");
+        for between in ["", " ", ":", "\n", ", 0x"] {
+            let clean = redactor.text(&hex.join(between)).into_owned();
+            assert_eq!(clean, "[secret K]", "{between:?}");
+        }
+        assert_eq!(redactor.text(&hex.concat().to_uppercase()), "[secret K]");
+        assert_eq!(redactor.text(&format!("\\x{}", hex.join("\\x"))), "[secret K]");
+    }
+
+    #[test]
+    fn base64_is_known_however_its_lines_are_wrapped() {
+        let secret = "canary-0123456789-0123456789";
+        let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+        let whole = base64(format!("user:{secret}:more").as_bytes(), STANDARD);
+        for width in 1..20 {
+            for end in ["\n", "\r\n  ", "\\n", "%0A", " "] {
+                let lines: Vec<&str> =
+                    whole.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+                let clean = redactor.text(&lines.join(end)).into_owned();
+                assert!(clean.contains("[secret K]"), "{width} {end:?}: {clean}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_that_looks_like_an_escape_is_known_as_it_is() {
+        for value in ["a&lt;b%41c\\nd", "100%25%2525", "\\\\\\\\\\\\\\\\\\"] {
+            let redactor = Redactor::new([("K".to_owned(), value.to_owned())]);
+            assert_eq!(redactor.text(&format!("({value})")), "([secret K])", "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_escape_stays_and_no_character_is_cut() {
+        let redactor = Redactor::new([("K".to_owned(), "sk-canary-\u{e9}1".to_owned())]);
+        for text in
+            ["100 % & so \\ on", "%zz&#xZ;&nothing;\\u12", "%", "&", "\\", "&#1114112;", "\\ud800x", "%e9é", "&#;&#x;"]
+        {
+            assert!(matches!(redactor.text(text), Cow::Borrowed(_)), "{text}");
+        }
+        assert_eq!(redactor.text("éé sk-canary-%C3%A91 éé"), "éé [secret K] éé");
+        assert_eq!(redactor.text("é\\ud83d\\ude00sk-canary-\\u00e91é"), "é\\ud83d\\ude00[secret K]é");
     }
 
     /// Base64 as the definition has it, of three bytes at a time.

@@ -50,7 +50,7 @@ pub(super) const ATTACKS: &[Scenario] = &[
         waits: false,
         name: "a secret in base64 with line ends, in spaced hex, and in entities",
         must: "none of them is stored",
-        mark: Mark::Known,
+        mark: Mark::Mended,
         play: secret_in_dress,
     },
     Scenario {
