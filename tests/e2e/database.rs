@@ -56,9 +56,15 @@ fn s19_an_edited_event_is_named_by_ua_db_check() {
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
     assert_eq!(env.value("SELECT count(*) FROM tool_call_events WHERE chain IS NULL"), "0");
     let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    let trigger = "SELECT sql FROM sqlite_schema WHERE name = 'tool_call_events_are_immutable'";
+    let trigger: String = database.query_row(trigger, [], |row| row.get(0)).unwrap();
     database.execute_batch("DROP TRIGGER tool_call_events_are_immutable").unwrap();
+    let page = checked(&env, 74);
+    assert_eq!(page["findings"], json!(["the trigger tool_call_events_are_immutable is missing"]), "{page}");
     let edit = "UPDATE tool_call_events SET at = '2001-01-01T00:00:00.000Z' WHERE to_status = 'running'";
     assert_eq!(database.execute(edit, []).unwrap(), 1);
+    // As somebody does who wants to: the trigger comes back.
+    database.execute_batch(&trigger).unwrap();
     drop(database);
     let page = checked(&env, 74);
     let findings = page["findings"].as_array().unwrap();

@@ -77,7 +77,7 @@ fn a_selector_that_selects_nothing_stops_the_start_with_the_nearest_name() {
     for (fields, named) in cases {
         let env = env().with_forum();
         let job = env.job(&fields, &json!([{"text": "Done."}]));
-        env.run(&["job", &job]).refused(2, &["no tool, class or effect", named, "nothing was started"]);
+        env.run(&["job", &job]).refused(2, &["tools or effects that do not exist", named, "nothing was started"]);
         assert_eq!(env.rows("SELECT run_id FROM runs"), [""; 0]);
     }
     let env = env().with_forum();

@@ -30,8 +30,6 @@ pub struct Home {
     roots: Roots,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
-    /// The same about the database.
-    database_is_named: bool,
 }
 
 /// What lies in a root, or beside a database, and belongs to no run.
@@ -63,15 +61,7 @@ impl Home {
             None => root.join("runtime_state.db"),
         };
         let is_default = settings.absolute(Path::new(DEFAULT_ROOT)).is_ok_and(|default| default == root);
-        Ok(Self {
-            database_is_named: settings.is_the_users("UA_RUNTIME_DB_PATH")
-                || (root_is_named && database.parent() == Some(&*root)),
-            roots: Roots::new(state_folder(settings)),
-            root,
-            database,
-            is_default,
-            root_is_named,
-        })
+        Ok(Self { roots: Roots::new(state_folder(settings)), root, database, is_default, root_is_named })
     }
 
     /// The folder that holds all workspaces.
@@ -169,15 +159,6 @@ impl Home {
                 Belief::Empty | Belief::Own => {}
                 Belief::Link => return refused(&self.root, "is a link that you did not name"),
                 Belief::Foreign => return refused(&self.root, "was not made by a ua of yours"),
-            }
-        }
-        let has_its_own_folder = self.state() != self.root;
-        if !self.database_is_named && has_its_own_folder && self.database.symlink_metadata().is_ok() {
-            match self.roots.judge(self.state()) {
-                Belief::Own => {}
-                Belief::Empty | Belief::Foreign | Belief::Link => {
-                    return refused(self.state(), "holds a database that was not made by a ua of yours");
-                }
             }
         }
         Ok(())
@@ -373,16 +354,11 @@ mod tests {
         fs::remove_dir_all(work.join(DEFAULT_ROOT)).unwrap();
         close(home(None).open().unwrap());
         close(home(None).open().unwrap());
-        // A project that names a database of its own making.
-        fs::create_dir(work.join("db")).unwrap();
-        fs::write(work.join("db/x.db"), "theirs").unwrap();
-        fs::write(work.join("ua.toml"), "database = \"db/x.db\"\n").unwrap();
-        let settings = Settings::read(process());
-        let refused = Home::new(&settings, None).unwrap().open().unwrap_err();
-        assert!(refused.to_string().contains("holds a database"), "{refused}");
-        fs::remove_dir_all(work.join("db")).unwrap();
-        for _ in 0..2 {
-            close(Home::new(&settings, None).unwrap().open().unwrap());
+        // A project names no database, its own or one in the user's root.
+        for database in ["db/x.db", "AGENT_RUN_WORKSPACES/other.db"] {
+            fs::write(work.join("ua.toml"), format!("database = \"{database}\"\n")).unwrap();
+            let refused = Settings::read(process()).check().unwrap_err();
+            assert!(refused.to_string().contains("a project may not set `database`"), "{refused}");
         }
         // Links among its own files.
         fs::remove_file(work.join("ua.toml")).unwrap();

@@ -105,7 +105,7 @@ fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {
     fs::rename(world.path("home"), world.path("attackers_home"))?;
     fs::create_dir_all(world.path("home/.config"))?;
     if by_toml {
-        world.write("ua.toml", "root = \"data\"\ndatabase = \"data/runtime_state.db\"\n")?;
+        world.write("ua.toml", "root = \"data\"\n")?;
     }
     let end = world.run(&["resume", "last", "--max-turns", "+5"])?;
     let ran = started.exists();

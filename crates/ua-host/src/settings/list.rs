@@ -41,6 +41,7 @@ pub struct Setting {
 const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");
 const SENDS: Option<&str> = Some("it decides where things are sent");
 const OPENS: Option<&str> = Some("it decides what programs of a job can reach");
+const DECIDES: Option<&str> = Some("what stands in it decides what is sent again");
 const KEY: Option<&str> = Some("it is a key");
 
 const fn setting(
@@ -62,7 +63,7 @@ pub const SETTINGS: &[Setting] = &[
         "UA_RUNTIME_DB_PATH",
         ValueKind::Path,
         Some("<root>/runtime_state.db"),
-        None,
+        DECIDES,
         "The runtime database",
     ),
     setting(
