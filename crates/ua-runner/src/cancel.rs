@@ -17,7 +17,7 @@ use ua_store::{
 };
 
 use crate::error::RunError;
-use crate::files::write_conclusion;
+use crate::files::{withdraw_conclusion, write_conclusion};
 use crate::machine::{ABORTED, Conclusion};
 use crate::ports::run_end;
 use crate::workspace::Workspace;
@@ -123,6 +123,7 @@ async fn end_one(
     mark: EndMark,
 ) -> Result<RunRecord, RunError> {
     let now = env.now();
+    withdraw_conclusion(workspace, &lease.run_id)?;
     store
         .close_lost_requests(lease, now)
         .await

@@ -27,6 +27,7 @@ use self::session::Session;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
 use crate::error::RunError;
+use crate::files;
 use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
@@ -60,6 +61,8 @@ async fn drive_to_conclusion(
     settings: &RunSettings,
     acquired_at: Timestamp,
 ) -> Result<(Conclusion, RunRecord), RunError> {
+    let withdrawn = files::withdraw_conclusion(&ports.workspace, &ports.lease.run_id);
+    files::note("the completion file of an earlier process", withdrawn);
     if let Some(done) = already_complete(ports, settings).await? {
         return Ok(done);
     }

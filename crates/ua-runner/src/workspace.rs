@@ -114,6 +114,16 @@ impl Workspace {
         self.folder.replace(name, content.as_ref()).map_err(WorkspaceError::at("write", &self.path(name)))
     }
 
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), WorkspaceError> {
+        match self.folder.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(WorkspaceError::at("remove", &self.path(name))(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Appends a line to a file.
     pub fn append_line(&self, name: &str, line: &str) -> Result<(), WorkspaceError> {
         // One write, so that lines of two processes never mix.

@@ -241,20 +241,10 @@ impl Judge<'_> {
         one.words == other.words && !at_the_same_time
     }
 
-    /// Whether the end of the run at the top of a call's tree is stored, and no process that drove it learnt so: who writes the
-    /// completion file does it behind that.
-    fn end_was_never_learnt(&self, call: &CallId) -> bool {
-        let Some(records) = self.family.iter().find(|records| records.call(call).is_some()) else { return false };
-        let Some(top) = self.trees.get(&records.run.run_id) else { return false };
-        let learnt = |ending: Option<Ending>| matches!(ending, Some(Ending::Left(status)) if status.is_terminal());
-        !self.stage.actors.iter().any(|actor| actor.top == *top && learnt(actor.ending))
-    }
-
     /// What the model, people, records and files are told is what happened.
     fn told(&self, found: &mut Vec<Violation>) {
         let mut tell = |to: Told, words: String, call: &CallId| {
-            let end_was_never_learnt = to == Told::File && self.end_was_never_learnt(call);
-            let facts = Facts { told: Some(to), end_was_never_learnt, ..self.facts([call]) };
+            let facts = Facts { told: Some(to), ..self.facts([call]) };
             found.push(Violation::new(Wrong::ToldWrongly, words).with(facts));
         };
         for records in self.family {

@@ -104,8 +104,6 @@ pub(super) struct Facts {
     pub(super) met_a_replaced_owner: bool,
     /// The wall clock was set.
     pub(super) clock_was_set: bool,
-    /// The end of the run is stored, and every process that drove it died or failed before it knew.
-    pub(super) end_was_never_learnt: bool,
     /// The statement about stored records that is broken.
     pub(super) statement: Option<&'static str>,
 }
@@ -171,16 +169,6 @@ pub const KNOWN: &[Known] = &[
                 nobody looks at the key's age again.",
         is_it: |wrong, facts| {
             wrong == Wrong::Twice && matches!(&facts.calls[..], [call] if call.has_key_ttl) && !facts.clock_was_set
-        },
-    },
-    Known {
-        name: "completion-file-of-an-earlier-life",
-        finding: "new",
-        seed: None,
-        about: "The end of a run is committed, and its process is killed before it writes the completion file, which stays as an earlier \
-                process left it, and says of what was done since that it was not sent.",
-        is_it: |wrong, facts| {
-            wrong == Wrong::ToldWrongly && facts.told == Some(Told::File) && facts.end_was_never_learnt
         },
     },
     Known {
