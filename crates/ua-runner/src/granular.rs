@@ -17,11 +17,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use ua_classify::Classifier;
-use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, Redactor, Settings, StopCondition};
+use ua_core::{Budgets, Component, Constraints, Env, Escalation, PriceTable, Redactor, Settings, StopCondition};
 use ua_dispatch::{StopSignal, ToolTransport};
 use ua_llm::LlmProvider;
 use ua_store::Store;
 
+pub use definition::Differs;
 pub use error::StepError;
 pub use outcome::StepOutcome;
 
@@ -43,6 +44,8 @@ pub struct Agent {
     pub temperature_milli: Option<u32>,
     /// What tokens cost; empty leaves requests unpriced.
     pub prices: PriceTable,
+    /// The most tokens of history that the model reads, where that is known; a smaller limit of the step counts.
+    pub history_tokens: Option<u64>,
     /// How often the model is asked for one reply, and how patiently.
     pub retry: RetryPolicy,
     /// The tools: [`LocalTools`](ua_dispatch::LocalTools), MCP servers, or anything else that is a transport.
@@ -66,6 +69,7 @@ impl Agent {
             max_output_tokens: 8192,
             temperature_milli: None,
             prices: PriceTable::default(),
+            history_tokens: None,
             retry: RetryPolicy::default(),
             tools,
             classifier,
@@ -145,6 +149,9 @@ pub struct StepHost {
     pub redactor: Redactor,
     /// How to ask the step to stop.
     pub stop: StopSignal,
+    /// Changes to what a run is pinned to that are accepted: changed tools, a changed policy. Only those that
+    /// [`Component::may_be_accepted`] allows; another model or prompt is another definition.
+    pub accept: Vec<Component>,
 }
 
 impl StepHost {
@@ -158,7 +165,15 @@ impl StepHost {
             watcher: Arc::new(|_: RunEvent| {}),
             redactor: Redactor::default(),
             stop: StopSignal::default(),
+            accept: Vec::new(),
         }
+    }
+
+    /// The same, accepting changes of these to what a run is pinned to.
+    #[must_use]
+    pub fn accepting(mut self, components: impl IntoIterator<Item = Component>) -> Self {
+        self.accept.extend(components);
+        self
     }
 
     /// The same, keeping nothing that `redactor` knows.

@@ -1,5 +1,8 @@
 //! What a step is, as it is stored with its run, and what of it differs from a stored one.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 use ua_core::{RunSpec, SpecError};
 use ua_store::RunRecord;
@@ -55,26 +58,69 @@ impl GranularStep {
     }
 }
 
+/// A part of a definition that a stored run does not share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Differs {
+    /// The part, by the name of its field: `input`, `max_turns`, `agent.model`.
+    pub part: String,
+    /// What the run was started with, as JSON; `null` for what was not said.
+    pub stored: String,
+    /// What the program says now.
+    pub now: String,
+}
+
+/// The most characters of a value in a message.
+const SHOWN: usize = 80;
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |text: &str| match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        write!(f, "{} (stored: {}, now: {})", self.part, short(&self.stored), short(&self.now))
+    }
+}
+
 /// The parts of the definition that a stored run does not share.
-pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value, workspace: &str) -> Vec<String> {
-    let mut differs = Vec::new();
+pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value, workspace: &str) -> Vec<Differs> {
+    let mut differs: Vec<Differs> = Vec::new();
     let (stored, wanted) = (json!(run.spec), json!(spec));
-    let parts = [("", &stored, &wanted), ("agent.", &run.launch, launch)];
-    for (prefix, stored, wanted) in parts {
-        let names = [stored, wanted].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
-        for name in names {
-            let part = match (prefix, name.as_str()) {
-                ("", "objective" | "inputs") => "input".to_owned(),
-                ("agent.", "step") => "name".to_owned(),
-                _ => format!("{prefix}{name}"),
-            };
-            if stored.get(name) != wanted.get(name) && !differs.contains(&part) {
-                differs.push(part);
+    for name in names(&stored, &wanted) {
+        let (old, new) = (&stored[&name], &wanted[&name]);
+        match name.as_str() {
+            // These are told by what is in them, by the name that it has in a program.
+            "settings" => {
+                names(old, new).for_each(|field| note(&mut differs, field.clone(), &old[&field], &new[&field]))
             }
+            "budgets" => names(old, new).for_each(|field| {
+                let part = if field == "max_turns" { field.clone() } else { format!("budgets.{field}") };
+                note(&mut differs, part, &old[&field], &new[&field]);
+            }),
+            "objective" | "inputs" if differs.iter().all(|other| other.part != "input") => {
+                note(&mut differs, "input".to_owned(), old, new);
+            }
+            "objective" | "inputs" => {}
+            _ => note(&mut differs, name, old, new),
         }
     }
-    if run.workspace_dir != workspace {
-        differs.push("workspace".to_owned());
+    for name in names(&run.launch, launch) {
+        let part = if name == "step" { "name".to_owned() } else { format!("agent.{name}") };
+        note(&mut differs, part, &run.launch[&name], &launch[&name]);
     }
+    note(&mut differs, "workspace".to_owned(), &json!(run.workspace_dir), &json!(workspace));
     differs
+}
+
+/// The names of the fields of both, each once.
+fn names(stored: &Value, wanted: &Value) -> impl Iterator<Item = String> {
+    let all: BTreeSet<String> =
+        [stored, wanted].into_iter().filter_map(Value::as_object).flat_map(Map::keys).cloned().collect();
+    all.into_iter()
+}
+
+fn note(differs: &mut Vec<Differs>, part: String, stored: &Value, now: &Value) {
+    if stored != now {
+        differs.push(Differs { part, stored: stored.to_string(), now: now.to_string() });
+    }
 }

@@ -6,6 +6,7 @@ use ua_core::{FailureClass, RunId, SpecError};
 use ua_dispatch::DispatchError;
 use ua_store::StoreError;
 
+use super::definition::Differs;
 use crate::error::RunError;
 use crate::lock::LockError;
 use crate::workspace::WorkspaceError;
@@ -18,12 +19,12 @@ pub enum StepError {
     #[error("define the step")]
     Definition(#[from] SpecError),
     /// The run of that id was started with another definition, which never changes. Take another id.
-    #[error("go on with run {run}: it was started with another {}", differs.join(", "))]
+    #[error("go on with run {run}: it was started with another {}; take another id, or the old values", told(differs))]
     AnotherDefinition {
         /// The run.
         run: RunId,
         /// The parts that differ.
-        differs: Vec<String>,
+        differs: Vec<Differs>,
     },
     /// The run was started by something else, for example by `ua job`.
     #[error("go on with run {run}: it was started by `{entrypoint}`, not by a program that uses the library")]
@@ -63,6 +64,10 @@ pub enum StepError {
     /// The drive ended without a conclusion.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+fn told(differs: &[Differs]) -> String {
+    differs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl StepError {

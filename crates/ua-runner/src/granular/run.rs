@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tracing::Instrument as _;
-use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
+use ua_core::{Component, Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
 use ua_dispatch::Rules;
 use ua_store::{NewRun, OwnerStamp, RunRecord, RunStore, StoreError};
 
@@ -53,7 +53,7 @@ impl GranularStep {
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
         let (lease, run) = taken.map_err(StepError::store("take the run"))?;
         let span = run_span(&run);
-        let settings = self.settings(&run.spec);
+        let settings = self.settings(&run.spec, &host.accept);
         let ports = DeskPorts {
             store: host.store.clone(),
             lease,
@@ -115,18 +115,19 @@ impl GranularStep {
         if differs.is_empty() { Ok(found) } else { Err(StepError::AnotherDefinition { run: found.run_id, differs }) }
     }
 
-    fn settings(&self, spec: &RunSpec) -> RunSettings {
+    fn settings(&self, spec: &RunSpec, accept: &[Component]) -> RunSettings {
         let agent = &self.agent;
+        let accepted_by = "the program".to_owned();
         RunSettings {
             model: agent.model.clone(),
             system: agent.system.clone(),
             max_output_tokens: agent.max_output_tokens,
-            history_tokens: None,
+            history_tokens: agent.history_tokens,
             images: false,
             temperature_milli: agent.temperature_milli,
             prices: agent.prices.clone(),
             retry: agent.retry,
-            pins: PinSettings::of(spec, &agent.prices),
+            pins: PinSettings { accept: accept.to_vec(), accepted_by, ..PinSettings::of(spec, &agent.prices) },
         }
     }
 }

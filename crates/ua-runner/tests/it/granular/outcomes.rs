@@ -115,8 +115,8 @@ async fn the_same_id_with_another_definition_is_refused_by_its_parts() {
     let workspace = shop.host.workspace.clone();
     let changes: [(&str, Change); 6] = [
         ("input", |shop| shop.step.input = "Restock everything.".into()),
-        ("budgets", |shop| shop.step.max_turns = 9),
-        ("settings", |shop| shop.step.blob_threshold_bytes = 300),
+        ("max_turns", |shop| shop.step.max_turns = 9),
+        ("blob_threshold_bytes", |shop| shop.step.blob_threshold_bytes = 300),
         ("agent.model", |shop| shop.step.agent.model = "another".into()),
         ("agent.system", |shop| shop.step.agent.system = "Be brief.".into()),
         ("workspace", |shop| shop.host.workspace = shop.host.workspace.with_file_name("elsewhere")),
@@ -125,7 +125,9 @@ async fn the_same_id_with_another_definition_is_refused_by_its_parts() {
         change(&mut shop);
         let error = shop.run().await.unwrap_err();
         let StepError::AnotherDefinition { differs, .. } = &error else { panic!("{part}: {error}") };
-        assert_eq!(differs, &[part]);
+        assert_eq!(differs.iter().map(|differs| differs.part.as_str()).collect::<Vec<_>>(), [part]);
+        let (told, differs) = (error.to_string(), &differs[0]);
+        assert!(differs.stored != differs.now && told.contains("(stored: ") && told.contains(", now: "), "{told}");
         shop.step = original.clone();
         shop.host.workspace.clone_from(&workspace);
     }

@@ -1,0 +1,115 @@
+//! Several transports as one: the program's own tools, tool servers, and whatever else brings tools.
+//!
+//! Each server name belongs to one part. Invariant: a generation that no part knows is never said to be gone.
+//! Proved by: the tests below.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ua_core::{Handle, Outcome, ToolSpec};
+use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
+
+/// A transport and the names of its servers; `None` is asked about every name that no other part has.
+pub(crate) struct Part {
+    pub(crate) servers: Option<Vec<String>>,
+    pub(crate) transport: Arc<dyn ToolTransport>,
+}
+
+pub(crate) struct Joined {
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Joined {
+    fn of(&self, server: &str) -> Option<&dyn ToolTransport> {
+        let named = self.parts.iter().find(|part| part.servers.iter().flatten().any(|name| name == server));
+        named.or_else(|| self.parts.iter().find(|part| part.servers.is_none())).map(|part| &*part.transport)
+    }
+
+    fn found(&self, server: &str) -> Result<&dyn ToolTransport, TransportError> {
+        self.of(server).ok_or_else(|| TransportError::UnknownServer { server: server.to_owned() })
+    }
+}
+
+fn nobody(server: &str) -> String {
+    format!("the program has no tool server `{server}` any more")
+}
+
+#[async_trait]
+impl ToolTransport for Joined {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.extend(part.transport.list().await?);
+        }
+        Ok(all)
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.found(server)?.ready(server).await
+    }
+
+    fn running(&self, server: &str) -> Option<String> {
+        self.of(server)?.running(server)
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        let server = &permit.name().server;
+        match self.of(server) {
+            Some(transport) => transport.invoke(permit).await,
+            None => Outcome::NotSent { why: nobody(server) },
+        }
+    }
+
+    async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
+        self.found(&permit.name().server)?.go_on(permit, handle).await
+    }
+
+    async fn give_up(&self, permit: &Permit, handle: &Handle) {
+        if let Some(transport) = self.of(&permit.name().server) {
+            transport.give_up(permit, handle).await;
+        }
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        let server = &enquiry.tool().server;
+        match self.of(server) {
+            Some(transport) => transport.ask(enquiry).await,
+            None => Outcome::NotSent { why: nobody(server) },
+        }
+    }
+
+    async fn fence_earlier(&self) -> Fence {
+        let mut alive = Vec::new();
+        for part in &self.parts {
+            if let Fence::Alive { detail } = part.transport.fence_earlier().await {
+                alive.push(detail);
+            }
+        }
+        if alive.is_empty() { Fence::Gone } else { Fence::Alive { detail: alive.join("; ") } }
+    }
+
+    async fn fence(&self, server: &str, generation: &str) -> Fence {
+        match self.of(server) {
+            Some(transport) => transport.fence(server, generation).await,
+            None => Fence::Alive { detail: nobody(server) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::Env;
+    use ua_dispatch::LocalTools;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_generation_that_no_part_knows_is_not_said_to_be_gone() {
+        let own =
+            Part { servers: Some(vec!["program".to_owned()]), transport: Arc::new(LocalTools::new(Env::simulated(1))) };
+        let joined = Joined { parts: vec![own] };
+        assert_eq!(joined.fence("program", "in-process").await, Fence::Gone);
+        assert!(matches!(joined.fence("notes", "1").await, Fence::Alive { detail } if detail.contains("notes")));
+        assert!(matches!(joined.ready("notes").await, Err(TransportError::UnknownServer { .. })));
+    }
+}

@@ -1,0 +1,96 @@
+//! Durable steps of an LLM agent in a program of yours.
+//!
+//! Granular Execution PRD §9 and §10. A [`Step`] is a model, tools that are closures of the program, and an input. [`Runs`] is the folder
+//! where what came of it is kept. A step is run under an id; killed at any instant, the program is started again and goes on, and no effect
+//! happens twice without a person's word. Everything here is put together out of the crates below; what is safe is the default: each
+//! run has its lock and a folder of its own, says that it is alive, and keys that the program gave are taken out of what is kept.
+//!
+//! ```
+//! use ua_sdk::prelude::*;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Invoice { order: String }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let state = folder.path();
+//! let model = Model::scripted(r#"{"turns": [
+//!     {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17"}}]},
+//!     {"text": "Sent."}
+//! ]}"#)?; // or `Anthropic::from_env("claude-sonnet-4-5")?`
+//! let step = Step::new("invoices")
+//!     .model(model)
+//!     .tool(
+//!         tool("send_invoice", "Sends the invoice for an order.", async |call: Call, invoice: Invoice| {
+//!             // … send it under `call.key()`: a second call under that key is no second invoice …
+//!             Ok::<_, Failure>(format!("sent {} under {}", invoice.order, call.key()))
+//!         })
+//!         .external("invoice.send")
+//!         .keyed(),
+//!     )
+//!     .input("Send the invoice for order A-17.");
+//! let outcome = Runs::open(state)?.run(&step, "invoices-2026-11").await?; // run it again to resume it
+//! assert!(matches!(outcome, Outcome::Complete { .. }));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo xtask outside`, which builds
+//! the program of `docs/guide/five-minutes.md` as a crate of its own.
+
+mod env;
+mod error;
+mod joined;
+mod model;
+mod runs;
+#[cfg(feature = "mcp")]
+mod servers;
+mod step;
+mod tool;
+
+pub use error::Error;
+#[cfg(feature = "anthropic")]
+pub use model::Anthropic;
+pub use model::Model;
+#[cfg(feature = "openai")]
+pub use model::OpenAi;
+pub use runs::Runs;
+#[cfg(feature = "mcp")]
+pub use servers::{Servers, helper};
+pub use step::Step;
+pub use tool::{Call, Failure, Tool, tool};
+pub use ua_core::{Budgets, Component, Constraints, Escalation, PriceTable, StopCondition};
+pub use ua_runner::{RunEvent, StepOutcome as Outcome};
+pub use ua_store::{Choice, QuestionRecord, RunRecord};
+
+/// The crates below, for what this one has no word for.
+pub mod crates {
+    #[cfg(feature = "mcp")]
+    pub use ua_mcp;
+    #[cfg(feature = "sqlite")]
+    pub use ua_store_sqlite;
+    pub use {ua_classify, ua_core, ua_dispatch, ua_llm, ua_runner, ua_store};
+}
+
+/// What a program with a step needs, in one line.
+pub mod prelude {
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+
+    #[cfg(feature = "anthropic")]
+    pub use crate::Anthropic;
+    #[cfg(feature = "openai")]
+    pub use crate::OpenAi;
+    #[cfg(feature = "mcp")]
+    pub use crate::Servers;
+    pub use crate::{Call, Error, Failure, Model, Outcome, Runs, Step, tool};
+}
+
+/// Programs use these with the derives of the prelude.
+pub use {schemars, serde, serde_json};
+
+/// The guide's code runs as a test of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/five-minutes.md")]
+struct FiveMinutes;

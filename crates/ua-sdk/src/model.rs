@@ -1,0 +1,113 @@
+//! Which model a step asks, and how it is reached.
+
+use std::sync::Arc;
+
+#[cfg(any(feature = "anthropic", feature = "openai"))]
+use ua_llm::ModelTable;
+use ua_llm::{LlmProvider, Script, ScriptedProvider};
+
+use crate::error::{Error, chain};
+
+/// A model of a provider.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) provider: Arc<dyn LlmProvider>,
+    pub(crate) name: String,
+    /// What must not be kept of what it and tools answer.
+    pub(crate) secrets: Vec<(String, String)>,
+    /// The most tokens of history that it reads, where that is known.
+    pub(crate) history_tokens: Option<u64>,
+}
+
+impl Model {
+    /// A model of any provider, by the provider's name of it.
+    pub fn of(provider: Arc<dyn LlmProvider>, name: impl Into<String>) -> Self {
+        Self { provider, name: name.into(), secrets: Vec::new(), history_tokens: None }
+    }
+
+    /// A model that says what a script says: no network, no key. For tests and for trying things out.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when the text is no script.
+    pub fn scripted(script: &str) -> Result<Self, Error> {
+        let script = Script::parse(script).map_err(|error| Error::Model(chain(&error)))?;
+        Ok(Self::of(Arc::new(ScriptedProvider::new(script)), "scripted"))
+    }
+
+    #[cfg(any(feature = "anthropic", feature = "openai"))]
+    fn known(provider: Arc<dyn LlmProvider>, name: &str, variable: &str, key: String) -> Self {
+        let table = ModelTable::shipped();
+        let facts = table.find(provider.name(), name);
+        let history_tokens = facts.and_then(|facts| facts.history_tokens(crate::step::MAX_OUTPUT_TOKENS));
+        Self { provider, name: name.to_owned(), secrets: vec![(variable.to_owned(), key)], history_tokens }
+    }
+}
+
+#[cfg(any(feature = "anthropic", feature = "openai"))]
+fn key(variable: &str) -> Result<String, Error> {
+    crate::env::var(variable).ok_or_else(|| Error::Model(format!("there is no API key: set {variable}")))
+}
+
+/// Models behind the Anthropic Messages API.
+#[cfg(feature = "anthropic")]
+#[derive(Debug)]
+pub struct Anthropic;
+
+#[cfg(feature = "anthropic")]
+impl Anthropic {
+    /// The model of that name, with the key in `ANTHROPIC_API_KEY`; `ANTHROPIC_BASE_URL` says where the API is, by https unless it is on
+    /// this machine.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when there is no key, or key or address cannot be used.
+    pub fn from_env(model: &str) -> Result<Model, Error> {
+        let key = key("ANTHROPIC_API_KEY")?;
+        let mut config = ua_llm::AnthropicConfig::new(key.clone().into());
+        if let Some(base_url) = crate::env::var("ANTHROPIC_BASE_URL") {
+            check_is_private(&base_url)?;
+            config.base_url = base_url;
+        }
+        let provider = ua_llm::AnthropicProvider::new(config, ua_core::system::env())?;
+        Ok(Model::known(Arc::new(provider), model, "ANTHROPIC_API_KEY", key))
+    }
+}
+
+/// A key does not leave this machine in clear text.
+#[cfg(feature = "anthropic")]
+fn check_is_private(base_url: &str) -> Result<(), Error> {
+    let address = url::Url::parse(base_url.trim())
+        .map_err(|why| Error::Model(format!("ANTHROPIC_BASE_URL is no address: {why}")))?;
+    let is_here = match address.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    if address.scheme() == "https" || is_here {
+        return Ok(());
+    }
+    Err(Error::Model(format!("ANTHROPIC_BASE_URL {base_url} would send the key in clear text; use https")))
+}
+
+/// Models behind the OpenAI Responses API.
+#[cfg(feature = "openai")]
+#[derive(Debug)]
+pub struct OpenAi;
+
+#[cfg(feature = "openai")]
+impl OpenAi {
+    /// The model of that name, with the key in `OPENAI_API_KEY`; `OPENAI_BASE_URL` says where the API is, by https unless it is on this
+    /// machine.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when there is no key, or key or address cannot be used.
+    pub fn from_env(model: &str) -> Result<Model, Error> {
+        let key = key("OPENAI_API_KEY")?;
+        let mut config = ua_llm::OpenAiConfig::new(key.clone().into());
+        if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+            config.base_url = base_url;
+        }
+        let provider = ua_llm::OpenAiProvider::new(config, ua_core::system::env())?;
+        Ok(Model::known(Arc::new(provider), model, "OPENAI_API_KEY", key))
+    }
+}

@@ -1,0 +1,305 @@
+//! The folder of runs: where what came of steps is kept, and what can be done with it.
+//!
+//! One database, one folder of locks, and a folder for each run: one run's files are never another's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ua_core::{CallStatus, Component, Env, Redactor, RunId, RunStatus, StopCondition};
+use ua_dispatch::ToolTransport;
+use ua_runner::{RunEvent, StepHost, StepOutcome};
+use ua_store::{
+    Choice, NewAnswer, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunRecord, RunStore as _, Store,
+};
+
+use crate::error::Error;
+use crate::step::Step;
+use crate::tool::{Failure, tool};
+
+/// Who answers and changes, in the records.
+const BY: &str = "the program";
+
+/// The tool by which a model gives a typed result, and the kind of effect that counts it.
+const ANSWER: &str = "give_answer";
+const ANSWERED: &str = "answer.give";
+
+/// How often [`Runs::wait`] looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A folder of runs. Clones are the same folder.
+#[derive(Clone)]
+pub struct Runs {
+    folder: PathBuf,
+    store: Arc<dyn Store>,
+    env: Env,
+    redactor: Redactor,
+    watcher: ua_runner::Watcher,
+}
+
+impl Runs {
+    /// The runs in `folder`, which is made when it is not there. Several processes may have it open; one at a time drives a run.
+    /// `ua --root FOLDER` shows the same runs.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] and [`Error::Store`] when the folder or its database cannot be used; also when there are workspaces and their
+    /// database is gone: it is what keeps effects from happening twice, so it is not made anew.
+    #[cfg(feature = "sqlite")]
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        let folder = made(folder.as_ref())?;
+        let path = folder.join("runtime_state.db");
+        let is_gone = std::fs::metadata(&path).map_or(true, |file| file.len() == 0);
+        let expected_existing = is_gone && folder.join("workspaces").is_dir();
+        let config = ua_store_sqlite::SqliteConfig { expected_existing, ..ua_store_sqlite::SqliteConfig::new(path) };
+        let store = ua_store_sqlite::SqliteStore::open(config).map_err(Error::store("open the runs"))?;
+        Ok(Self::with(folder, Arc::new(store)))
+    }
+
+    /// Runs in any store, with workspaces and locks in `folder`.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] when the folder cannot be made.
+    pub fn over(store: Arc<dyn Store>, folder: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self::with(made(folder.as_ref())?, store))
+    }
+
+    fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
+        let (env, redactor) = (ua_core::system::env(), Redactor::default());
+        Self { folder, store, env, redactor, watcher: Arc::new(|_: RunEvent| {}) }
+    }
+
+    /// The same, telling `watcher` what happens.
+    #[must_use]
+    pub fn watched(mut self, watcher: impl Fn(RunEvent) + Send + Sync + 'static) -> Self {
+        self.watcher = Arc::new(watcher);
+        self
+    }
+
+    /// A value that must not be kept of what tools and the model answer. Keys of models and servers are known already.
+    #[must_use]
+    pub fn secret(self, name: &str, value: &str) -> Self {
+        self.redactor.learn([(name.to_owned(), value.to_owned())]);
+        self
+    }
+
+    /// The store, for what there is no word for here.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The folder of a run: its files, and nobody else's.
+    ///
+    /// # Errors
+    /// [`Error::Id`].
+    pub fn workspace(&self, id: &str) -> Result<PathBuf, Error> {
+        Ok(self.folder.join("workspaces").join(run_id(id)?.as_str()))
+    }
+
+    /// Runs the step under `id`, or goes on with that run from wherever it stands, until it ends or has to wait. Calling this again,
+    /// in this process or another, is how a step is resumed.
+    ///
+    /// # Errors
+    /// Another definition or owner, tools or a store that cannot be used. Never how the step itself went: that is the outcome.
+    pub async fn run(&self, step: &Step, id: &str) -> Result<StepOutcome, Error> {
+        Box::pin(self.drive(step, id, &[])).await
+    }
+
+    /// The same, accepting that these changed since the run began: tools ([`Component::Tools`]), policies, prices. Another model, prompt or
+    /// input is another definition and takes another id.
+    ///
+    /// # Errors
+    /// As [`Runs::run`]; [`Error::Refused`] for a component that cannot be accepted.
+    pub async fn run_accepting(&self, step: &Step, id: &str, changed: &[Component]) -> Result<StepOutcome, Error> {
+        if let Some(part) = changed.iter().find(|part| !part.may_be_accepted()) {
+            let part = part.as_str();
+            return Err(Error::Refused(format!(
+                "a change of `{part}` cannot be accepted; run the step under another id"
+            )));
+        }
+        Box::pin(self.drive(step, id, changed)).await
+    }
+
+    /// Runs the step for a typed result. The model gives it by a tool whose arguments are a `T`; what does not fit is refused and asked for
+    /// again, and the step is not complete before it was given. Run again, a complete step returns the same result without a request.
+    ///
+    /// # Errors
+    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled.
+    pub async fn run_for<T>(&self, step: &Step, id: &str) -> Result<T, Error>
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+    {
+        let answer =
+            tool(ANSWER, "Gives the result of the whole task. Call it once, at the end.", async |_call, _given: T| {
+                Ok::<_, Failure>("Taken.")
+            });
+        let step = step
+            .clone()
+            .tool(answer.local().with_effect_kind(ANSWERED))
+            .say(&format!("When the task is done, give its result by calling mcp__program__{ANSWER}, and then say that you are done."))
+            .stop_when(StopCondition::Effect { effect: ANSWERED.to_owned(), count: 1, max: None });
+        match self.run(&step, id).await? {
+            StepOutcome::Complete { .. } => {}
+            StepOutcome::Waiting { question } => {
+                return Err(Error::NotComplete(format!("answer first: {}", question.text)));
+            }
+            StepOutcome::Stopped { reason, detail } => {
+                return Err(Error::NotComplete(format!("stopped ({reason}): {detail}")));
+            }
+            StepOutcome::Failed { why } => return Err(Error::NotComplete(format!("failed: {why}"))),
+            StepOutcome::Cancelled => return Err(Error::NotComplete("it was cancelled".to_owned())),
+        }
+        let records = self.store.load(&run_id(id)?).await.map_err(Error::store("read the result"))?;
+        let given = records.calls.into_iter().rev().find(|call| {
+            call.name.tool == ANSWER && call.name.server == crate::tool::SERVER && call.status == CallStatus::Succeeded
+        });
+        let Some(given) = given else { return Err(Error::NotComplete("no result was given".to_owned())) };
+        serde_json::from_value(given.arguments)
+            .map_err(|why| Error::NotComplete(format!("the result that was given does not fit any more: {why}")))
+    }
+
+    async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
+        let run = run_id(id)?;
+        if let Some(model) = &step.model {
+            self.redactor.learn(model.secrets.clone());
+        }
+        let workspace = self.workspace(id)?;
+        #[cfg(feature = "mcp")]
+        let servers = crate::servers::transport(step, &self.locks(), &workspace, &run, &self.env, &self.redactor)?;
+        #[cfg(feature = "mcp")]
+        let transport = Some(servers.clone() as Arc<dyn ToolTransport>);
+        #[cfg(not(feature = "mcp"))]
+        let transport: Option<Arc<dyn ToolTransport>> = None;
+        let granular = step.granular(&self.env, transport)?;
+        let mut host = StepHost::new(self.store.clone(), workspace, self.env.clone())
+            .with_locks(self.locks())
+            .with_redactor(self.redactor.clone())
+            .accepting(accepted.iter().copied());
+        host.watcher = self.watcher.clone();
+        let outcome = granular.run(&host, &run).await;
+        #[cfg(feature = "mcp")]
+        servers.shutdown().await;
+        Ok(outcome?)
+    }
+
+    fn locks(&self) -> PathBuf {
+        self.folder.join("locks")
+    }
+
+    /// The newest runs, newest first.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn list(&self, limit: u32) -> Result<Vec<RunRecord>, Error> {
+        self.store.runs(limit).await.map_err(Error::store("list the runs"))
+    }
+
+    /// A run as it stands.
+    ///
+    /// # Errors
+    /// [`Error::Id`], and [`Error::Store`] when there is none.
+    pub async fn get(&self, id: &str) -> Result<RunRecord, Error> {
+        self.store.run(&run_id(id)?).await.map_err(Error::store("read the run"))
+    }
+
+    /// The questions of a run that wait for an answer, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Id`], [`Error::Store`].
+    pub async fn questions(&self, id: &str) -> Result<Vec<QuestionRecord>, Error> {
+        let open = self.store.open_questions(Some(&run_id(id)?)).await.map_err(Error::store("read the questions"))?;
+        Ok(open.into_iter().filter(|question| question.status == QuestionStatus::Open).collect())
+    }
+
+    /// Stores a person's answer. It counts when the step is run again.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a choice that the question does not offer, [`Error::Store`] when it was answered before.
+    pub async fn answer(&self, question: &QuestionRecord, choice: Choice, text: Option<&str>) -> Result<(), Error> {
+        if !question.choices.contains(&choice) {
+            let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
+            let (id, taken) = (&question.question_id, words.join(", "));
+            return Err(Error::Refused(format!("question {id} does not take `{}`; it takes {taken}", choice.as_str())));
+        }
+        let answer = NewAnswer {
+            question_id: question.question_id.clone(),
+            choice,
+            proof: None,
+            text: text.map(str::to_owned),
+            by: BY.to_owned(),
+            at: self.env.now(),
+        };
+        self.store.insert_answer(answer).await.map(drop).map_err(Error::store("store the answer"))
+    }
+
+    /// Asks a run to end. Whoever drives it ends it between calls; one that nobody drives ends when its step is run again.
+    ///
+    /// # Errors
+    /// [`Error::Id`], [`Error::Store`].
+    pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), Error> {
+        let asked = self.store.request_cancel(&run_id(id)?, reason, self.env.now()).await;
+        asked.map(drop).map_err(Error::store("cancel the run"))
+    }
+
+    /// Sets a budget of a run that exists: `max_turns`, `max_tool_calls`, `max_tokens`, `max_wall_minutes` and the others of
+    /// [`Budgets`](crate::Budgets), by the names of their fields. The step's definition stays as it is; the run goes on when it is run again.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a budget that does not exist or a value it cannot have, [`Error::Store`] for a run that has ended.
+    pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
+        let (run, value) = (self.get(id).await?, value.into());
+        let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
+        let known = serde_json::to_value(ua_core::Budgets::default()).unwrap_or_default();
+        fields[budget] = value.clone();
+        if let Err(why) = serde_json::from_value::<ua_core::Budgets>(fields) {
+            let names: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let (before, names) = (&known[budget], names.join(", "));
+            return Err(Error::Refused(format!(
+                "set the budget `{budget}` from {before} to {value}: {why}; budgets are {names}, max_turns"
+            )));
+        }
+        let change = NewOverride {
+            run_id: run.run_id,
+            kind: OverrideKind::Budget,
+            component: budget.to_owned(),
+            value,
+            made_by: BY.to_owned(),
+            at: self.env.now(),
+        };
+        self.store.insert_override(change).await.map(drop).map_err(Error::store("change the budget"))
+    }
+
+    /// Waits until nobody works on a run: it ended, stopped, or waits for a person. What drives it may be another process.
+    ///
+    /// # Errors
+    /// [`Error::Id`], [`Error::Store`].
+    pub async fn wait(&self, id: &str) -> Result<RunRecord, Error> {
+        loop {
+            let run = self.get(id).await?;
+            if !matches!(run.status, RunStatus::Running | RunStatus::Queued) {
+                return Ok(run);
+            }
+            self.env.clock.sleep(LOOK).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Runs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runs").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+fn run_id(id: &str) -> Result<RunId, Error> {
+    RunId::parse(id).map_err(|source| Error::Id { id: id.to_owned(), source })
+}
+
+/// The folder, absolute, there.
+fn made(folder: &Path) -> Result<PathBuf, Error> {
+    let fail = |source| Error::Folder { path: folder.to_path_buf(), source };
+    let path = std::path::absolute(folder).map_err(fail)?;
+    std::fs::create_dir_all(&path).map_err(fail)?;
+    Ok(path)
+}

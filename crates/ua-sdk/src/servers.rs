@@ -1,0 +1,211 @@
+//! Tool servers of others, over MCP.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ua_classify::Classifier;
+use ua_core::{Env, Redactor, RunId, ToolNamespace};
+use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand, run_shim};
+
+use crate::error::{Error, chain};
+use crate::step::Step;
+
+/// The word by which the helper is started. Others know a helper by it, so it is the program `ua`'s.
+const SHIM: &str = "__shim";
+
+/// What servers may see of this process's environment; everything else, keys and tokens above all, stays here.
+const PASSED_ON: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// Whether this program can be its own helper.
+static IS_HELPER: AtomicBool = AtomicBool::new(false);
+
+/// Makes this program the helper that its tool servers are started below, which ends them when the program is gone. To be called first in
+/// `main`, before a runtime starts a thread; `main` returns the code if there is one. Without this, the program `ua` has to be in `PATH`.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     if let Some(code) = ua_sdk::helper() {
+///         return code;
+///     }
+///     // … the program …
+///     std::process::ExitCode::SUCCESS
+/// }
+/// ```
+pub fn helper() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == SHIM) {
+        return Some(ExitCode::from(u8::try_from(run_shim(args)).unwrap_or(1)));
+    }
+    IS_HELPER.store(true, Ordering::SeqCst);
+    None
+}
+
+fn shim() -> Result<ShimCommand, Error> {
+    let program = if IS_HELPER.load(Ordering::SeqCst) {
+        std::env::current_exe().map_err(|why| Error::Servers(format!("this program's own file is not found: {why}")))?
+    } else {
+        let path = crate::env::var("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).map(|folder| folder.join("ua")).find(|file| file.is_file());
+        found.ok_or_else(|| {
+            Error::Servers("call `ua_sdk::helper` first in `main`, or put the program `ua` into PATH".to_owned())
+        })?
+    };
+    Ok(ShimCommand { program, args: vec![SHIM.into()] })
+}
+
+/// Tool servers, as a configuration file names them. What their tools are is judged by their names until somebody says more:
+/// [`Servers::vouch_for`], [`Servers::trust_annotations_of`], [`Step::policy`](crate::Step::policy).
+#[derive(Debug, Clone)]
+pub struct Servers {
+    servers: Vec<ServerSpec>,
+    packs: BTreeMap<String, Option<String>>,
+    annotated: Vec<String>,
+}
+
+impl Servers {
+    /// The servers of a file `{"mcpServers": {…}}`. References to variables (`${NAME}`) are replaced.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] when the file cannot be read, [`Error::Servers`] when it does not fit or names a variable that is not set.
+    pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let text =
+            std::fs::read_to_string(path).map_err(|source| Error::Folder { path: path.to_path_buf(), source })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// The servers of such a text; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`Error::Servers`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, Error> {
+        let fail = |error: ua_mcp::McpError| Error::Servers(chain(&error));
+        let missing = RefCell::new(None);
+        let config = McpConfig::parse(text, name).map_err(fail)?;
+        let protocols = config.protocols.clone();
+        let lookup = |variable: &str| {
+            let value = crate::env::var(variable);
+            if value.is_none() {
+                missing.replace(Some(variable.to_owned()));
+            }
+            value
+        };
+        let config = config.expand(lookup).map_err(|error| match missing.take() {
+            Some(variable) => Error::Servers(format!("{}; set {variable}", chain(&error))),
+            None => fail(error),
+        })?;
+        let inherited: BTreeMap<String, String> =
+            PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect();
+        let servers = config.servers.into_iter().map(|(name, reach)| {
+            let reach = match reach {
+                Reach::Stdio { command, args, env, cwd } => {
+                    let mut all = inherited.clone();
+                    all.extend(env);
+                    Reach::Stdio { command, args, env: all, cwd }
+                }
+                http @ Reach::Http { .. } => http,
+            };
+            let protocol = protocols.get(&name).cloned().unwrap_or_default();
+            ServerSpec { protocol, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
+        });
+        Ok(Self { servers: servers.collect(), packs: BTreeMap::new(), annotated: Vec::new() })
+    }
+
+    /// Says that a server is the package that the shipped pack of that name is about.
+    #[must_use]
+    pub fn vouch_for(mut self, server: &str, pack: &str) -> Self {
+        self.packs.insert(server.to_owned(), Some(pack.to_owned()));
+        self
+    }
+
+    /// Lets what a server says about its tools confirm what their names suggest.
+    #[must_use]
+    pub fn trust_annotations_of(mut self, server: &str) -> Self {
+        self.annotated.push(server.to_owned());
+        self
+    }
+
+    pub(crate) fn vouch(&self, classifier: Classifier) -> Result<Classifier, Error> {
+        if self.servers.iter().any(|server| server.name == crate::tool::SERVER) {
+            let name = crate::tool::SERVER;
+            return Err(Error::Servers(format!("`{name}` is the name of the program's own tools; rename the server")));
+        }
+        Ok(classifier.with_packs(&self.packs)?.trusting_annotations_of(self.annotated.iter().cloned()))
+    }
+
+    /// Keys that the servers are given.
+    fn secrets(&self) -> Vec<(String, String)> {
+        let mut secrets = Vec::new();
+        for server in &self.servers {
+            let given = match &server.reach {
+                Reach::Stdio { env, .. } => env,
+                Reach::Http { headers, .. } => headers,
+            };
+            // `Bearer …` and its like: the word that counts is the last one.
+            secrets.extend(given.iter().filter(|(name, value)| is_secret(name, value)).filter_map(|(name, value)| {
+                Some((format!("{name} of {}", server.name), value.split_whitespace().next_back()?.to_owned()))
+            }));
+        }
+        secrets
+    }
+}
+
+/// Whether the value of a variable or header is a secret, by its name. A path is none.
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let says_so = ["key", "token", "secret", "password", "passwd", "credential", "authorization", "cookie"];
+    says_so.iter().any(|word| name.contains(word)) && !value.starts_with(['/', '.'])
+}
+
+/// The transport of the step's servers in one run. It is there without servers, too: what an earlier program started has to be gone.
+pub(crate) fn transport(
+    step: &Step,
+    locks: &Path,
+    workspace: &Path,
+    run: &RunId,
+    env: &Env,
+    redactor: &Redactor,
+) -> Result<Arc<McpTransport>, Error> {
+    let mut servers = Vec::new();
+    if let Some(wanted) = &step.servers {
+        redactor.learn(wanted.secrets());
+        servers.clone_from(&wanted.servers);
+    }
+    let starts_any = servers.iter().any(|server| matches!(server.reach, Reach::Stdio { .. }));
+    let shim = if starts_any { shim()? } else { ShimCommand { program: PathBuf::new(), args: Vec::new() } };
+    for server in &mut servers {
+        server.reach.start_in(workspace);
+    }
+    let locks = LockDir::new(locks, run.clone(), env.clone())
+        .map_err(|source| Error::Folder { path: locks.to_path_buf(), source })?;
+    let mut config = McpTransportConfig::new(shim, locks, env.clone());
+    config.servers = servers;
+    config.stderr_log = Some(workspace.join("logs"));
+    Ok(Arc::new(McpTransport::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_servers_are_known_and_paths_are_none() {
+        let text = r#"{"mcpServers": {"notes": {"command": "notes", "env": {"NOTES_TOKEN": "t-0123456789", "KEY_FILE": "/k"}},
+            "far": {"type": "http", "url": "https://far.example/mcp", "headers": {"Authorization": "Bearer b-0123456789"}}}}"#;
+        let mut secrets: Vec<String> =
+            Servers::parse(text, "test").unwrap().secrets().into_iter().map(|(_, value)| value).collect();
+        secrets.sort();
+        assert_eq!(secrets, ["b-0123456789", "t-0123456789"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_not_set_is_named() {
+        let text = r#"{"mcpServers": {"notes": {"command": "notes", "env": {"K": "${UA_SDK_NOT_SET}"}}}}"#;
+        let error = Servers::parse(text, "test").unwrap_err().to_string();
+        assert!(error.contains("set UA_SDK_NOT_SET"), "{error}");
+    }
+}

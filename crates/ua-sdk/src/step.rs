@@ -1,0 +1,285 @@
+//! A step: a model, tools, an input, and limits.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, StopCondition};
+use ua_dispatch::{LocalTools, ToolTransport};
+use ua_runner::{Agent, GranularStep};
+
+use crate::error::Error;
+use crate::joined::{Joined, Part};
+use crate::model::Model;
+use crate::tool::{SERVER, Tool};
+
+/// The most output tokens of one reply, unless the step says otherwise.
+pub(crate) const MAX_OUTPUT_TOKENS: u32 = 8192;
+
+/// What an agent is to reach, with which tools, within which limits. The definition belongs to the id it is run under: another one under
+/// the same id is refused with what differs, from what to what.
+#[derive(Clone)]
+#[must_use = "a step does nothing until `Runs::run` runs it"]
+pub struct Step {
+    name: String,
+    pub(crate) model: Option<Model>,
+    system: String,
+    input: Value,
+    tools: Vec<Tool>,
+    #[cfg(feature = "mcp")]
+    pub(crate) servers: Option<crate::servers::Servers>,
+    others: Vec<(Vec<String>, Arc<dyn ToolTransport>)>,
+    policies: Vec<String>,
+    max_turns: u32,
+    max_output_tokens: u32,
+    temperature_milli: Option<u32>,
+    history_max_tokens: Option<u64>,
+    blob_threshold_bytes: Option<u64>,
+    enforce_idempotency: bool,
+    degraded_replay: bool,
+    prices: PriceTable,
+    stop_conditions: Vec<StopCondition>,
+    budgets: Budgets,
+    constraints: Constraints,
+    escalation: Escalation,
+}
+
+impl Step {
+    /// A step called `name`: 20 turns, 128,000 tokens of history or what the model reads, blobs over 20,000 bytes.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            model: None,
+            system: String::new(),
+            input: Value::Null,
+            tools: Vec::new(),
+            #[cfg(feature = "mcp")]
+            servers: None,
+            others: Vec::new(),
+            policies: Vec::new(),
+            max_turns: 20,
+            max_output_tokens: MAX_OUTPUT_TOKENS,
+            temperature_milli: None,
+            history_max_tokens: None,
+            blob_threshold_bytes: None,
+            enforce_idempotency: false,
+            degraded_replay: false,
+            prices: PriceTable::default(),
+            stop_conditions: Vec::new(),
+            budgets: Budgets::default(),
+            constraints: Constraints::default(),
+            escalation: Escalation::default(),
+        }
+    }
+
+    /// Who is asked.
+    pub fn model(mut self, model: Model) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// The system prompt.
+    pub fn system(mut self, prompt: impl Into<String>) -> Self {
+        self.system = prompt.into();
+        self
+    }
+
+    /// What is asked of the model: a text, or any other JSON value, which it reads under the step's name.
+    pub fn input(mut self, input: impl Into<Value>) -> Self {
+        self.input = input.into();
+        self
+    }
+
+    /// A tool of the program; the model sees it as `mcp__program__<name>`.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Tool servers over MCP, beside the program's own tools.
+    #[cfg(feature = "mcp")]
+    pub fn servers(mut self, servers: crate::servers::Servers) -> Self {
+        self.servers = Some(servers);
+        self
+    }
+
+    /// Any other transport, with the names of its servers. What its tools are is decided as for servers of others.
+    pub fn transport<N: Into<String>>(
+        mut self,
+        servers: impl IntoIterator<Item = N>,
+        transport: Arc<dyn ToolTransport>,
+    ) -> Self {
+        self.others.push((servers.into_iter().map(Into::into).collect(), transport));
+        self
+    }
+
+    /// What the runner may rely on about tools, in the words of a policy file. The first one said counts, before what tools say.
+    pub fn policy(mut self, toml: impl Into<String>) -> Self {
+        self.policies.push(toml.into());
+        self
+    }
+
+    /// The most turns, over all runs of an id.
+    pub fn max_turns(mut self, turns: u32) -> Self {
+        self.max_turns = turns;
+        self
+    }
+
+    /// The most output tokens of one reply.
+    pub fn max_output_tokens(mut self, tokens: u32) -> Self {
+        self.max_output_tokens = tokens;
+        self
+    }
+
+    /// The sampling temperature, in thousandths.
+    pub fn temperature_milli(mut self, temperature: u32) -> Self {
+        self.temperature_milli = Some(temperature);
+        self
+    }
+
+    /// The most tokens of history that a request carries; beyond it the middle is left out.
+    pub fn history_max_tokens(mut self, tokens: u64) -> Self {
+        self.history_max_tokens = Some(tokens);
+        self
+    }
+
+    /// Results over this many bytes are kept apart.
+    pub fn blob_threshold_bytes(mut self, bytes: u64) -> Self {
+        self.blob_threshold_bytes = Some(bytes);
+        self
+    }
+
+    /// Every tool that does harm when repeated has to take a key; with one that cannot, nothing starts.
+    pub fn enforce_idempotency(mut self) -> Self {
+        self.enforce_idempotency = true;
+        self
+    }
+
+    /// Goes on when the stored result of a call that may be repeated is gone, with a note in its place.
+    pub fn degraded_replay(mut self) -> Self {
+        self.degraded_replay = true;
+        self
+    }
+
+    /// What tokens cost.
+    pub fn prices(mut self, prices: PriceTable) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// What must hold, over receipts and files, before the step counts as complete; may be said several times.
+    pub fn stop_when(mut self, condition: StopCondition) -> Self {
+        self.stop_conditions.push(condition);
+        self
+    }
+
+    /// Further limits. Turns are limited by [`Step::max_turns`].
+    pub fn budgets(mut self, budgets: Budgets) -> Self {
+        self.budgets = budgets;
+        self
+    }
+
+    /// What must not happen.
+    pub fn constraints(mut self, constraints: Constraints) -> Self {
+        self.constraints = constraints;
+        self
+    }
+
+    /// When a person is asked.
+    pub fn escalation(mut self, escalation: Escalation) -> Self {
+        self.escalation = escalation;
+        self
+    }
+
+    /// Adds to the system prompt.
+    pub(crate) fn say(mut self, words: &str) -> Self {
+        if !self.system.is_empty() {
+            self.system.push_str("\n\n");
+        }
+        self.system.push_str(words);
+        self
+    }
+
+    /// The step as the runner knows it. `servers` is the transport of tool servers, where there are any.
+    pub(crate) fn granular(&self, env: &Env, servers: Option<Arc<dyn ToolTransport>>) -> Result<GranularStep, Error> {
+        let Some(model) = &self.model else {
+            return Err(Error::Step(format!("the step `{}` has no model; give it one with `Step::model`", self.name)));
+        };
+        if self.input.is_null() {
+            return Err(Error::Step(format!(
+                "the step `{}` has no input; say with `Step::input` what to do",
+                self.name
+            )));
+        }
+        let (rules, own) = self.own_tools(env)?;
+        let trusted = own.servers();
+        let classifier = self.vouched(Classifier::new(rules, &Lists::default(), trusted)?)?;
+        let mut parts = vec![Part { servers: Some(vec![SERVER.to_owned()]), transport: Arc::new(own) }];
+        for (names, transport) in &self.others {
+            if names.iter().any(|name| name == SERVER) {
+                return Err(Error::Step(format!(
+                    "`{SERVER}` is the name of the program's own tools, and of no server"
+                )));
+            }
+            parts.push(Part { servers: Some(names.clone()), transport: transport.clone() });
+        }
+        parts.extend(servers.map(|transport| Part { servers: None, transport }));
+        let tools = Arc::new(Joined { parts });
+        let mut agent = Agent::new(model.provider.clone(), model.name.clone(), tools, Arc::new(classifier));
+        agent.system.clone_from(&self.system);
+        agent.max_output_tokens = self.max_output_tokens;
+        agent.temperature_milli = self.temperature_milli;
+        agent.prices = self.prices.clone();
+        agent.history_tokens = model.history_tokens;
+        let mut step = GranularStep::new(self.name.clone(), agent, self.input.clone());
+        step.max_turns = self.max_turns;
+        step.history_max_tokens = self.history_max_tokens.unwrap_or(step.history_max_tokens);
+        step.blob_threshold_bytes = self.blob_threshold_bytes.unwrap_or(step.blob_threshold_bytes);
+        step.enforce_idempotency = self.enforce_idempotency;
+        step.degraded_replay = self.degraded_replay;
+        step.stop_conditions.clone_from(&self.stop_conditions);
+        step.budgets = self.budgets.clone();
+        step.constraints = self.constraints.clone();
+        step.escalation = self.escalation.clone();
+        Ok(step)
+    }
+
+    /// The program's tools, and the policies in the order in which they count.
+    fn own_tools(&self, env: &Env) -> Result<(Vec<PolicyRules>, LocalTools), Error> {
+        let mut rules = Vec::new();
+        for (index, text) in self.policies.iter().enumerate() {
+            rules.push(PolicyRules::parse(text, &format!("policy {} of the step", index + 1))?);
+        }
+        let (mut tools, mut said) = (LocalTools::new(env.clone()), String::new());
+        for tool in &self.tools {
+            if self.tools.iter().filter(|other| other.spec.name == tool.spec.name).count() > 1 {
+                return Err(Error::Step(format!("two tools are called `{}`", tool.spec.name.tool)));
+            }
+            said.push_str(&tool.rule()?);
+            let (run, only_reads) = (tool.run.clone(), tool.only_reads());
+            tools = tools.with(tool.spec.clone(), move |call| run(call, only_reads));
+        }
+        rules.push(PolicyRules::parse(&said, "what the program says of its tools")?);
+        Ok((rules, tools))
+    }
+
+    #[cfg(feature = "mcp")]
+    fn vouched(&self, classifier: Classifier) -> Result<Classifier, Error> {
+        match &self.servers {
+            None => Ok(classifier),
+            Some(servers) => servers.vouch(classifier),
+        }
+    }
+
+    #[cfg(not(feature = "mcp"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the other form needs them")]
+    fn vouched(&self, classifier: Classifier) -> Result<Classifier, Error> {
+        Ok(classifier)
+    }
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Step").field("name", &self.name).field("tools", &self.tools).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,258 @@
+//! Tools: async closures of the program with typed arguments, and what the runner may rely on about them.
+
+use std::fmt::Write as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_dispatch::{LocalCall, LocalFailure};
+
+use crate::error::Error;
+
+/// The name under which a model sees the program's own tools: `mcp__program__<name>`.
+pub(crate) const SERVER: &str = "program";
+
+/// The call that a tool carries out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    inner: LocalCall,
+}
+
+impl Call {
+    /// The idempotency key: the same for every attempt of this call, and of no other call.
+    pub fn key(&self) -> &str {
+        self.inner.key()
+    }
+
+    /// Which attempt of the call this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.inner.permitted.as_ref().map_or(1, |call| call.attempt)
+    }
+}
+
+/// How a tool says that it did not do what it was asked. Any error becomes one by `?`; then nobody knows whether anything happened, and
+/// the call is settled as a lost one is: under its key, or by a person. A tool that only reads tells the model instead.
+#[derive(Debug)]
+pub struct Failure(Said);
+
+#[derive(Debug)]
+enum Said {
+    NotDone(String),
+    Reported(String),
+    Unknown(String),
+}
+
+impl Failure {
+    /// Nothing happened, provably: tried again with backoff, under the same key.
+    pub fn not_done(why: impl Into<String>) -> Self {
+        Self(Said::NotDone(why.into()))
+    }
+
+    /// It was refused, and the model is told why; nothing is repeated.
+    pub fn reported(why: impl Into<String>) -> Self {
+        Self(Said::Reported(why.into()))
+    }
+
+    /// Nobody knows whether it happened.
+    pub fn unknown(why: impl Into<String>) -> Self {
+        Self(Said::Unknown(why.into()))
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(Said::Unknown(crate::error::chain(&error)))
+    }
+}
+
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Value, LocalFailure>> + Send>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Nobody said what it does: an effect outside, and its lost calls are asked about.
+    Unsaid,
+    Reads,
+    Local,
+    External,
+}
+
+/// A tool of the program: a name, what it does, typed arguments, an async closure. Until it is said otherwise, it has an effect outside
+/// that must not happen twice, and a person is asked about a lost call.
+#[derive(Clone)]
+pub struct Tool {
+    pub(crate) spec: ToolSpec,
+    pub(crate) run: Arc<dyn Fn(LocalCall, bool) -> Answer + Send + Sync>,
+    class: Class,
+    effect_kind: Option<String>,
+    is_keyed: bool,
+    needs_approval: bool,
+    timeout: Option<Duration>,
+}
+
+/// A tool called `name`, which a model reads `description` about. The closure gets the call and its arguments, whose schema is that of
+/// their type; it may capture what can be cloned, and is cloned for each call. Its answer is a text or any other JSON value.
+pub fn tool<A, O, E, F, R>(name: &str, description: &str, run: F) -> Tool
+where
+    A: DeserializeOwned + JsonSchema,
+    O: Serialize,
+    E: Into<Failure>,
+    F: FnOnce(Call, A) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<O, E>> + Send + 'static,
+{
+    let run = move |call: LocalCall, only_reads: bool| -> Answer {
+        let arguments = Value::Object(call.arguments.clone());
+        let arguments: A = match serde_json::from_value(arguments) {
+            Ok(arguments) => arguments,
+            Err(why) => {
+                let refused = LocalFailure::Reported(format!("these are no arguments of this tool: {why}"));
+                return Box::pin(std::future::ready(Err(refused)));
+            }
+        };
+        let going = run.clone()(Call { inner: call }, arguments);
+        Box::pin(async move {
+            match going.await {
+                Ok(answer) => serde_json::to_value(answer)
+                    .map_err(|why| LocalFailure::Unknown(format!("its answer is no JSON value: {why}"))),
+                Err(failure) => Err(match failure.into().0 {
+                    Said::NotDone(why) => LocalFailure::NotDone(why),
+                    Said::Reported(why) => LocalFailure::Reported(why),
+                    Said::Unknown(why) if only_reads => LocalFailure::Reported(why),
+                    Said::Unknown(why) => LocalFailure::Unknown(why),
+                }),
+            }
+        })
+    };
+    Tool {
+        spec: ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Local, SERVER, name),
+            description: description.to_owned(),
+            input_schema: schema_of::<A>(),
+            annotations: ToolAnnotations::default(),
+        },
+        run: Arc::new(run),
+        class: Class::Unsaid,
+        effect_kind: None,
+        is_keyed: false,
+        needs_approval: false,
+        timeout: None,
+    }
+}
+
+/// The schema of a tool's arguments. No arguments (`()`) are an empty object.
+pub(crate) fn schema_of<A: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(A).to_value();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("$schema");
+        fields.remove("title");
+        if fields.get("type").and_then(Value::as_str) == Some("null") {
+            fields.insert("type".to_owned(), Value::from("object"));
+        }
+    }
+    schema
+}
+
+impl Tool {
+    /// It only reads: a lost call is simply made again.
+    #[must_use]
+    pub fn reads(mut self) -> Self {
+        self.class = Class::Reads;
+        self.spec.annotations.read_only = Some(true);
+        self
+    }
+
+    /// What it changes is on this machine only, and doing it again comes to the same.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.class = Class::Local;
+        self
+    }
+
+    /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name.
+    #[must_use]
+    pub fn external(mut self, effect_kind: &str) -> Self {
+        self.class = Class::External;
+        self.effect_kind = Some(effect_kind.to_owned());
+        self
+    }
+
+    /// The tool has its effect once for each [`Call::key`], so a lost call is made again under its key, and nobody has to be asked.
+    #[must_use]
+    pub fn keyed(mut self) -> Self {
+        self.is_keyed = true;
+        self
+    }
+
+    /// A person has to agree to each call.
+    #[must_use]
+    pub fn approved_by_a_person(mut self) -> Self {
+        self.needs_approval = true;
+        self
+    }
+
+    /// A call that takes longer is lost. Without one it is waited for.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    pub(crate) fn only_reads(&self) -> bool {
+        self.class == Class::Reads
+    }
+
+    /// What the runner may rely on, as the rule of a policy file.
+    pub(crate) fn rule(&self) -> Result<String, Error> {
+        let name = &self.spec.name.tool;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(Error::Step(format!("no tool can be called {name:?}: use letters, digits, `_` and `-`")));
+        }
+        let class = match self.class {
+            Class::Reads => "read_only",
+            Class::Local => "local",
+            Class::Unsaid | Class::External => "external",
+        };
+        let quoted = |text: &str| Value::from(text).to_string();
+        let mut rule = format!(
+            "[[rule]]\nid = \"program-{name}\"\nserver = \"{SERVER}\"\nname = \"{name}\"\nside_effect_class = \"{class}\"\n"
+        );
+        if let Some(kind) = &self.effect_kind {
+            let _infallible = writeln!(rule, "effect_kind = {}", quoted(kind));
+        }
+        if self.class == Class::Local {
+            rule.push_str("on_unknown = \"redo\"\n");
+        }
+        if self.is_keyed {
+            if self.only_reads() {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` only reads, so it needs no key; leave `keyed` out"
+                )));
+            }
+            rule.push_str("key_channel = \"meta\"\n");
+        }
+        if self.needs_approval {
+            rule.push_str("approval = \"ask\"\n");
+        }
+        if let Some(timeout) = self.timeout {
+            let _infallible = writeln!(rule, "timeout = \"{}ms\"", timeout.as_millis().max(1));
+        }
+        Ok(rule)
+    }
+
+    /// The kind of effect of a tool that a step declares itself.
+    pub(crate) fn with_effect_kind(mut self, kind: &str) -> Self {
+        self.effect_kind = Some(kind.to_owned());
+        self
+    }
+}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tool").field("name", &self.spec.name.raw).field("class", &self.class).finish_non_exhaustive()
+    }
+}

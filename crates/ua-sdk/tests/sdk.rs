@@ -1,0 +1,215 @@
+//! The facade: what a program writes comes to what the runner promises.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use ua_sdk::prelude::*;
+use ua_sdk::{Choice, Component};
+
+#[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]
+struct Invoice {
+    order: String,
+    cents: u32,
+}
+
+fn model(turns: &Value) -> Model {
+    Model::scripted(&json!({ "turns": turns }).to_string()).unwrap()
+}
+
+fn invoices(turns: &Value, sent: &Arc<AtomicUsize>) -> Step {
+    let sent = sent.clone();
+    let send = tool("send_invoice", "Sends an invoice.", async move |call: Call, invoice: Invoice| {
+        assert!(!call.key().is_empty());
+        sent.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(json!({"sent": invoice.order}))
+    });
+    Step::new("invoices").model(model(turns)).tool(send.external("invoice.send").keyed()).input("Send the invoice.")
+}
+
+fn sending() -> Value {
+    json!([
+        {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17", "cents": 900}}]},
+        {"text": "Sent."},
+    ])
+}
+
+#[tokio::test]
+async fn a_step_is_run_once_and_says_its_result_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent);
+    for _ in 0..2 {
+        let outcome = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap();
+        let Outcome::Complete { final_output, turns, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((final_output.as_str(), turns), ("Sent.", 2));
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+    assert!(folder.path().join("workspaces/november").is_dir());
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_never_reach_the_closure() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let turns = json!([
+        {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17", "cents": -1}}]},
+        {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17", "cents": 900}}]},
+        {"text": "Sent."},
+    ]);
+    let outcome = Runs::open(folder.path()).unwrap().run(&invoices(&turns, &sent), "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { turns: 3, .. }), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_lost_call_of_a_tool_without_a_key_is_asked_about_and_answered_from_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    // `?` on any error: nobody knows whether anything happened.
+    let send = tool("send_invoice", "Sends an invoice.", async move |_call, _invoice: Invoice| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Err::<(), Failure>(std::io::Error::other("the line is dead").into())
+    });
+    let step = Step::new("invoices").model(model(&sending())).tool(send).input("Send the invoice.");
+    let Outcome::Waiting { question } = runs.run(&step, "november").await.unwrap() else { panic!() };
+    let open = runs.questions("november").await.unwrap();
+    assert_eq!(open.len(), 1);
+    let refused = runs.answer(&question, Choice::Continue, None).await.unwrap_err().to_string();
+    assert!(refused.contains("happened"), "{refused}");
+    runs.answer(&question, Choice::Happened, None).await.unwrap();
+    assert!(runs.questions("november").await.unwrap().is_empty());
+    let outcome = runs.run(&step, "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert_eq!(tries.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_error_of_a_tool_that_only_reads_is_told_to_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = tool("look", "Looks.", async |_call, (): ()| Err::<(), std::io::Error>(std::io::Error::other("gone")));
+    let turns = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}, {"text": "It is gone."}]);
+    let step = Step::new("look").model(model(&turns)).tool(look.reads()).input("Look.");
+    let outcome = Runs::open(folder.path()).unwrap().run(&step, "look").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_typed_result_is_checked_asked_for_again_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let turns = json!([
+        {"text": "It is 900 cents."},
+        {"tools": [{"name": "mcp__program__give_answer", "input": {"order": "A-17", "cents": "many"}}]},
+        {"tools": [{"name": "mcp__program__give_answer", "input": {"order": "A-17", "cents": 900}}]},
+        {"text": "Done."},
+    ]);
+    let step = Step::new("price").model(model(&turns)).input("What is the invoice of A-17?");
+    for _ in 0..2 {
+        let given: Invoice = runs.run_for(&step, "price").await.unwrap();
+        assert_eq!(given, Invoice { order: "A-17".to_owned(), cents: 900 });
+    }
+    assert_eq!(runs.get("price").await.unwrap().turn_index, 4);
+}
+
+#[tokio::test]
+async fn another_definition_is_refused_with_the_old_and_the_new_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent).max_turns(1);
+    let stopped = runs.run(&step, "november").await.unwrap();
+    assert!(matches!(stopped, Outcome::Stopped { .. }), "{stopped:?}");
+    let error = runs.run(&step.clone().max_turns(7), "november").await.unwrap_err();
+    let told = format!("{error:?}");
+    assert!(told.contains("max_turns (stored: 1, now: 7)"), "{told}");
+    let told = runs.set_budget("november", "max_turn", 5).await.unwrap_err().to_string();
+    assert!(told.contains("max_tool_calls"), "{told}");
+    runs.set_budget("november", "max_turns", 5).await.unwrap();
+    let outcome = runs.run(&step, "november").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { turns: 2, .. }), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn changed_tools_stop_a_run_until_the_program_accepts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let first = invoices(&sending(), &sent).max_turns(1);
+    let _stopped = runs.run(&first, "november").await.unwrap();
+    runs.set_budget("november", "max_turns", 5).await.unwrap();
+    let counted = sent.clone();
+    let changed = tool("send_invoice", "Sends an invoice by post.", async move |_call, invoice: Invoice| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Failure>(invoice.order)
+    });
+    let changed = Step::new("invoices")
+        .model(model(&sending()))
+        .tool(changed.external("invoice.send").keyed())
+        .input("Send the invoice.")
+        .max_turns(1);
+    let stopped = runs.run(&changed, "november").await.unwrap();
+    assert!(matches!(&stopped, Outcome::Stopped { detail, .. } if detail.contains("send_invoice")), "{stopped:?}");
+    let refused = runs.run_accepting(&changed, "november", &[Component::Model]).await.unwrap_err().to_string();
+    assert!(refused.contains("another id"), "{refused}");
+    let outcome = runs.run_accepting(&changed, "november", &[Component::Tools]).await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_cancelled_run_ends_when_it_is_run_again_and_wait_sees_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent).max_turns(1);
+    let _stopped = runs.run(&step, "november").await.unwrap();
+    runs.cancel("november", "no more").await.unwrap();
+    assert_eq!(runs.run(&step, "november").await.unwrap(), Outcome::Cancelled);
+    assert!(runs.wait("november").await.unwrap().status.is_terminal());
+    assert_eq!(runs.list(5).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_kept_has_no_secret_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap().secret("SHOP_KEY", "sk-0123456789");
+    let leak = tool("look", "Looks.", async |_call, (): ()| Ok::<_, Failure>("the key is sk-0123456789"));
+    let turns = json!([
+        {"tools": [{"name": "mcp__program__look", "input": {}}]},
+        {"text": "It says {{result:toolu_1_1}}"},
+    ]);
+    let step = Step::new("look").model(model(&turns)).tool(leak.reads()).input("Look.");
+    let outcome = runs.run(&step, "look").await.unwrap();
+    let Outcome::Complete { final_output, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(final_output.contains("[secret SHOP_KEY]"), "{final_output}");
+}
+
+#[tokio::test]
+async fn a_step_that_lacks_something_says_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let no_model = runs.run(&Step::new("empty").input("x"), "a").await.unwrap_err().to_string();
+    assert!(no_model.contains("Step::model"), "{no_model}");
+    let no_input = runs.run(&Step::new("empty").model(model(&json!([]))), "a").await.unwrap_err().to_string();
+    assert!(no_input.contains("Step::input"), "{no_input}");
+    let bad_id = runs.run(&Step::new("empty"), "a/b").await.unwrap_err().to_string();
+    assert!(bad_id.contains("a/b"), "{bad_id}");
+}
+
+/// A database that is gone while workspaces are there is not made anew: it is what keeps effects from happening twice.
+#[tokio::test]
+async fn runs_whose_database_is_gone_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let runs = Runs::open(folder.path()).unwrap();
+    let _done = runs.run(&invoices(&sending(), &sent), "november").await.unwrap();
+    drop(runs);
+    for file in ["runtime_state.db", "runtime_state.db-wal", "runtime_state.db-shm"] {
+        let _may_be_missing = std::fs::remove_file(folder.path().join(file));
+    }
+    assert!(Runs::open(folder.path()).is_err());
+}
