@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::process::{Command, Output};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
 
 use ua_e2e::TestEnv;
 
@@ -34,4 +36,33 @@ fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_p
     assert_eq!(invoices.lines().count(), 1, "{invoices}");
     assert_eq!(env.value("SELECT entrypoint, run_mode, status FROM runs"), "library library succeeded");
     env.run(&["resume", "last"]).code(0);
+}
+
+#[test]
+fn the_five_minute_program_is_killed_in_its_tool_and_sends_one_invoice() {
+    let env = env();
+    let command = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ua-e2e-sdk"));
+        command.current_dir(env.root());
+        command
+    };
+    let (slow, invoices) = (env.root().join("slow"), env.root().join("invoices.txt"));
+    fs::create_dir_all(env.root()).unwrap();
+    fs::write(&slow, "").unwrap();
+    let mut first = command().stdout(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(first.stdout.take().unwrap()).lines();
+    let is_sent = said.map(Result::unwrap).any(|line| line.starts_with("sent the invoice"));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(is_sent && invoices.exists());
+    fs::remove_file(&slow).unwrap();
+    let state = env.root().join("state");
+    let state = state.to_str().unwrap();
+    env.run(&["runs", "show", "invoices-2026-11", "--root", state]).code(0).shows(&["invoices-2026-11"]);
+    for _ in 0..2 {
+        let again = command().output().unwrap();
+        let said = String::from_utf8_lossy(&again.stdout).into_owned();
+        assert!(again.status.success() && said.contains("complete after 2 turns"), "{again:?}");
+    }
+    assert_eq!(fs::read_to_string(&invoices).unwrap().lines().count(), 1);
 }

@@ -15,6 +15,7 @@ mod explore;
 mod findings;
 mod fuzz;
 mod mutants;
+mod outside;
 mod part;
 mod patched;
 mod random;
@@ -80,6 +81,8 @@ enum Task {
     Tools(tools::Options),
     /// Installs programs that others made, which some tests use where they are installed
     ThirdParty(third_party::Options),
+    /// Builds the program of the five-minute page outside the workspace, kills it inside its tool, runs it again, and counts invoices
+    Outside(outside::Options),
     /// Measures what a turn costs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Task::ResearchTree(options) => research_tree::run(&options),
         Task::Tools(options) => tools::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),
+        Task::Outside(options) => outside::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {
             let answer_after = std::time::Duration::from_millis(answer_after);

@@ -84,9 +84,9 @@ pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), Dispatch
 /// What is wrong with a tool that must get a key and cannot, and how to fix it.
 pub(crate) fn no_channel(policy: &CallPolicy) -> String {
     format!(
-        "it has to get an idempotency key (`requires_idempotency_key` of its policy, or `settings.enforce_idempotency` of the job), but \
-         has no way to receive one; give the policy `{}` a `key_channel` (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }}), keep \
-         the tool out of the job with `tools.deny`, or do not enforce keys",
+        "it has to get an idempotency key (`requires_idempotency_key` of its policy, `settings.enforce_idempotency` of a job, or `enforce_idempotency` of a step), but \
+         has no way to receive one; give the policy `{}` a `key_channel` (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }}), leave \
+         the tool out (a job: with `tools.deny`), or do not enforce keys",
         policy.rule_id
     )
 }

@@ -105,8 +105,10 @@ where
     R: Future<Output = Result<O, E>> + Send + 'static,
 {
     let run = move |call: LocalCall, only_reads: bool| -> Answer {
-        let arguments = Value::Object(call.arguments.clone());
-        let arguments: A = match serde_json::from_value(arguments) {
+        // No arguments at all are `()` as well as a type whose fields may all be left out.
+        let none = call.arguments.is_empty().then(|| serde_json::from_value(Value::Null).ok()).flatten();
+        let given = || serde_json::from_value(Value::Object(call.arguments.clone()));
+        let arguments: A = match none.map_or_else(given, Ok) {
             Ok(arguments) => arguments,
             Err(why) => {
                 let refused = LocalFailure::Reported(format!("these are no arguments of this tool: {why}"));

@@ -90,10 +90,11 @@ async fn a_lost_call_of_a_tool_without_a_key_is_asked_about_and_answered_from_th
 async fn an_error_of_a_tool_that_only_reads_is_told_to_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let look = tool("look", "Looks.", async |_call, (): ()| Err::<(), std::io::Error>(std::io::Error::other("gone")));
-    let turns = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}, {"text": "It is gone."}]);
+    let turns = json!([{"tools": [{"name": "mcp__program__look", "input": {}}]}, {"text": "{{result:toolu_1_1}}"}]);
     let step = Step::new("look").model(model(&turns)).tool(look.reads()).input("Look.");
     let outcome = Runs::open(folder.path()).unwrap().run(&step, "look").await.unwrap();
-    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+    let Outcome::Complete { final_output, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(final_output, "gone");
 }
 
 #[tokio::test]

@@ -91,7 +91,9 @@ pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value, works
         match name.as_str() {
             // These are told by what is in them, by the name that it has in a program.
             "settings" => {
-                names(old, new).for_each(|field| note(&mut differs, field.clone(), &old[&field], &new[&field]))
+                for field in names(old, new) {
+                    note(&mut differs, field.clone(), &old[&field], &new[&field]);
+                }
             }
             "budgets" => names(old, new).for_each(|field| {
                 let part = if field == "max_turns" { field.clone() } else { format!("budgets.{field}") };
