@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::json;
 use ua_e2e::TestEnv;
 
 use super::env;
@@ -65,4 +66,29 @@ fn the_five_minute_program_is_killed_in_its_tool_and_sends_one_invoice() {
         assert!(again.status.success() && said.contains("complete after 2 turns"), "{again:?}");
     }
     assert_eq!(fs::read_to_string(&invoices).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn a_program_has_tools_of_its_own_and_of_a_server_that_dies_in_an_effect() {
+    let env = env();
+    fs::create_dir_all(env.root()).unwrap();
+    let file = env.root().join("servers.json");
+    fs::write(&file, json!({"mcpServers": {"forum": env.forum_entry(&[])}}).to_string()).unwrap();
+    let run = |words: &[&str]| {
+        let program = Command::new(env!("CARGO_BIN_EXE_ua-e2e-sdk-servers"))
+            .current_dir(env.root())
+            .arg(&file)
+            .args(words)
+            .output()
+            .unwrap();
+        (String::from_utf8_lossy(&program.stdout).into_owned(), program)
+    };
+    let (said, program) = run(&[]);
+    assert!(said.starts_with("answer first: "), "{program:?}");
+    let (said, program) = run(&[]);
+    assert!(said.starts_with("answer first: "), "nobody answered: {program:?}");
+    let (said, program) = run(&["happened"]);
+    assert_eq!(said.trim(), "complete: Posted.", "{program:?}");
+    let comments = env.comments();
+    assert!(comments.len() == 1 && comments[0].contains("It rains."), "{comments:?}");
 }

@@ -1,0 +1,60 @@
+//! A step with a tool of the program and the tools of a server beside it, which dies in the middle of an effect.
+//!
+//! ```sh
+//! cargo run -p ua-sdk --features mcp --example servers -- servers.json
+//! ```
+//!
+//! Nobody can know whether the comment was posted, so the program says that a person has to answer; with `happened` as a second
+//! argument it answers itself, and goes on.
+#![expect(clippy::print_stdout, reason = "what the example shows is what it prints")]
+
+use std::process::ExitCode;
+
+use ua_sdk::Choice;
+use ua_sdk::prelude::*;
+
+fn main() -> ExitCode {
+    // This program is the helper that its servers are started below.
+    if let Some(code) = ua_sdk::helper() {
+        return code;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(|why| why.to_string()).and_then(|it| it.block_on(run()).map_err(|why| why.to_string()));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
+    let mut args = std::env::args().skip(1);
+    let file = args.next().unwrap_or_else(|| "servers.json".to_owned());
+    let happened = args.next().is_some_and(|word| word == "happened");
+    let model = Model::scripted(
+        r#"{"turns": [
+            {"tools": [{"name": "mcp__program__weather", "input": {}}]},
+            {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "{{result:toolu_1_1}}", "die_without": "died"}}]},
+            {"text": "Posted."}
+        ]}"#,
+    )?;
+    let step = Step::new("weather")
+        .model(model)
+        .tool(tool("weather", "How the weather is.", async |_: Call, (): ()| Ok::<_, Failure>("It rains.")).reads())
+        .servers(Servers::file(file)?)
+        .input("Tell the forum how the weather is.");
+    let runs = Runs::open("state")?;
+    if happened {
+        for question in runs.questions("weather").await? {
+            runs.answer(&question, Choice::Happened, None).await?;
+        }
+    }
+    match runs.run(&step, "weather").await? {
+        Outcome::Complete { final_output, .. } => println!("complete: {final_output}"),
+        Outcome::Waiting { question } => println!("answer first: {}", question.text),
+        other @ (Outcome::Stopped { .. } | Outcome::Failed { .. } | Outcome::Cancelled) => println!("{other:?}"),
+    }
+    Ok(())
+}
