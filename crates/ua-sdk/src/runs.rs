@@ -13,7 +13,8 @@ use ua_core::{CallStatus, Component, Env, Redactor, RunId, RunStatus, StopCondit
 use ua_dispatch::ToolTransport;
 use ua_runner::{RunEvent, StepHost, StepOutcome};
 use ua_store::{
-    Choice, NewAnswer, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunRecord, RunStore as _, Store,
+    Choice, LedgerStore as _, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord, QuestionStatus,
+    RunRecord, RunStore as _, Store,
 };
 
 use crate::error::Error;
@@ -26,6 +27,9 @@ const BY: &str = "the program";
 /// The tool by which a model gives a typed result, and the kind of effect that counts it.
 const ANSWER: &str = "give_answer";
 const ANSWERED: &str = "answer.give";
+
+/// The most bytes of words that go with an answer; they become part of the conversation.
+const MAX_TEXT: usize = 16 * 1024;
 
 /// How often [`Runs::wait`] looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -188,6 +192,19 @@ impl Runs {
         self.folder.join("locks")
     }
 
+    /// Makes `id` a fork of the run `parent` with another model, prompt, input or other tools: `step`. It shares the parent's turns up to
+    /// `at_turn`, or all that are committed, and its receipts: what the parent did is not done again. Run it under `id` then. A fork that
+    /// was made before is found again.
+    ///
+    /// # Errors
+    /// [`Error::Id`]; [`Error::Run`] when there is no such run or turn, or `id` is another run.
+    pub async fn fork(&self, step: &Step, id: &str, parent: &str, at_turn: Option<u32>) -> Result<RunRecord, Error> {
+        let (fork, parent) = (run_id(id)?, run_id(parent)?);
+        let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
+        let granular = step.granular(&self.env, None)?;
+        Ok(Box::pin(granular.fork(&host, &fork, &parent, at_turn)).await?)
+    }
+
     /// The newest runs, newest first.
     ///
     /// # Errors
@@ -213,7 +230,7 @@ impl Runs {
         Ok(open.into_iter().filter(|question| question.status == QuestionStatus::Open).collect())
     }
 
-    /// Stores a person's answer. It counts when the step is run again.
+    /// Stores a person's answer. It counts when the step is run again; about a call that an ended run went on without, at once.
     ///
     /// # Errors
     /// [`Error::Refused`] for a choice that the question does not offer, [`Error::Store`] when it was answered before.
@@ -223,6 +240,23 @@ impl Runs {
             let (id, taken) = (&question.question_id, words.join(", "));
             return Err(Error::Refused(format!("question {id} does not take `{}`; it takes {taken}", choice.as_str())));
         }
+        let words = text.map(str::trim).filter(|text| !text.is_empty());
+        if question.kind == QuestionKind::AskUser && choice == Choice::Continue && words.is_none() {
+            return Err(Error::Refused(format!("question {} is answered by words", question.question_id)));
+        }
+        if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
+            ua_ledger::check_elicited(question, text).map_err(|why| {
+                Error::Refused(format!("question {} does not take that: {why}", question.question_id))
+            })?;
+        }
+        if text.is_some_and(|text| text.len() > MAX_TEXT) {
+            return Err(Error::Refused(format!("the words of an answer are longer than {MAX_TEXT} bytes")));
+        }
+        let run = self.store.run(&question.run_id).await.map_err(Error::store("read the run"))?;
+        if run.status.is_terminal() && !self.is_left_open(question).await? {
+            let (run, status) = (run.run_id, run.status);
+            return Err(Error::Refused(format!("run {run} is {status}: nothing would act on an answer")));
+        }
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
             choice,
@@ -231,7 +265,16 @@ impl Runs {
             by: BY.to_owned(),
             at: self.env.now(),
         };
-        self.store.insert_answer(answer).await.map(drop).map_err(Error::store("store the answer"))
+        self.store.insert_answer(answer).await.map_err(Error::store("store the answer"))?;
+        let settled = ua_ledger::settle_late_answers(&*self.store, &self.env, &question.run_id).await;
+        settled.map(drop).map_err(Error::store("apply the answer"))
+    }
+
+    /// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
+    async fn is_left_open(&self, question: &QuestionRecord) -> Result<bool, Error> {
+        let Some(call) = &question.call_id else { return Ok(false) };
+        let call = self.store.call(call).await.map_err(Error::store("read the call"))?;
+        Ok(ua_ledger::is_left_open(&call))
     }
 
     /// Asks a run to end. Whoever drives it ends it between calls; one that nobody drives ends when its step is run again.

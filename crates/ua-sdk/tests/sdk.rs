@@ -162,6 +162,27 @@ async fn changed_tools_stop_a_run_until_the_program_accepts_them() {
 }
 
 #[tokio::test]
+async fn another_model_or_prompt_is_a_fork_that_does_not_send_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent).max_turns(1);
+    let _stopped = runs.run(&step, "november").await.unwrap();
+    let other = invoices(&sending(), &sent).system("Be brief.");
+    assert!(runs.run(&other, "november").await.unwrap_err().to_string().contains("agent.system"));
+    let none = runs.fork(&other, "brief", "november", Some(7)).await.unwrap_err().to_string();
+    assert!(none.contains("1 committed"), "{none}");
+    for _ in 0..2 {
+        let fork = runs.fork(&other, "brief", "november", None).await.unwrap();
+        assert_eq!(fork.parent_run_id.unwrap().as_str(), "november");
+    }
+    assert!(runs.fork(&other, "november", "brief", None).await.is_err(), "it is another run");
+    let outcome = runs.run(&other, "brief").await.unwrap();
+    assert!(matches!(&outcome, Outcome::Complete { final_output, .. } if final_output == "Sent."), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn a_cancelled_run_ends_when_it_is_run_again_and_wait_sees_it() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();

@@ -8,6 +8,7 @@ use ua_store::StoreError;
 
 use super::definition::Differs;
 use crate::error::RunError;
+use crate::fork::ForkError;
 use crate::lock::LockError;
 use crate::workspace::WorkspaceError;
 
@@ -61,6 +62,9 @@ pub enum StepError {
         #[source]
         source: StoreError,
     },
+    /// The run cannot be forked; nothing was stored.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     /// The drive ended without a conclusion.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -86,6 +90,12 @@ impl StepError {
                 FailureClass::Operator
             }
             Self::Tools(source) => source.class(),
+            Self::Fork(source) => match source {
+                ForkError::NotCommitted { .. } => FailureClass::Permanent,
+                ForkError::Locked(LockError::Held { .. }) => FailureClass::Transient,
+                ForkError::Locked(LockError::Io { .. }) | ForkError::Workspace(_) => FailureClass::Operator,
+                ForkError::Store { source, .. } => source.class(),
+            },
             Self::Store { source, .. } => source.class(),
             Self::Run(source) => source.class(),
         }

@@ -10,6 +10,7 @@ use ua_store::{NewRun, OwnerStamp, RunRecord, RunStore, StoreError};
 use super::definition::differences;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::desk::{Desk, DeskPorts};
+use crate::fork::{ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
 use crate::lock::{LockError, RunLock};
 use crate::pin::PinSettings;
@@ -48,6 +49,7 @@ impl GranularStep {
         if run.lease_epoch > 0 && !folder.is_dir() {
             return Err(StepError::WorkspaceGone { run: run.run_id, path: folder.to_path_buf() });
         }
+        settle_workspace(folder.parent().unwrap_or(folder), &run)?;
         let workspace = Workspace::create(folder)?;
         let acquired_at = host.env.now();
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
@@ -74,6 +76,49 @@ impl GranularStep {
         let Worked { conclusion, run, .. } = worked;
         let records = host.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
         Ok(StepOutcome::of(conclusion, &records))
+    }
+
+    /// Makes `run_id` a fork of `parent` that is this step: it shares the parent's turns up to `at_turn`, or all committed ones, and its
+    /// receipts, and goes on under this definition when it is run. A fork that was made before is found again. The host is the
+    /// fork's: its workspace is made here, out of what the parent's still is.
+    ///
+    /// # Errors
+    /// [`StepError::Fork`] when there is no such turn, or files or the store cannot be used; [`StepError::AnotherEntrypoint`] when the parent
+    /// is no run of a program.
+    pub async fn fork(
+        &self,
+        host: &StepHost,
+        run_id: &RunId,
+        parent: &RunId,
+        at_turn: Option<u32>,
+    ) -> Result<RunRecord, StepError> {
+        let workspace_dir = std::path::absolute(&host.workspace).unwrap_or_else(|_| host.workspace.clone());
+        let root = workspace_dir.parent().unwrap_or(&workspace_dir).to_path_buf();
+        match host.store.run(run_id).await {
+            Ok(run) if run.parent_run_id.as_ref() == Some(parent) => {
+                settle_workspace(&root, &run)?;
+                return Ok(run);
+            }
+            // Refused below, where the store is asked to make it.
+            Ok(_) | Err(StoreError::NotFound { .. }) => {}
+            Err(source) => return Err(StepError::Store { doing: "look for the run", source }),
+        }
+        let mut plan = ForkPlan::new(&*host.store, parent, at_turn, Some(self.spec()?)).await?;
+        let found = &plan.parent.run;
+        if found.entrypoint != LIBRARY {
+            let (run, entrypoint) = (found.run_id.clone(), found.entrypoint.clone());
+            return Err(StepError::AnotherEntrypoint { run, entrypoint });
+        }
+        let locks = host.locks.clone().unwrap_or_else(|| root.join("locks"));
+        let place = ForkPlace {
+            run_id: run_id.clone(),
+            root: &root,
+            locks: &locks,
+            workspace_dir,
+            launch: self.launch(),
+            entrypoint: LIBRARY.to_owned(),
+        };
+        Ok(plan.carry_out(&*host.store, place, &host.env).await?)
     }
 
     /// The run of that id: made now, or found and compared.
