@@ -61,7 +61,7 @@ fn shim() -> Result<ShimCommand, Error> {
 /// [`Servers::vouch_for`], [`Servers::trust_annotations_of`], [`Step::policy`](crate::Step::policy).
 #[derive(Debug, Clone)]
 pub struct Servers {
-    servers: Vec<ServerSpec>,
+    specs: Vec<ServerSpec>,
     packs: BTreeMap<String, Option<String>>,
     annotated: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Servers {
             let protocol = protocols.get(&name).cloned().unwrap_or_default();
             ServerSpec { protocol, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
         });
-        Ok(Self { servers: servers.collect(), packs: BTreeMap::new(), annotated: Vec::new() })
+        Ok(Self { specs: servers.collect(), packs: BTreeMap::new(), annotated: Vec::new() })
     }
 
     /// Says that a server is the package that the shipped pack of that name is about.
@@ -130,7 +130,7 @@ impl Servers {
     }
 
     pub(crate) fn vouch(&self, classifier: Classifier) -> Result<Classifier, Error> {
-        if self.servers.iter().any(|server| server.name == crate::tool::SERVER) {
+        if self.specs.iter().any(|server| server.name == crate::tool::SERVER) {
             let name = crate::tool::SERVER;
             return Err(Error::Servers(format!("`{name}` is the name of the program's own tools; rename the server")));
         }
@@ -140,7 +140,7 @@ impl Servers {
     /// Keys that the servers are given.
     fn secrets(&self) -> Vec<(String, String)> {
         let mut secrets = Vec::new();
-        for server in &self.servers {
+        for server in &self.specs {
             let given = match &server.reach {
                 Reach::Stdio { env, .. } => env,
                 Reach::Http { headers, .. } => headers,
@@ -173,7 +173,7 @@ pub(crate) fn transport(
     let mut servers = Vec::new();
     if let Some(wanted) = &step.servers {
         redactor.learn(wanted.secrets());
-        servers.clone_from(&wanted.servers);
+        servers.clone_from(&wanted.specs);
     }
     let starts_any = servers.iter().any(|server| matches!(server.reach, Reach::Stdio { .. }));
     let shim = if starts_any { shim()? } else { ShimCommand { program: PathBuf::new(), args: Vec::new() } };

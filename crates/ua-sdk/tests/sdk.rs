@@ -1,5 +1,7 @@
 //! The facade: what a program writes comes to what the runner promises.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
