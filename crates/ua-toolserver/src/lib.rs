@@ -67,7 +67,8 @@
 //! tool   record
 //! context
 //! settings   workspace
-//! area   confine   regular   secrets   trace   web
+//! area
+//! confine   regular   secrets   trace   web
 //! answer   digest   error   media   meta   schema
 //! ```
 
