@@ -92,9 +92,8 @@ fn problem(words: &[String]) -> Option<String> {
             (!workspace_root().join("deny.toml").exists()).then(|| "there is no deny.toml".to_owned())?
         }
         // A tool that security.md tells how to install; there is nothing of ours to look up.
-        [_, "cyclonedx", ..] => return None,
-        // A crate of the reader's own; `cargo xtask outside` does what follows.
-        [_, "new", ..] => return None,
+        // The second makes a crate of the reader's own; `cargo xtask outside` does what follows.
+        [_, "cyclonedx" | "new", ..] => return None,
         [_, "install", rest @ ..] => {
             let feature = rest.iter().skip_while(|word| **word != "--features").nth(1);
             let is_there = |name: &&str| packages().values().any(|package| package.features.contains(*name));
