@@ -8,7 +8,7 @@
 //!
 //! Each message is measured once, when it is pushed; a view costs what it keeps.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use ua_core::{Block, Message, Origin, Role, omission, signed};
 
@@ -41,8 +41,10 @@ pub struct MeasuredHistory {
     /// Replies before which nothing is open: a history may be cut in front of them, so that the newest turn always stays whole,
     /// with whatever was said after it.
     boundaries: Vec<usize>,
-    /// Tool uses without a result so far.
-    open: HashSet<String>,
+    /// Tool uses by their ids, and whether they have a result.
+    tool_uses: HashMap<String, bool>,
+    /// How many of them have none so far.
+    open: usize,
     /// Where the current phase began, or the iteration, which is told its phase too.
     phase: Option<usize>,
 }
@@ -79,14 +81,15 @@ impl MeasuredHistory {
             messages: Vec::new(),
             tokens: vec![0],
             boundaries: Vec::new(),
-            open: HashSet::new(),
+            tool_uses: HashMap::new(),
+            open: 0,
             phase: None,
         }
     }
 
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
-        if self.open.is_empty() && message.role == Role::Assistant {
+        if self.open == 0 && message.role == Role::Assistant {
             self.boundaries.push(self.messages.len());
         }
         if matches!(message.origin, Origin::Phase | Origin::Iteration) {
@@ -95,10 +98,15 @@ impl MeasuredHistory {
         for block in &message.blocks {
             match (message.role, block) {
                 (Role::Assistant, Block::ToolUse(tool_use)) => {
-                    self.open.insert(tool_use.id.clone());
+                    if self.tool_uses.insert(tool_use.id.clone(), false) != Some(false) {
+                        self.open += 1;
+                    }
                 }
                 (Role::User, Block::ToolResult { tool_use_id, .. }) => {
-                    self.open.remove(tool_use_id);
+                    if let Some(is_answered @ false) = self.tool_uses.get_mut(tool_use_id) {
+                        *is_answered = true;
+                        self.open -= 1;
+                    }
                 }
                 (
                     Role::Assistant | Role::User,
@@ -109,6 +117,11 @@ impl MeasuredHistory {
         let before = self.tokens.last().copied().unwrap_or(0);
         self.tokens.push(before.saturating_add((self.estimate)(&message)));
         self.messages.push(message);
+    }
+
+    /// Whether a tool use of the history has this id.
+    pub fn has_tool_use(&self, id: &str) -> bool {
+        self.tool_uses.contains_key(id)
     }
 
     /// All messages, oldest first.

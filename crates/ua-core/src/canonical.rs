@@ -29,25 +29,37 @@ impl Sha256 {
 
     /// The 64 digits.
     pub fn to_hex(self) -> String {
-        self.to_string()
+        self.digits().iter().map(|digit| char::from(*digit)).collect()
     }
 
     /// Reads 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         let mut bytes = [0_u8; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if pairs.len() != bytes.len() || !rest.is_empty() {
             return None;
         }
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            *byte = (digit(*high)? << 4) | digit(*low)?;
         }
         Some(Self(bytes))
+    }
+
+    /// The digits as ASCII.
+    fn digits(self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        digits
     }
 }
 
 impl fmt::Display for Sha256 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

@@ -92,8 +92,11 @@ impl AnthropicProvider {
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
         let mut body = wire::encode_request(request, self.cache_prompt);
-        self.extras.for_messages(&mut body);
-        body.to_string()
+        self.extras.for_messages(&mut body.frame);
+        match serde_json::to_string(&body) {
+            Ok(text) => text,
+            Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
+        }
     }
 }
 

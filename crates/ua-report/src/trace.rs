@@ -2,13 +2,17 @@
 //!
 //! Spec: Durable Jobs v1 spec §10: run, step and tool call ids on everything, so that other telemetry can be joined to it.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
-use ua_store::{AttemptRecord, CallRecord, RunRecords, TurnRecord};
+use ua_core::CallId;
+use ua_store::{AttemptRecord, CallRecord, ReceiptRecord, RunRecords, TurnRecord};
 
 /// Writes a run's whole trace: run, steps, turns with their calls, attempts and receipts, requests to models, checkpoints
 /// and questions. Instants are RFC 3339 text, spans are milliseconds. The form has a `version`, now `1`.
 pub fn trace_json(records: &RunRecords) -> Value {
     let run = &records.run;
+    let rows = ByCall::of(records);
     json!({
         "version": "1",
         "run": {
@@ -38,7 +42,7 @@ pub fn trace_json(records: &RunRecords) -> Value {
             "last_turn": step.last_turn,
             "error_code": step.error_code,
         })).collect::<Vec<_>>(),
-        "turns": records.turns.iter().map(|turn| turn_json(records, turn)).collect::<Vec<_>>(),
+        "turns": records.turns.iter().map(|turn| turn_json(records, &rows, turn)).collect::<Vec<_>>(),
         "requests": records.requests.iter().map(|request| json!({
             "request_id": request.request_id,
             "turn": request.turn,
@@ -75,8 +79,28 @@ pub fn trace_json(records: &RunRecords) -> Value {
     })
 }
 
-fn turn_json(records: &RunRecords, turn: &TurnRecord) -> Value {
-    let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn);
+/// The rows of each call, so that a long run is not looked through for each.
+#[derive(Default)]
+struct ByCall<'r> {
+    attempts: HashMap<&'r CallId, Vec<&'r AttemptRecord>>,
+    receipts: HashMap<&'r CallId, Vec<&'r ReceiptRecord>>,
+}
+
+impl<'r> ByCall<'r> {
+    fn of(records: &'r RunRecords) -> Self {
+        let mut rows = Self::default();
+        for attempt in &records.attempts {
+            rows.attempts.entry(&attempt.call_id).or_default().push(attempt);
+        }
+        for receipt in &records.receipts {
+            rows.receipts.entry(&receipt.call_id).or_default().push(receipt);
+        }
+        rows
+    }
+}
+
+fn turn_json(records: &RunRecords, rows: &ByCall<'_>, turn: &TurnRecord) -> Value {
+    let calls = records.calls_of_turn(turn.turn).iter();
     json!({
         "turn": turn.turn,
         "step_id": turn.step_id,
@@ -88,13 +112,13 @@ fn turn_json(records: &RunRecords, turn: &TurnRecord) -> Value {
         "usage": turn.reply.usage,
         "recorded_at": turn.recorded_at,
         "committed_at": turn.committed_at,
-        "calls": calls.map(|call| call_json(records, call)).collect::<Vec<_>>(),
+        "calls": calls.map(|call| call_json(rows, call)).collect::<Vec<_>>(),
     })
 }
 
-fn call_json(records: &RunRecords, call: &CallRecord) -> Value {
-    let attempts = records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id);
-    let receipts = records.receipts.iter().filter(|receipt| receipt.call_id == call.call_id);
+fn call_json(rows: &ByCall<'_>, call: &CallRecord) -> Value {
+    let attempts = rows.attempts.get(&call.call_id).into_iter().flatten().copied();
+    let receipts = rows.receipts.get(&call.call_id).into_iter().flatten();
     json!({
         "call_id": call.call_id,
         "ordinal": call.position.ordinal,

@@ -52,7 +52,8 @@ fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
 }
 
 fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
-    let turn = records.lineage.turns.iter().chain(&records.turns).find(|turn| turn.turn == record.turn);
+    let own = records.turns.binary_search_by_key(&record.turn, |turn| turn.turn).ok().map(|at| &records.turns[at]);
+    let turn = own.or_else(|| records.lineage.turns.iter().find(|turn| turn.turn == record.turn));
     let state = match turn.map(|turn| turn.committed_at) {
         Some(Some(at)) => format!(", committed {at}"),
         Some(None) => ", not committed".to_owned(),
@@ -103,8 +104,9 @@ const fn speaker(origin: Origin) -> &'static str {
 /// The calls behind a tool use: one, or the actions of a composite tool. Providers number tool uses per reply, so the turn belongs to the
 /// search.
 fn calls_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &'a str) -> impl Iterator<Item = &'a CallRecord> {
-    let calls = records.lineage.calls.iter().chain(&records.calls);
-    calls.filter(move |call| call.position.turn == turn && call.tool_use_id == tool_use_id)
+    let is_shared = turn <= records.run.shared_turns();
+    let shared = records.lineage.calls.iter().filter(move |call| is_shared && call.position.turn == turn);
+    shared.chain(records.calls_of_turn(turn)).filter(move |call| call.tool_use_id == tool_use_id)
 }
 
 /// The tool that the model asked for: of an action, the composite one.
@@ -167,7 +169,7 @@ fn write_result(page: &mut Page, name: &str, content: &str, is_error: bool) {
 
 /// What the receipts of an open turn hold; its result messages are written only when it is committed.
 fn write_open_results(page: &mut Page, records: &RunRecords, turn: u32) {
-    for call in records.calls.iter().filter(|call| call.position.turn == turn) {
+    for call in records.calls_of_turn(turn) {
         if let Some(receipt) = last_receipt(records, call) {
             let is_error = !matches!(call.status, CallStatus::Succeeded | CallStatus::Running);
             write_result(page, &call.name.raw, &reply_text(receipt), is_error);

@@ -4,6 +4,8 @@
 //! would run with; a change that a person accepts is a row beside the contract, so that it can be seen later who accepted what.
 //! Invariant: nothing is sent under another setup. Proved by: `crash_anywhere::pinned_setup`, the e2e tests `fingerprint`.
 
+use std::sync::OnceLock;
+
 use serde_json::{Value, json};
 use ua_core::{
     Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
@@ -78,12 +80,15 @@ pub(crate) struct PinnedStep {
     /// The phase that the step is.
     pub(crate) phase: String,
     fingerprint: Fingerprint,
+    /// What is not as it was pinned, once somebody asked: what a process runs with stays as it is for the process's whole work on the run.
+    differs: OnceLock<FingerprintDiff>,
 }
 
 impl PinnedStep {
-    /// What is not as it was pinned, right now.
+    /// What is not as it was pinned.
     pub(crate) fn diff(&self, ports: &Ports, settings: &RunSettings, spec: &RunSpec) -> FingerprintDiff {
-        self.fingerprint.diff(&fingerprint_now(ports, settings, spec, &self.phase))
+        let differs = || self.fingerprint.diff(&fingerprint_now(ports, settings, spec, &self.phase));
+        self.differs.get_or_init(differs).clone()
     }
 
     /// A step for `phase`, to be opened, pinned to what this process runs with.
@@ -100,7 +105,7 @@ impl PinnedStep {
     pub(crate) fn of(records: &RunRecords, step: &StepRecord) -> Result<Self, ResumeError> {
         let fingerprint = effective_pins(records, step)?;
         let (step_id, step_index, phase) = (step.step_id.clone(), step.step_index, step.phase.clone());
-        Ok(Self { step_id, step_index, phase, fingerprint })
+        Ok(Self { step_id, step_index, phase, fingerprint, differs: OnceLock::new() })
     }
 
     /// The names of the tools that the model is offered.
@@ -144,7 +149,7 @@ fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase:
 pub fn effective_pins(records: &RunRecords, step: &StepRecord) -> Result<Fingerprint, ResumeError> {
     let of_step = |value: &Value| value["step_id"].as_str() == Some(step.step_id.as_str());
     let accepted = records.overrides.iter().rev().find(|row| row.kind == OverrideKind::Pin && of_step(&row.value));
-    let stored = accepted.map(|row| &row.value["fingerprint"]).or(step.fingerprint.as_ref());
+    let stored = accepted.map(|row| &row.value["fingerprint"]).or(step.fingerprint.as_deref());
     let corrupt =
         |why: String| ResumeError::CorruptState { why: format!("step {}: {why}", step.step_id), source: None };
     let Some(stored) = stored else { return Err(corrupt("it was opened without a fingerprint".to_owned())) };
@@ -227,7 +232,7 @@ async fn accept(
         };
         ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
         ports.store.insert_override(change).await.map_err(RunError::at("store what was accepted"))?;
-        pinned.fingerprint = repinned;
+        pinned = PinnedStep { fingerprint: repinned, differs: OnceLock::new(), ..pinned };
         (ports.watcher)(RunEvent::Accepted { component, changes });
     }
     Ok(pinned)

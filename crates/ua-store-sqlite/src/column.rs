@@ -1,15 +1,17 @@
 //! Columns to values and back. What this program could not have written is `Corrupt`, with the row's name.
 
-use rusqlite::types::{FromSql, Value as SqlValue};
+use rusqlite::types::{FromSql, Value as SqlValue, ValueRef};
 use rusqlite::{Row, Statement};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value as JsonValue;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread::LocalKey;
 use ua_core::{RunSpec, Sha256, Timestamp};
 use ua_store::{RowRef, StoreError};
 
@@ -79,12 +81,17 @@ thread_local! {
     static LAYOUTS: RefCell<HashMap<(&'static str, usize), Rc<Layout>>> = RefCell::default();
 }
 
-/// Contracts that a thread keeps read.
-const MOST_CONTRACTS: usize = 64;
+/// As many values of a kind a thread keeps read.
+const MOST_KEPT: usize = 64;
+
+/// Values that never change in their rows, by the row's key, with the text they were read from.
+type Kept<T> = RefCell<HashMap<String, (String, Arc<T>)>>;
 
 thread_local! {
-    /// Contracts of runs, with the text they were read from. Every write of an owner reads its run.
-    static CONTRACTS: RefCell<HashMap<String, (String, Arc<RunSpec>)>> = RefCell::default();
+    /// Contracts of runs. Every write of an owner reads its run.
+    static CONTRACTS: Kept<RunSpec> = RefCell::default();
+    /// Fingerprints of steps. Every write about a turn reads its step.
+    static FINGERPRINTS: Kept<JsonValue> = RefCell::default();
 }
 
 fn layout(row: &Row<'_>, table: &'static str) -> Rc<Layout> {
@@ -125,10 +132,7 @@ impl<'r, 's> Columns<'r, 's> {
 
     /// A column as SQLite has it.
     pub(crate) fn get<T: FromSql>(&self, column: &str) -> Result<T, DbError> {
-        match self.layout.places.get(column) {
-            Some(place) => self.row.get(*place).map_err(|error| self.corrupt(column, error)),
-            None => Err(self.corrupt(column, "it is missing")),
-        }
+        self.row.get(self.place(column)?).map_err(|error| self.corrupt(column, error))
     }
 
     /// A whole number.
@@ -155,8 +159,7 @@ impl<'r, 's> Columns<'r, 's> {
         T: FromStr,
         T::Err: Display,
     {
-        let text: String = self.get(column)?;
-        text.parse().map_err(|error| self.corrupt(column, error))
+        self.text(column)?.parse().map_err(|error| self.corrupt(column, error))
     }
 
     /// A value that is parsed from its text, if there is one.
@@ -165,7 +168,7 @@ impl<'r, 's> Columns<'r, 's> {
         T: FromStr,
         T::Err: Display,
     {
-        if self.get::<Option<String>>(column)?.is_some() { self.parsed(column).map(Some) } else { Ok(None) }
+        if self.is_null(column)? { Ok(None) } else { self.parsed(column).map(Some) }
     }
 
     /// A value that serializes to a string.
@@ -176,60 +179,90 @@ impl<'r, 's> Columns<'r, 's> {
 
     /// A value that serializes to a string, if there is one.
     pub(crate) fn opt_word<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, DbError> {
-        if self.get::<Option<String>>(column)?.is_some() { self.stored_name(column).map(Some) } else { Ok(None) }
+        if self.is_null(column)? { Ok(None) } else { self.stored_name(column).map(Some) }
     }
 
     /// A value that is kept as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self, column: &str) -> Result<T, DbError> {
-        let text: String = self.get(column)?;
-        let mut reader = serde_json::Deserializer::from_str(&text);
+        let mut reader = serde_json::Deserializer::from_str(self.text(column)?);
         // What was stored had passed a depth limit on its own; inside a message it lies a few levels deeper.
         reader.disable_recursion_limit();
         T::deserialize(&mut reader).map_err(|error| self.corrupt(column, error))
     }
 
-    /// The contract of a run, which never changes: who reads the run again gets the same value.
-    pub(crate) fn shared(&self, column: &'static str) -> Result<Arc<RunSpec>, DbError> {
-        let (key, text): (String, String) = (self.get(self.key)?, self.get(column)?);
-        CONTRACTS.with_borrow_mut(|contracts| {
-            if let Some((known, spec)) = contracts.get(&key)
+    /// The contract of a run: who reads the run again gets the same value.
+    pub(crate) fn contract(&self, column: &'static str) -> Result<Arc<RunSpec>, DbError> {
+        self.kept(column, &CONTRACTS)
+    }
+
+    /// The fingerprint of a step, if it has one.
+    pub(crate) fn fingerprint(&self, column: &'static str) -> Result<Option<Arc<JsonValue>>, DbError> {
+        if self.is_null(column)? { Ok(None) } else { self.kept(column, &FINGERPRINTS).map(Some) }
+    }
+
+    /// A value that never changes.
+    fn kept<T: DeserializeOwned>(
+        &self,
+        column: &'static str,
+        kept: &'static LocalKey<Kept<T>>,
+    ) -> Result<Arc<T>, DbError> {
+        let (key, text) = (self.text(self.key)?, self.text(column)?);
+        kept.with_borrow_mut(|kept| {
+            if let Some((known, value)) = kept.get(key)
                 && *known == text
             {
-                return Ok(Arc::clone(spec));
+                return Ok(Arc::clone(value));
             }
-            let spec: Arc<RunSpec> = Arc::new(self.json(column)?);
-            if contracts.len() >= MOST_CONTRACTS {
-                contracts.clear();
+            let value: Arc<T> = Arc::new(self.json(column)?);
+            if kept.len() >= MOST_KEPT {
+                kept.clear();
             }
-            contracts.insert(key, (text, Arc::clone(&spec)));
-            Ok(spec)
+            kept.insert(key.to_owned(), (text.to_owned(), Arc::clone(&value)));
+            Ok(value)
         })
+    }
+
+    /// A column's text where it lies.
+    fn text(&self, column: &str) -> Result<&'r str, DbError> {
+        let place = self.place(column)?;
+        let text = self.row.get_ref(place).map_err(|error| self.corrupt(column, error))?;
+        text.as_str().map_err(|error| self.corrupt(column, error))
+    }
+
+    fn is_null(&self, column: &str) -> Result<bool, DbError> {
+        let place = self.place(column)?;
+        let value = self.row.get_ref(place).map_err(|error| self.corrupt(column, error))?;
+        Ok(matches!(value, ValueRef::Null))
+    }
+
+    fn place(&self, column: &str) -> Result<usize, DbError> {
+        self.layout.places.get(column).copied().ok_or_else(|| self.corrupt(column, "it is missing"))
     }
 
     /// A value that is kept as JSON, if there is one.
     pub(crate) fn opt_json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, DbError> {
-        if self.get::<Option<String>>(column)?.is_some() { self.json(column).map(Some) } else { Ok(None) }
+        if self.is_null(column)? { Ok(None) } else { self.json(column).map(Some) }
     }
 
     /// An instant.
     pub(crate) fn at(&self, column: &str) -> Result<Timestamp, DbError> {
-        let text: String = self.get(column)?;
-        Timestamp::parse(&text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not an instant")))
+        let text = self.text(column)?;
+        Timestamp::parse(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not an instant")))
     }
 
     /// An instant, if there is one.
     pub(crate) fn opt_at(&self, column: &str) -> Result<Option<Timestamp>, DbError> {
-        if self.get::<Option<String>>(column)?.is_some() { self.at(column).map(Some) } else { Ok(None) }
+        if self.is_null(column)? { Ok(None) } else { self.at(column).map(Some) }
     }
 
     /// A digest.
     pub(crate) fn sha256(&self, column: &str) -> Result<Sha256, DbError> {
-        let text: String = self.get(column)?;
-        Sha256::from_hex(&text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not a digest")))
+        let text = self.text(column)?;
+        Sha256::from_hex(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not a digest")))
     }
 
     /// A digest, if there is one.
     pub(crate) fn opt_sha256(&self, column: &str) -> Result<Option<Sha256>, DbError> {
-        if self.get::<Option<String>>(column)?.is_some() { self.sha256(column).map(Some) } else { Ok(None) }
+        if self.is_null(column)? { Ok(None) } else { self.sha256(column).map(Some) }
     }
 }

@@ -538,7 +538,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         status_detail: column.get("status_detail")?,
         entrypoint: column.get("entrypoint")?,
         run_mode: column.get("run_mode")?,
-        spec: column.shared("run_spec_json")?,
+        spec: column.contract("run_spec_json")?,
         job_path: column.get("job_path")?,
         job_key: column.get("job_key")?,
         last_job_prompt: column.get("last_job_prompt")?,
@@ -588,7 +588,7 @@ fn step_record(row: &Row<'_>) -> DbResult<StepRecord> {
         error_detail: column.get("error_detail")?,
         first_turn: column.int("first_turn")?,
         last_turn: column.opt_int("last_turn")?,
-        fingerprint: column.opt_json("fingerprint_json")?,
+        fingerprint: column.fingerprint("fingerprint_json")?,
     })
 }
 

@@ -195,8 +195,8 @@ pub struct StepRecord {
     pub first_turn: u32,
     /// Its last committed turn.
     pub last_turn: Option<u32>,
-    /// Digests of what shapes the step, by component.
-    pub fingerprint: Option<Value>,
+    /// Digests of what shapes the step, by component. It never changes, so whoever reads the step again shares it.
+    pub fingerprint: Option<Arc<Value>>,
 }
 
 /// A turn (`turns`): recorded when the model's reply is, committed when its results are.
@@ -690,6 +690,13 @@ pub struct RunRecords {
 }
 
 impl RunRecords {
+    /// The run's own calls of a turn, by position.
+    pub fn calls_of_turn(&self, turn: u32) -> &[CallRecord] {
+        let from = self.calls.partition_point(|call| call.position.turn < turn);
+        let count = self.calls[from..].partition_point(|call| call.position.turn == turn);
+        &self.calls[from..from + count]
+    }
+
     /// The newest receipt of `call`.
     pub fn receipt(&self, call: &CallId) -> Option<&ReceiptRecord> {
         self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)

@@ -82,12 +82,12 @@ impl Spent {
     fn now(store: &SqliteStore) -> Outcome<Self> {
         let io = std::fs::read_to_string("/proc/self/io")?;
         let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")).ok_or("/proc/self/io has no wchar")?;
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let cpu = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
         Ok(Self {
             at: Instant::now(),
             batches: store.batches().ok_or("the store was opened for inspection")?,
             written: written.trim().parse()?,
-            cpu: Duration::new(u64::try_from(cpu.tv_sec)?, u32::try_from(cpu.tv_nsec)?),
+            cpu: Duration::from(cpu),
         })
     }
 

@@ -1,5 +1,9 @@
 //! A request in the words of the Messages API.
 
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 use ua_core::{Block, Message, Role};
 
@@ -9,28 +13,104 @@ use crate::image::{Image, image_of};
 use crate::request::ModelRequest;
 use crate::schema::folded;
 
+/// The body of `POST /v1/messages`. What is long in it, the history, is written from where it lies: a tree of JSON values made of it first
+/// took five times as long.
+#[derive(Debug)]
+pub(crate) struct Body<'r> {
+    /// What stands around the messages.
+    pub(crate) frame: Value,
+    messages: Vec<Speech<'r>>,
+}
+
+/// What one role says until the other one does.
+#[derive(Debug, Serialize)]
+struct Speech<'r> {
+    role: Role,
+    content: Vec<Part<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Part<'r> {
+    #[serde(flatten)]
+    content: Content<'r>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content<'r> {
+    Plain(Plain<'r>),
+    /// A block that only this provider reads, unchanged.
+    Own(&'r Value),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Plain<'r> {
+    Text {
+        text: &'r str,
+    },
+    ToolUse {
+        id: &'r str,
+        name: String,
+        input: Cow<'r, Value>,
+    },
+    ToolResult {
+        tool_use_id: &'r str,
+        content: ResultContent<'r>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    Image {
+        source: Source<'r>,
+    },
+}
+
+/// A result: its text, and its images if it has any.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ResultContent<'r> {
+    Text(&'r str),
+    WithImages(Vec<Plain<'r>>),
+}
+
+#[derive(Debug, Serialize)]
+struct Source<'r> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    media_type: &'r str,
+    data: &'r str,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut body = serializer.serialize_map(None)?;
+        for (name, value) in self.frame.as_object().into_iter().flatten() {
+            body.serialize_entry(name, value)?;
+        }
+        body.serialize_entry("messages", &self.messages)?;
+        body.end()
+    }
+}
+
 /// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
 /// marked as ends of a cacheable prefix, so that the next turn pays for the common part once.
-pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Value {
+pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Body<'_> {
     let mut messages = encode_messages(&request.messages);
     if cache_prompt {
         mark_newest_user_messages(&mut messages);
     }
-    let mut body = json!({
-        "model": request.model,
-        "max_tokens": request.max_output_tokens,
-        "messages": messages,
-        "stream": true,
-    });
+    let mut frame = json!({"model": request.model, "max_tokens": request.max_output_tokens, "stream": true});
     if !is_blank(&request.system) {
         let mut system = json!({"type": "text", "text": request.system});
         if cache_prompt {
             system["cache_control"] = cache_mark();
         }
-        body["system"] = json!([system]);
+        frame["system"] = json!([system]);
     }
     if !request.tools.is_empty() {
-        body["tools"] = request
+        frame["tools"] = request
             .tools
             .iter()
             .map(|tool| {
@@ -40,79 +120,77 @@ pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Valu
             .collect();
     }
     if let Some(milli) = request.temperature_milli {
-        body["temperature"] = json!(f64::from(milli) / 1000.0);
+        frame["temperature"] = json!(f64::from(milli) / 1000.0);
     }
-    body
+    Body { frame, messages }
 }
 
 /// The history as the API wants it: no blank text, no empty message, no two neighbours of one role, and tool results in
 /// front of a user message.
-fn encode_messages(messages: &[Message]) -> Vec<Value> {
-    let spoken: Vec<(Role, Vec<Value>)> = messages
-        .iter()
-        .map(|message| {
-            let encode = |block| encode_block(block, &message.blocks);
-            (message.role, message.blocks.iter().filter_map(encode).collect())
-        })
-        .filter(|(_, content): &(Role, Vec<Value>)| !content.is_empty())
-        .collect();
+fn encode_messages(messages: &[Message]) -> Vec<Speech<'_>> {
+    let mut spoken: Vec<Speech<'_>> = Vec::new();
+    for message in messages {
+        let parts = message.blocks.iter().filter_map(|block| encode_block(block, &message.blocks));
+        let parts = parts.map(|content| Part { content, cache_control: None });
+        match spoken.last_mut().filter(|speech| speech.role == message.role) {
+            Some(speech) => speech.content.extend(parts),
+            None => {
+                let content: Vec<_> = parts.collect();
+                if !content.is_empty() {
+                    spoken.push(Speech { role: message.role, content });
+                }
+            }
+        }
+    }
+    for speech in spoken.iter_mut().filter(|speech| speech.role == Role::User) {
+        speech.content.sort_by_key(|part| !matches!(part.content, Content::Plain(Plain::ToolResult { .. })));
+    }
     spoken
-        .chunk_by(|a, b| a.0 == b.0)
-        .map(|speech| {
-            let mut content: Vec<Value> = speech.iter().flat_map(|(_, content)| content.clone()).collect();
-            content.sort_by_key(|block| speech[0].0 == Role::User && block["type"] != "tool_result");
-            json!({"role": speech[0].0, "content": content})
-        })
-        .collect()
 }
 
 /// A block of a message with these blocks: a result takes its images in.
-fn encode_block(block: &Block, beside: &[Block]) -> Option<Value> {
-    match block {
-        Block::Text { text } => (!is_blank(text)).then(|| json!({"type": "text", "text": text})),
-        Block::ToolUse(tool_use) => Some(json!({
-            "type": "tool_use",
-            "id": tool_use.id,
-            "name": wire_name(&tool_use.name, ANTHROPIC_LONGEST),
-            "input": wire_input(&tool_use.input),
-        })),
+fn encode_block<'r>(block: &'r Block, beside: &'r [Block]) -> Option<Content<'r>> {
+    let plain = match block {
+        Block::Text { text } => (!is_blank(text)).then_some(Plain::Text { text }),
+        Block::ToolUse(tool_use) => Some(Plain::ToolUse {
+            id: &tool_use.id,
+            name: wire_name(&tool_use.name, ANTHROPIC_LONGEST),
+            input: wire_input(&tool_use.input),
+        }),
         Block::ToolResult { tool_use_id, content, is_error } => {
             let content = with_images(content.as_str(), tool_use_id, beside);
-            let mut result = json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": content});
-            if *is_error {
-                result["is_error"] = json!(true);
-            }
-            Some(result)
+            Some(Plain::ToolResult { tool_use_id, content, is_error: *is_error })
         }
-        Block::Opaque { provider, value } if provider == ANTHROPIC => Some(value.clone()),
+        Block::Opaque { provider, value } if provider == ANTHROPIC => {
+            return value.is_object().then_some(Content::Own(value));
+        }
         Block::Opaque { .. } => image_of(block).filter(|image| image.tool_use_id.is_none()).map(image_part),
-    }
+    };
+    plain.map(Content::Plain)
 }
 
-/// The content of a result: its text, and its images if it has any.
-fn with_images(text: &str, tool_use_id: &str, beside: &[Block]) -> Value {
+fn with_images<'r>(text: &'r str, tool_use_id: &str, beside: &'r [Block]) -> ResultContent<'r> {
     let images = beside.iter().filter_map(image_of).filter(|image| image.tool_use_id == Some(tool_use_id));
-    let mut parts: Vec<Value> = images.map(image_part).collect();
+    let mut parts: Vec<Plain<'r>> = images.map(image_part).collect();
     if parts.is_empty() {
-        return Value::String(text.to_owned());
+        return ResultContent::Text(text);
     }
     if !is_blank(text) {
-        parts.insert(0, json!({"type": "text", "text": text}));
+        parts.insert(0, Plain::Text { text });
     }
-    Value::Array(parts)
+    ResultContent::WithImages(parts)
 }
 
-fn image_part(image: Image<'_>) -> Value {
-    let source = json!({"type": "base64", "media_type": image.media_type, "data": image.data});
-    json!({"type": "image", "source": source})
+fn image_part(image: Image<'_>) -> Plain<'_> {
+    Plain::Image { source: Source { kind: "base64", media_type: image.media_type, data: image.data } }
 }
 
 /// The input of a tool use as the API takes it back: an object. What the model sent instead of one is wrapped.
-pub(crate) fn wire_input(input: &Value) -> Value {
+pub(crate) fn wire_input(input: &Value) -> Cow<'_, Value> {
     match input {
-        Value::Object(_) => input.clone(),
+        Value::Object(_) => Cow::Borrowed(input),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Value::Object(Map::from_iter([("unreadable_input".to_owned(), input.clone())]))
+            Cow::Owned(Value::Object(Map::from_iter([("unreadable_input".to_owned(), input.clone())])))
         }
     }
 }
@@ -122,10 +200,10 @@ pub(crate) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-fn mark_newest_user_messages(messages: &mut [Value]) {
-    for message in messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2) {
-        if let Some(last) = message["content"].as_array_mut().and_then(|content| content.last_mut()) {
-            last["cache_control"] = cache_mark();
+fn mark_newest_user_messages(messages: &mut [Speech<'_>]) {
+    for speech in messages.iter_mut().rev().filter(|speech| speech.role == Role::User).take(2) {
+        if let Some(last) = speech.content.last_mut() {
+            last.cache_control = Some(cache_mark());
         }
     }
 }
@@ -140,6 +218,10 @@ mod tests {
 
     use super::*;
     use crate::request::ToolOffer;
+
+    fn body(request: &ModelRequest, cache_prompt: bool) -> Value {
+        serde_json::to_value(encode_request(request, cache_prompt)).unwrap()
+    }
 
     fn request(messages: Vec<Message>) -> ModelRequest {
         ModelRequest {
@@ -168,7 +250,7 @@ mod tests {
             Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] },
         ];
         assert_eq!(
-            encode_request(&request(history), false),
+            body(&request(history), false),
             json!({"model": "claude-x", "max_tokens": 100, "stream": true, "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "go"}]},
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "t", "input": {"x": 1}}]},
@@ -192,7 +274,7 @@ mod tests {
         ];
         let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
         assert_eq!(
-            encode_request(&request(history), false)["messages"][2]["content"],
+            body(&request(history), false)["messages"][2]["content"],
             json!([
                 {"type": "tool_result", "tool_use_id": "a", "content": "seen"},
                 {"type": "tool_result", "tool_use_id": "b", "content": [
@@ -208,7 +290,7 @@ mod tests {
         prompt.blocks.extend(crate::shown_image_block("image/png", "iVBORw0KGgo="));
         let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
         assert_eq!(
-            encode_request(&request(vec![prompt]), false)["messages"][0]["content"],
+            body(&request(vec![prompt]), false)["messages"][0]["content"],
             json!([{"type": "text", "text": "look"}, {"type": "image", "source": source}])
         );
     }
@@ -221,7 +303,7 @@ mod tests {
             Message::user(Origin::Guidance, "go on"),
         ];
         assert_eq!(
-            encode_request(&request(history), false)["messages"],
+            body(&request(history), false)["messages"],
             json!([{"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": "go on"}]}])
         );
     }
@@ -233,7 +315,7 @@ mod tests {
         let foreign = Block::Opaque { provider: "openai".into(), value: json!({"type": "reasoning"}) };
         let history = vec![Message::user(Origin::Prompt, "go"), assistant(vec![own, foreign, Block::text("hi")])];
         assert_eq!(
-            encode_request(&request(history), true)["messages"][1]["content"],
+            body(&request(history), true)["messages"][1]["content"],
             json!([thinking, {"type": "text", "text": "hi"}])
         );
     }
@@ -243,7 +325,7 @@ mod tests {
         let broken = Block::ToolUse(ToolUse { id: "a".into(), name: "t".into(), input: json!("{\"x\": ") });
         let history = vec![Message::user(Origin::Prompt, "go"), assistant(vec![broken])];
         assert_eq!(
-            encode_request(&request(history), false)["messages"][1]["content"][0]["input"],
+            body(&request(history), false)["messages"][1]["content"][0]["input"],
             json!({"unreadable_input": "{\"x\": "})
         );
     }
@@ -261,7 +343,7 @@ mod tests {
         asked.temperature_milli = Some(250);
         asked.tools =
             vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
-        let body = encode_request(&asked, true);
+        let body = body(&asked, true);
         let mark = json!({"type": "ephemeral"});
         assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));
         assert_eq!(

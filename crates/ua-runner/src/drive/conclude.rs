@@ -15,7 +15,7 @@ use ua_store::{
 use super::Driver;
 use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
-use crate::files::{self, write_conclusion_with, write_packet};
+use crate::files::{self, LastWritten, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
@@ -251,15 +251,16 @@ impl Driver<'_> {
 
     /// Writes trace, transcript and summary of a run at work, when they are due after `turn`.
     pub(super) async fn write_files_if_due(&mut self, turn: u32) {
-        if !files::are_due(self.files_of, turn) {
+        let began = self.ports.env.now();
+        if !self.files.are_due(turn, began) {
             return;
         }
-        self.files_of = turn;
         match self.ports.store.load(&self.run.run_id).await {
             Ok(records) => files::note("the trace", files::write_progress(&self.ports.workspace, &records)),
             // A database that cannot be read says so itself where it matters: at the next write.
             Err(error) => tracing::warn!(error = chain(&error), turn, "the trace could not be written"),
         }
+        self.files = LastWritten::now(turn, began, self.ports.env.now());
     }
 
     /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.

@@ -95,7 +95,7 @@ impl Driver<'_> {
             spans::answered(&span, answer.as_ref());
             match answer {
                 Some(Ok(mut reply)) => {
-                    tell_tool_uses_apart(&mut reply, self.history.messages());
+                    tell_tool_uses_apart(&mut reply, |id| self.history.has_tool_use(id));
                     return Ok(Event::Thought(Ok(Box::new(reply))));
                 }
                 Some(Err(LlmError::SessionForgotten { response_id, message })) if reserved.known.is_some() => {

@@ -204,7 +204,7 @@ pub fn step_opened(
         error_detail: None,
         first_turn: run.turn_index + 1,
         last_turn: None,
-        fingerprint: step.fingerprint,
+        fingerprint: step.fingerprint.map(Arc::new),
     };
     run.current_step_id = Some(record.step_id.clone());
     run.updated_at = step.created_at;
