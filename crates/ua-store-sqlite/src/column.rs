@@ -5,7 +5,7 @@ use rusqlite::{Row, Statement};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as JsonValue;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::rc::Rc;
@@ -56,6 +56,8 @@ struct Layout {
     first: String,
     last: String,
     places: HashMap<String, usize>,
+    /// What was asked for, in order, and where it is: whoever reads a row asks for its columns as for those of the row before.
+    asked: RefCell<Vec<(&'static str, usize)>>,
 }
 
 impl Layout {
@@ -66,7 +68,22 @@ impl Layout {
             last: names.last().copied().unwrap_or_default().to_owned(),
             // Of two columns of one name the first counts, as it does for SQLite.
             places: names.iter().enumerate().rev().map(|(place, name)| ((*name).to_owned(), place)).collect(),
+            asked: RefCell::default(),
         }
+    }
+
+    /// Where `column` is, which is asked for as the one behind `before` others.
+    fn place(&self, column: &'static str, before: usize) -> Option<usize> {
+        let mut asked = self.asked.borrow_mut();
+        if let Some((known, place)) = asked.get(before)
+            && std::ptr::eq(*known, column)
+        {
+            return Some(*place);
+        }
+        let place = self.places.get(column).copied()?;
+        asked.truncate(before);
+        asked.push((column, place));
+        Some(place)
     }
 
     fn is_of(&self, statement: &Statement<'_>, count: usize) -> bool {
@@ -113,12 +130,14 @@ pub(crate) struct Columns<'r, 's> {
     table: &'static str,
     key: &'static str,
     layout: Rc<Layout>,
+    /// How many columns were asked for.
+    asked: Cell<usize>,
 }
 
 impl<'r, 's> Columns<'r, 's> {
     /// `key` is the column that names the row.
     pub(crate) fn new(row: &'r Row<'s>, table: &'static str, key: &'static str) -> Self {
-        Self { row, table, key, layout: layout(row, table) }
+        Self { row, table, key, layout: layout(row, table), asked: Cell::new(0) }
     }
 
     fn corrupt(&self, column: &str, why: impl Display) -> DbError {
@@ -131,12 +150,12 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A column as SQLite has it.
-    pub(crate) fn get<T: FromSql>(&self, column: &str) -> Result<T, DbError> {
+    pub(crate) fn get<T: FromSql>(&self, column: &'static str) -> Result<T, DbError> {
         self.row.get(self.place(column)?).map_err(|error| self.corrupt(column, error))
     }
 
     /// A whole number.
-    pub(crate) fn int<T>(&self, column: &str) -> Result<T, DbError>
+    pub(crate) fn int<T>(&self, column: &'static str) -> Result<T, DbError>
     where
         T: TryFrom<i64>,
     {
@@ -145,7 +164,7 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A whole number, if there is one.
-    pub(crate) fn opt_int<T>(&self, column: &str) -> Result<Option<T>, DbError>
+    pub(crate) fn opt_int<T>(&self, column: &'static str) -> Result<Option<T>, DbError>
     where
         T: TryFrom<i64>,
     {
@@ -154,7 +173,7 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A value that is parsed from its text: an id, a status.
-    pub(crate) fn parsed<T>(&self, column: &str) -> Result<T, DbError>
+    pub(crate) fn parsed<T>(&self, column: &'static str) -> Result<T, DbError>
     where
         T: FromStr,
         T::Err: Display,
@@ -163,7 +182,7 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A value that is parsed from its text, if there is one.
-    pub(crate) fn opt_parsed<T>(&self, column: &str) -> Result<Option<T>, DbError>
+    pub(crate) fn opt_parsed<T>(&self, column: &'static str) -> Result<Option<T>, DbError>
     where
         T: FromStr,
         T::Err: Display,
@@ -172,18 +191,18 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A value that serializes to a string.
-    pub(crate) fn stored_name<T: DeserializeOwned>(&self, column: &str) -> Result<T, DbError> {
+    pub(crate) fn stored_name<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, DbError> {
         let text: String = self.get(column)?;
         serde_json::from_value(serde_json::Value::String(text)).map_err(|error| self.corrupt(column, error))
     }
 
     /// A value that serializes to a string, if there is one.
-    pub(crate) fn opt_word<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, DbError> {
+    pub(crate) fn opt_word<T: DeserializeOwned>(&self, column: &'static str) -> Result<Option<T>, DbError> {
         if self.is_null(column)? { Ok(None) } else { self.stored_name(column).map(Some) }
     }
 
     /// A value that is kept as JSON.
-    pub(crate) fn json<T: DeserializeOwned>(&self, column: &str) -> Result<T, DbError> {
+    pub(crate) fn json<T: DeserializeOwned>(&self, column: &'static str) -> Result<T, DbError> {
         let mut reader = serde_json::Deserializer::from_str(self.text(column)?);
         // What was stored had passed a depth limit on its own; inside a message it lies a few levels deeper.
         reader.disable_recursion_limit();
@@ -223,46 +242,47 @@ impl<'r, 's> Columns<'r, 's> {
     }
 
     /// A column's text where it lies.
-    fn text(&self, column: &str) -> Result<&'r str, DbError> {
+    fn text(&self, column: &'static str) -> Result<&'r str, DbError> {
         let place = self.place(column)?;
         let text = self.row.get_ref(place).map_err(|error| self.corrupt(column, error))?;
         text.as_str().map_err(|error| self.corrupt(column, error))
     }
 
-    fn is_null(&self, column: &str) -> Result<bool, DbError> {
+    fn is_null(&self, column: &'static str) -> Result<bool, DbError> {
         let place = self.place(column)?;
         let value = self.row.get_ref(place).map_err(|error| self.corrupt(column, error))?;
         Ok(matches!(value, ValueRef::Null))
     }
 
-    fn place(&self, column: &str) -> Result<usize, DbError> {
-        self.layout.places.get(column).copied().ok_or_else(|| self.corrupt(column, "it is missing"))
+    fn place(&self, column: &'static str) -> Result<usize, DbError> {
+        let before = self.asked.replace(self.asked.get() + 1);
+        self.layout.place(column, before).ok_or_else(|| self.corrupt(column, "it is missing"))
     }
 
     /// A value that is kept as JSON, if there is one.
-    pub(crate) fn opt_json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, DbError> {
+    pub(crate) fn opt_json<T: DeserializeOwned>(&self, column: &'static str) -> Result<Option<T>, DbError> {
         if self.is_null(column)? { Ok(None) } else { self.json(column).map(Some) }
     }
 
     /// An instant.
-    pub(crate) fn at(&self, column: &str) -> Result<Timestamp, DbError> {
+    pub(crate) fn at(&self, column: &'static str) -> Result<Timestamp, DbError> {
         let text = self.text(column)?;
         Timestamp::parse(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not an instant")))
     }
 
     /// An instant, if there is one.
-    pub(crate) fn opt_at(&self, column: &str) -> Result<Option<Timestamp>, DbError> {
+    pub(crate) fn opt_at(&self, column: &'static str) -> Result<Option<Timestamp>, DbError> {
         if self.is_null(column)? { Ok(None) } else { self.at(column).map(Some) }
     }
 
     /// A digest.
-    pub(crate) fn sha256(&self, column: &str) -> Result<Sha256, DbError> {
+    pub(crate) fn sha256(&self, column: &'static str) -> Result<Sha256, DbError> {
         let text = self.text(column)?;
         Sha256::from_hex(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is not a digest")))
     }
 
     /// A digest, if there is one.
-    pub(crate) fn opt_sha256(&self, column: &str) -> Result<Option<Sha256>, DbError> {
+    pub(crate) fn opt_sha256(&self, column: &'static str) -> Result<Option<Sha256>, DbError> {
         if self.is_null(column)? { Ok(None) } else { self.sha256(column).map(Some) }
     }
 }

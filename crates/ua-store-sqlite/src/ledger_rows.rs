@@ -124,11 +124,18 @@ impl Db<'_> {
     }
 
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
+    ///
+    /// A statement that may change a reference of a table to itself writes each index of it anew, whether or not something changes: so it
+    /// stands in one of its own. A call that was answered from another stays so, and no other is.
     pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
+        if let Some(from) = &call.deduplicated_from {
+            let sql = "UPDATE tool_calls SET deduplicated_from = ?2 WHERE tool_call_id = ?1 AND deduplicated_from IS NOT ?2";
+            self.connection.prepare_cached(sql)?.execute([call.call_id.as_str(), from.as_str()])?;
+        }
         let sql = "UPDATE tool_calls SET updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
                    idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, doubt = :doubt, \
-                   possible_effect = :effect, resolution = :resolution, deduplicated_from = :from, \
-                   replay_status = :replay, external_correlation_id = :correlation, error_code = :code, \
+                   possible_effect = :effect, resolution = :resolution, replay_status = :replay, \
+                   external_correlation_id = :correlation, error_code = :code, \
                    error_detail = :detail, correction_json = :correction, lease_epoch = :epoch WHERE tool_call_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": call.call_id.as_str(),
@@ -142,7 +149,6 @@ impl Db<'_> {
             ":digests": json(&call.file_digests)?,
             ":effect": call.possible_effect.as_ref().map(stored_name).transpose()?,
             ":resolution": opt_text(call.resolution.as_ref()),
-            ":from": opt_text(call.deduplicated_from.as_ref()),
             ":replay": call.replay_status.as_ref().map(stored_name).transpose()?,
             ":correlation": call.external_correlation_id,
             ":code": call.error_code,

@@ -58,6 +58,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     if ended_uncleanly {
         quick_check(&connection, path)?;
     }
+    pragma::let_schema_be_written(&connection, true).map_err(sql_error)?;
     embedded::migrations::runner()
         .set_grouped(true)
         .set_abort_divergent(true)
@@ -66,6 +67,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         .map_err(|error| {
             refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
         })?;
+    pragma::let_schema_be_written(&connection, false).map_err(sql_error)?;
     event_chain::link_migrated(&mut connection).map_err(sql_error)?;
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;

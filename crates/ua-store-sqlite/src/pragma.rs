@@ -49,6 +49,16 @@ pub(crate) fn harden(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Lets migrations replace the text of a table's checks, or forbids it to everybody again.
+pub(crate) fn let_schema_be_written(connection: &Connection, is_allowed: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !is_allowed).map(drop)
+}
+
+/// Runs a statement that has no values, compiled once.
+pub(crate) fn say(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}
+
 /// What the writer is set to besides. The answer to the journal mode is compared: SQLite may silently keep another.
 pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sql_error)?;

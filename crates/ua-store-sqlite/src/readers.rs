@@ -5,13 +5,14 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use ua_store::StoreError;
 
 use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::open;
+use crate::pragma::say;
 
 /// What a read found.
 type Found = Box<dyn Any + Send>;
@@ -39,11 +40,13 @@ impl Pool {
     /// Runs `work` on one snapshot of the database.
     fn snapshot<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
         let pooled = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut connection = pooled.map_or_else(|| open::reader(&self.path), Ok)?;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(sql_error)?;
-        let outcome = work(&Db::new(&transaction)).map_err(DbError::into_store);
-        drop(transaction);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let connection = pooled.map_or_else(|| open::reader(&self.path), Ok)?;
+        say(&connection, "BEGIN").map_err(sql_error)?;
+        let outcome = work(&Db::new(&connection)).map_err(DbError::into_store);
+        // A connection that keeps its snapshot would answer the next question from the past.
+        if connection.is_autocommit() || say(&connection, "ROLLBACK").is_ok() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
         outcome
     }
 }

@@ -10,6 +10,7 @@ use ua_store::{
 
 use crate::db::Db;
 use crate::error::DbError;
+use crate::pragma::say;
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -26,15 +27,16 @@ impl Tables for Db<'_> {
     type Error = DbError;
 
     fn nested<T>(&self, work: impl FnOnce() -> DbResult<T>) -> DbResult<Result<T, StoreError>> {
-        self.connection.execute_batch("SAVEPOINT provided")?;
+        say(self.connection, "SAVEPOINT provided")?;
         let noted = self.effects_noted();
         match work().map_err(DbError::into_store) {
             Ok(done) => {
-                self.connection.execute_batch("RELEASE provided")?;
+                say(self.connection, "RELEASE provided")?;
                 Ok(Ok(done))
             }
             Err(refused) if refused.is_refusal() && !self.connection.is_autocommit() => {
-                self.connection.execute_batch("ROLLBACK TO provided; RELEASE provided")?;
+                say(self.connection, "ROLLBACK TO provided")?;
+                say(self.connection, "RELEASE provided")?;
                 self.forget_effects_behind(noted);
                 self.forget_run();
                 Ok(Err(refused))

@@ -18,7 +18,7 @@ use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
-use crate::pragma;
+use crate::pragma::{self, say};
 use crate::spans;
 
 /// More members bring nothing: the processor is the limit then, not the disk.
@@ -271,11 +271,6 @@ impl Worker {
             tracing::error!(%error, "a failed batch was not rolled back");
         }
     }
-}
-
-/// A statement without values, compiled once.
-fn say(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
 /// Why a whole transaction failed; each of its members is told.
