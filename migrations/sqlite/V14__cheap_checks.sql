@@ -66,6 +66,11 @@ PRAGMA writable_schema = RESET;
 -- Nothing is found by it, and every call was written to it twice.
 DROP INDEX idx_tool_calls_run_step;
 
+-- The key is claimed by RUNNING: of all calls that may have had, or had, the effect, one holds it.
+DROP INDEX idx_tool_calls_key;
+CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key)
+  WHERE (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL;
+
 DROP TRIGGER runs_stay_terminal;
 CREATE TRIGGER runs_stay_terminal
 BEFORE UPDATE OF status ON runs

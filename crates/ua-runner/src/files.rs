@@ -34,9 +34,9 @@ impl LastWritten {
         Self { turn, at, took: Duration::ZERO }
     }
 
-    /// They were written after `turn`.
+    /// They were written after `turn`. What an instant is too coarse for counts as one more of its steps.
     pub(crate) fn now(turn: u32, began: Timestamp, ended: Timestamp) -> Self {
-        Self { turn, at: ended, took: ended.since(began) }
+        Self { turn, at: ended, took: ended.since(began) + Duration::from_millis(1) }
     }
 
     /// Whether they are due again after turn `committed`.

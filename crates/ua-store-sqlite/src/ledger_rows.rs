@@ -15,13 +15,13 @@ type DbResult<T> = Result<T, DbError>;
 // tests), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
 pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = ?1";
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
-                                 AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
+                                 AND (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const RIVALS: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
                                  ORDER BY created_at, run_id, turn, ordinal";
 pub(crate) const DOUBTS: &str = "SELECT * FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = ?1 AND raw_tool_name = ?2 \
      ORDER BY created_at, run_id, turn, ordinal";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
-     AND (status IN ('running', 'unknown', 'succeeded') OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
+     AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
 
 impl Db<'_> {
     // --- Calls.
@@ -129,7 +129,8 @@ impl Db<'_> {
     /// stands in one of its own. A call that was answered from another stays so, and no other is.
     pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         if let Some(from) = &call.deduplicated_from {
-            let sql = "UPDATE tool_calls SET deduplicated_from = ?2 WHERE tool_call_id = ?1 AND deduplicated_from IS NOT ?2";
+            let sql =
+                "UPDATE tool_calls SET deduplicated_from = ?2 WHERE tool_call_id = ?1 AND deduplicated_from IS NOT ?2";
             self.connection.prepare_cached(sql)?.execute([call.call_id.as_str(), from.as_str()])?;
         }
         let sql = "UPDATE tool_calls SET updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \

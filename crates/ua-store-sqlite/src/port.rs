@@ -25,14 +25,14 @@ impl Store for SqliteStore {
                 self.read(move |db| apply(db, &by, batch)).await
             };
         }
-        let by = by.clone();
+        let author = by.clone();
         // An owner's lease tells it from another database; what has none, or is about to get one, looks which file this is.
         let is_owners =
             matches!(by, Author::Owner(_)) && !batch.changes().any(|change| matches!(change, Change::Acquire { .. }));
         let place = (!is_owners).then(|| self.place());
-        self.write(operation(&batch), batch.durability(), move |db| {
+        self.write(operation(&batch), batch.durability(), by, move |db| {
             place.map_or(Ok(()), |place| place.check())?;
-            apply(db, &by, batch)
+            apply(db, &author, batch)
         })
         .await
     }

@@ -1,5 +1,7 @@
 //! Settings of connections. None of them but the journal mode and the application id persists in the file.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use ua_store::{Durability, StoreError};
@@ -26,9 +28,12 @@ fn check_version(number: i32, words: &str) -> Result<(), StoreError> {
     )))
 }
 
+/// How long a transaction waits for those of other processes.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// What every connection is set to.
 pub(crate) fn harden(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;

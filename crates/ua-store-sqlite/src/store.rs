@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use ua_store::{Durability, StoreError};
+use ua_store::{Author, Durability, RunLease, StoreError};
 
 use crate::config::SqliteConfig;
 use crate::db::Db;
@@ -12,6 +13,9 @@ use crate::error::{DbError, refused, sql_error};
 use crate::open::{self, FileIdentity};
 use crate::readers::Readers;
 use crate::writer::{Batches, Writer};
+
+/// A run that was written so often in a row works alone.
+const ALONE: u32 = 8;
 
 /// The runtime database of one process. Reads need a tokio runtime; writes run on a thread of their own.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub struct SqliteStore {
     writer: Option<Writer>,
     /// Which file was opened.
     identity: FileIdentity,
+    /// Under which lease a run was written last, and how often in a row.
+    last_owner: Mutex<Option<(RunLease, u32)>>,
 }
 
 impl SqliteStore {
@@ -40,7 +46,7 @@ impl SqliteStore {
             .then(|| EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone()));
         let writer = Writer::start(connection, log)?;
         let readers = Readers::new(config.path.clone(), None);
-        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer), identity })
+        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer), identity, last_owner: Mutex::default() })
     }
 
     /// Opens the database for inspection: nothing is created or migrated, and every write is refused.
@@ -49,7 +55,8 @@ impl SqliteStore {
         let connection = open::inspector(&path)?;
         let db_uuid = read_uuid(&connection)?;
         let identity = FileIdentity::of(&path)?;
-        Ok(Self { readers: Readers::new(path.clone(), Some(connection)), path, db_uuid, writer: None, identity })
+        let readers = Readers::new(path.clone(), Some(connection));
+        Ok(Self { path, db_uuid, readers, writer: None, identity, last_owner: Mutex::default() })
     }
 
     /// Tells this database from every other, and from a new one at the same path.
@@ -78,6 +85,7 @@ impl SqliteStore {
         &self,
         operation: Cow<'static, str>,
         durability: Durability,
+        by: &Author,
         work: F,
     ) -> Result<T, StoreError>
     where
@@ -85,7 +93,19 @@ impl SqliteStore {
         F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
     {
         let writer = self.writer.as_ref().ok_or_else(|| refused("it was opened for inspection only"))?;
-        writer.write(&operation, durability, work).await
+        writer.write(&operation, durability, self.works_alone(by), work).await
+    }
+
+    /// Whether one run alone has written lately, and this is it.
+    fn works_alone(&self, by: &Author) -> bool {
+        let Author::Owner(lease) = by else { return false };
+        let mut last = self.last_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = match last.take() {
+            Some((known, count)) if known == *lease => count.saturating_add(1),
+            _ => 0,
+        };
+        *last = Some((lease.clone(), count));
+        count >= ALONE
     }
 
     /// Which file was opened. What needs no lease checks it inside its transaction: whoever puts another file in its place takes the write

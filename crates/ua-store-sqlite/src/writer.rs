@@ -3,10 +3,14 @@
 //! Waiting writes are drained, up to [`LARGEST_BATCH`], into one transaction with a savepoint each. A write that fails
 //! rolls back to its savepoint and fails alone; a commit that fails, fails all. Answers are sent after the commit returned.
 //! There is no timer: waiting for company would cost latency, draining what is there does not.
+//!
+//! A write of the only run that works is done where it is asked for, when nothing else waits: handing it to another thread and back takes
+//! longer than a small write does. Of several runs the writes go to the thread, which commits them together.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -109,6 +113,8 @@ pub(crate) struct Writer {
     jobs: Option<mpsc::Sender<Box<dyn Member>>>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<Counters>,
+    /// What writes: the thread, or whoever finds it at rest. Nothing once the thread has ended.
+    worker: Arc<Mutex<Option<Worker>>>,
 }
 
 impl Writer {
@@ -119,16 +125,24 @@ impl Writer {
         let chain =
             EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
         let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced, chain };
+        let worker = Arc::new(Mutex::new(Some(worker)));
+        let shared = Arc::clone(&worker);
         let thread = std::thread::Builder::new()
             .name("ua-store-writer".to_owned())
-            .spawn(move || worker.run(waiting))
+            .spawn(move || run(&shared, waiting))
             .map_err(|error| refused_because("the writer thread cannot be started", error))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), counters, worker })
     }
 
     /// Runs `work` in a transaction of the writer and returns when that is committed. A caller that gives up waiting does
-    /// not take its work back.
-    pub(crate) async fn write<T, F>(&self, operation: &str, durability: Durability, work: F) -> Result<T, StoreError>
+    /// not take its work back. One that is `alone` does it itself when nobody else writes.
+    pub(crate) async fn write<T, F>(
+        &self,
+        operation: &str,
+        durability: Durability,
+        alone: bool,
+        work: F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Db<'_>) -> Result<T, DbError> + Send + 'static,
@@ -139,10 +153,21 @@ impl Writer {
         let write =
             Write { durability, span: span.clone(), work: Some(work), outcome: None, effects: Vec::new(), reply };
         let committed = async {
-            jobs.send(Box::new(write)).await.map_err(|_| closed())?;
+            let left = if alone { self.write_here(Box::new(write)) } else { Some(Box::new(write) as Box<dyn Member>) };
+            if let Some(write) = left {
+                jobs.send(write).await.map_err(|_| closed())?;
+            }
             answer.await.map_err(|_| closed())?
         };
         committed.instrument(span).await
+    }
+
+    /// Does a write on this thread, unless something else writes, here or in another process: then it is given back.
+    fn write_here(&self, write: Box<dyn Member>) -> Option<Box<dyn Member>> {
+        let is_idle = self.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == jobs.max_capacity());
+        let Some(mut worker) = self.worker.try_lock().ok().filter(|_| is_idle) else { return Some(write) };
+        let Some(worker) = worker.as_mut() else { return Some(write) };
+        worker.commit_at_once(write)
     }
 
     pub(crate) fn batches(&self) -> Batches {
@@ -171,6 +196,7 @@ fn closed() -> StoreError {
     refused("the store is closed")
 }
 
+#[derive(Debug)]
 struct Worker {
     connection: Connection,
     log: Option<EffectsLog>,
@@ -181,17 +207,30 @@ struct Worker {
     chain: EventChain,
 }
 
-impl Worker {
-    fn run(mut self, mut waiting: mpsc::Receiver<Box<dyn Member>>) {
-        while let Some(first) = waiting.blocking_recv() {
-            let mut batch = vec![first];
-            while batch.len() < LARGEST_BATCH
-                && let Ok(next) = waiting.try_recv()
-            {
-                batch.push(next);
-            }
-            self.commit(batch);
+/// The thread: commits what waits, until nobody can ask for more.
+fn run(worker: &Mutex<Option<Worker>>, mut waiting: mpsc::Receiver<Box<dyn Member>>) {
+    let lock = || worker.lock().unwrap_or_else(PoisonError::into_inner);
+    while let Some(first) = waiting.blocking_recv() {
+        let mut worker = lock();
+        let mut batch = vec![first];
+        while batch.len() < LARGEST_BATCH
+            && let Ok(next) = waiting.try_recv()
+        {
+            batch.push(next);
         }
+        match worker.as_mut() {
+            Some(worker) => worker.commit(batch),
+            None => return,
+        }
+    }
+    let ended = lock().take();
+    if let Some(worker) = ended {
+        worker.close();
+    }
+}
+
+impl Worker {
+    fn close(self) {
         if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(%error, "the log was not truncated at the end; the next start reads it");
         }
@@ -200,10 +239,31 @@ impl Worker {
         }
     }
 
-    fn commit(&mut self, mut batch: Vec<Box<dyn Member>>) {
+    /// Commits one write, if no other process writes; else gives it back, since whoever waits for that must not hold its thread up.
+    fn commit_at_once(&mut self, write: Box<dyn Member>) -> Option<Box<dyn Member>> {
+        let begun = self.set_durability(write.durability()).and_then(|()| {
+            self.connection.busy_timeout(Duration::ZERO)?;
+            let begun = say(&self.connection, "BEGIN IMMEDIATE");
+            self.connection.busy_timeout(pragma::BUSY_TIMEOUT)?;
+            begun
+        });
+        if begun.is_err() {
+            self.roll_back();
+            return Some(write);
+        }
+        self.commit_begun(vec![write], true);
+        None
+    }
+
+    fn commit(&mut self, batch: Vec<Box<dyn Member>>) {
+        self.commit_begun(batch, false);
+    }
+
+    /// Commits a batch, in the transaction that is begun or in one that is begun now.
+    fn commit_begun(&mut self, mut batch: Vec<Box<dyn Member>>, is_begun: bool) {
         let durability = batch.iter().map(|member| member.durability()).max().unwrap_or(Durability::Synced);
         let _span = batch.first().map(|first| spans::of_batch(first.span(), batch.len(), durability).entered());
-        match self.transaction(&mut batch, durability) {
+        match self.transaction(&mut batch, durability, is_begun) {
             Ok(()) => {
                 let counter = match durability {
                     Durability::Synced => &self.counters.synced,
@@ -227,12 +287,16 @@ impl Worker {
     }
 
     /// Runs the batch as one transaction. After an error nothing of it is committed, as far as anyone knows.
-    fn transaction(&mut self, batch: &mut [Box<dyn Member>], durability: Durability) -> Result<(), Broken> {
-        if self.durability != durability {
-            pragma::set_durability(&self.connection, durability)?;
-            self.durability = durability;
+    fn transaction(
+        &mut self,
+        batch: &mut [Box<dyn Member>],
+        durability: Durability,
+        is_begun: bool,
+    ) -> Result<(), Broken> {
+        if !is_begun {
+            self.set_durability(durability)?;
+            say(&self.connection, "BEGIN IMMEDIATE")?;
         }
-        say(&self.connection, "BEGIN IMMEDIATE")?;
         if let [only] = &mut *batch {
             if !only.run(&self.connection) {
                 self.roll_back();
@@ -254,6 +318,14 @@ impl Worker {
             }
         }
         self.finish()
+    }
+
+    fn set_durability(&mut self, durability: Durability) -> rusqlite::Result<()> {
+        if self.durability != durability {
+            pragma::set_durability(&self.connection, durability)?;
+            self.durability = durability;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Broken> {
@@ -318,7 +390,7 @@ mod tests {
         for (number, durability, wanted) in
             [(1, Durability::Synced, FULL), (2, Durability::Relaxed, NORMAL), (3, Durability::Synced, FULL)]
         {
-            let found = writer.write("a write", durability, move |db| insert(db, number)).await.unwrap();
+            let found = writer.write("a write", durability, false, move |db| insert(db, number)).await.unwrap();
             assert_eq!(found, wanted, "write {number}");
         }
         assert_eq!(writer.batches(), Batches { synced: 2, relaxed: 1 });
@@ -343,21 +415,21 @@ mod tests {
         let (work, started, release) = held();
         let rest = async {
             started.await.unwrap();
-            let relaxed = writer.write("a write", Durability::Relaxed, |db| insert(db, 10));
-            let twin = writer.write("a write", Durability::Relaxed, |db| {
+            let relaxed = writer.write("a write", Durability::Relaxed, false, |db| insert(db, 10));
+            let twin = writer.write("a write", Durability::Relaxed, false, |db| {
                 insert(db, 100)?;
                 insert(db, 10)
             });
-            let synced = writer.write("a write", Durability::Synced, |db| insert(db, 1_000));
+            let synced = writer.write("a write", Durability::Synced, false, |db| insert(db, 1_000));
             // The three before are polled first, so they wait together when the thread goes on.
             tokio::join!(relaxed, twin, synced, async { release.send(()).unwrap() })
         };
         let (first, (relaxed, twin, synced, ())) =
-            tokio::join!(writer.write("a write", Durability::Relaxed, work), rest);
+            tokio::join!(writer.write("a write", Durability::Relaxed, false, work), rest);
         assert_eq!((first.unwrap(), relaxed.unwrap(), synced.unwrap()), (NORMAL, FULL, FULL));
         assert!(matches!(twin, Err(StoreError::Conflict { .. })), "{twin:?}");
         assert_eq!(writer.batches(), Batches { synced: 1, relaxed: 1 });
-        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 1_011);
+        assert_eq!(writer.write("a write", Durability::Relaxed, false, sum).await.unwrap(), 1_011);
     }
 
     #[tokio::test]
@@ -367,9 +439,9 @@ mod tests {
         let (work, started, release) = held();
         let rest = async {
             started.await.unwrap();
-            let fine = writer.write("a write", Durability::Relaxed, |db| insert(db, 10));
+            let fine = writer.write("a write", Durability::Relaxed, false, |db| insert(db, 10));
             // A deferred foreign key is checked by COMMIT, not by the statement.
-            let poison = writer.write("a write", Durability::Relaxed, |db| {
+            let poison = writer.write("a write", Durability::Relaxed, false, |db| {
                 db.connection.execute_batch(
                     "CREATE TABLE child (parent INTEGER REFERENCES numbers (number) DEFERRABLE INITIALLY DEFERRED); \
                      INSERT INTO child VALUES (77)",
@@ -378,11 +450,11 @@ mod tests {
             });
             tokio::join!(fine, poison, async { release.send(()).unwrap() })
         };
-        let (first, (fine, poison, ())) = tokio::join!(writer.write("a write", Durability::Relaxed, work), rest);
+        let (first, (fine, poison, ())) = tokio::join!(writer.write("a write", Durability::Relaxed, false, work), rest);
         first.unwrap();
         assert!(matches!(fine, Err(StoreError::Unavailable { .. })), "{fine:?}");
         assert!(matches!(poison, Err(StoreError::Unavailable { .. })), "{poison:?}");
-        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 1);
+        assert_eq!(writer.write("a write", Durability::Relaxed, false, sum).await.unwrap(), 1);
     }
 
     #[tokio::test]
@@ -393,17 +465,17 @@ mod tests {
             let set = move |db: &Db<'_>| {
                 Ok(db.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
             };
-            writer.write("a write", Durability::Relaxed, set).await.unwrap();
+            writer.write("a write", Durability::Relaxed, false, set).await.unwrap();
         };
         let fill = async || {
             let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO numbers SELECT i FROM n";
-            writer.write("a write", Durability::Synced, move |db| Ok(db.connection.execute(many, [])?)).await
+            writer.write("a write", Durability::Synced, false, move |db| Ok(db.connection.execute(many, [])?)).await
         };
         limit(4).await;
         let outcome = fill().await;
         let Err(StoreError::Unavailable { why, retry, .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!((why.as_str(), retry), ("the disk is full", Retry::Never));
-        assert_eq!(writer.write("a write", Durability::Relaxed, sum).await.unwrap(), 0);
+        assert_eq!(writer.write("a write", Durability::Relaxed, false, sum).await.unwrap(), 0);
         limit(1_000_000).await;
         assert_eq!(fill().await.unwrap(), 5_000);
     }
@@ -414,8 +486,8 @@ mod tests {
         let mut writer = writer(&folder);
         let (work, started, release) = held();
         {
-            let first = writer.write("a write", Durability::Relaxed, work);
-            let second = writer.write("a write", Durability::Synced, |db| insert(db, 2));
+            let first = writer.write("a write", Durability::Relaxed, false, work);
+            let second = writer.write("a write", Durability::Synced, false, |db| insert(db, 2));
             // Once the first runs both are queued; then nobody waits for them any more.
             tokio::select! {
                 biased;

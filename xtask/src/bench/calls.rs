@@ -21,6 +21,9 @@ pub(crate) struct Options {
     /// The most tokens of history that a request carries
     #[arg(long, default_value_t = 3_000)]
     history: u64,
+    /// How many bytes of text each reply has besides
+    #[arg(long, default_value_t = 0)]
+    text: u32,
     /// How many runs work at once in one process
     #[arg(long, default_value_t = 1)]
     runs: u32,
@@ -52,10 +55,12 @@ struct Round {
     growth_in_bytes: f64,
     /// Of all runs together.
     calls_a_second: f64,
+    /// How fast they are, to as many tasks that only commit what they committed.
+    to_submitters: f64,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let program = options.program.clone().map_or_else(build, Ok)?;
+    let program = options.program.clone().map_or_else(built, Ok)?;
     let mut rounds = Vec::new();
     let mut resident = String::new();
     for round in 1..=options.rounds {
@@ -68,12 +73,19 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let before = lines(&program, &["floor", &path("before"), &steps])?;
         let history = options.history.to_string();
         let runs = options.runs.to_string();
-        let turns = lines(&program, &["calls", &path("calls"), &steps, &runs, &history])?;
+        let text = options.text.to_string();
+        let turns = lines(&program, &["calls", &path("calls"), &steps, &runs, &history, &text])?;
         let after = lines(&program, &["floor", &path("after"), &steps])?;
         let floor: Vec<f64> = before.iter().chain(&after).filter_map(|line| number(line, "micros")).collect();
         let last = turns.last().context("the turns said nothing")?;
         last["most_resident"].as_str().unwrap_or_default().clone_into(&mut resident);
-        let measured = Round::of(&floor, &turns, options)?;
+        let mut measured = Round::of(&floor, &turns, options)?;
+        if options.runs > 1 {
+            let both = lines(&program, &["submitters", &path("submitters"), &steps, &runs, &history])?;
+            let of =
+                |name: &str| both.last().and_then(|line| number(line, name)).context("the submitters said nothing");
+            measured.to_submitters = of("submitted_micros")? / of("worked_micros")?;
+        }
         eprintln!("round {round}: {measured:?}");
         rounds.push(measured);
     }
@@ -100,6 +112,10 @@ fn report(options: &Options, rounds: &[Round], resident: &str) -> anyhow::Result
         if let Some(most) = options.most {
             ensure!(time <= most && bytes <= most, "the last turns cost more than {most} times the first ones");
         }
+    }
+    if options.runs > 1 {
+        let of = of(|round| round.to_submitters);
+        println!("| {} runs to as many tasks that only commit the same batches | {of:.2} |", options.runs);
     }
     println!("| calls a second, of {} run(s) | {:.0} |", options.runs, of(|round| round.calls_a_second));
     println!("| most memory | {resident} |");
@@ -128,6 +144,7 @@ impl Round {
             growth_in_time: mean(last, "micros") / mean(first, "micros"),
             growth_in_bytes: mean(last, "bytes") / mean(first, "bytes"),
             calls_a_second: taken / (all / 1_000_000.0),
+            to_submitters: 0.0,
         })
     }
 }
@@ -136,7 +153,7 @@ fn number(line: &Value, name: &str) -> Option<f64> {
     line[name].as_f64()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
@@ -146,7 +163,8 @@ fn float(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-fn build() -> anyhow::Result<PathBuf> {
+/// The program that takes the turns, built for release.
+pub(super) fn built() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(option_env!("CARGO").unwrap_or("cargo"));
     command.args(["build", "--release", "--locked", "-p", "ua-testkit", "--example", "call_bench"]);
     command.arg("--message-format=json-render-diagnostics");
@@ -176,8 +194,17 @@ mod tests {
             .map(|turn| json!({"turn": turn, "micros": if turn > 20 { 30 } else { 10 }, "bytes": 4096, "synced": 2}))
             .collect();
         lines.push(json!({"all_micros": 1_000_000}));
-        let options =
-            Options { turns: 40, window: 10, history: 1, runs: 1, rounds: 1, folder: None, program: None, most: None };
+        let options = Options {
+            turns: 40,
+            window: 10,
+            history: 1,
+            text: 0,
+            runs: 1,
+            rounds: 1,
+            folder: None,
+            program: None,
+            most: None,
+        };
         let round = Round::of(&[5.0, 7.0], &lines, &options).unwrap();
         let shown = format!("{:.1} {:.1} {:.1}", round.floor_micros, round.turn_micros, round.growth_in_time);
         assert_eq!(shown, "6.0 20.0 3.0");

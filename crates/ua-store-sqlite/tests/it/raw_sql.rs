@@ -309,3 +309,46 @@ async fn a_deleted_run_leaves_no_row_in_any_table() {
     assert_eq!(left, [""; 0], "a table of the schema is not cleared");
     assert_eq!(tables("SELECT run_id FROM deleted_runs"), ["run_1"]);
 }
+
+/// SQLite makes a table of its own of a list of three or more values, for each statement anew. What a turn writes has none of these in its checks
+/// and triggers.
+#[test]
+fn checks_and_triggers_make_no_tables_of_their_own() {
+    let database = Database::fresh();
+    let raw = &database.raw;
+    let columns = |table: &str| -> Vec<String> {
+        let mut names = raw.prepare("SELECT name FROM pragma_table_info(?1)").unwrap();
+        names.query_map([table], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let temporary_tables = |sql: &str| {
+        let mut program = raw.prepare(&format!("EXPLAIN {sql}")).unwrap();
+        let opcodes = program.query_map([], |row| row.get::<_, String>(1)).unwrap();
+        opcodes.filter(|opcode| opcode.as_deref() == Ok("OpenEphemeral")).count()
+    };
+    let list = "CREATE TEMP TABLE listed (a TEXT CHECK (a IN ('x', 'y', 'z')))";
+    raw.execute_batch(list).unwrap();
+    assert_eq!(temporary_tables("INSERT INTO listed VALUES ('x')"), 1, "what the test looks for");
+    let tables = [
+        "runs",
+        "run_steps",
+        "turns",
+        "messages",
+        "tool_calls",
+        "tool_attempts",
+        "tool_receipts",
+        "tool_call_events",
+        "checkpoints",
+        "usage",
+    ];
+    for table in tables {
+        let all = columns(table);
+        let values = vec!["NULL"; all.len()].join(", ");
+        assert_eq!(temporary_tables(&format!("INSERT INTO {table} VALUES ({values})")), 0, "an insert into {table}");
+        for column in all {
+            let update = format!("UPDATE {table} SET {column} = {column} WHERE rowid = 1");
+            // A word of a person that corrects a call is none of a turn's writes.
+            let is_rare = table == "tool_calls" && column == "correction_json";
+            assert!(is_rare || temporary_tables(&update) == 0, "{update}");
+        }
+    }
+}

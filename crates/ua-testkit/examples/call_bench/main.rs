@@ -1,12 +1,15 @@
 //! What a turn with one effect costs, for `cargo xtask bench calls`.
 //!
 //! `call_bench floor FOLDER STEPS` makes two synced commits of one row a step: as fast as the disk can be. `call_bench calls FOLDER TURNS
-//! RUNS HISTORY` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
-//! interprets and commits as any run does. The tool is in this process and takes a key; the model answers by itself, after the body of its
+//! RUNS HISTORY [TEXT]` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
+//! interprets and commits as any run does. `submitters FOLDER TURNS RUNS HISTORY` does the same, and then has as many tasks commit the same batches to
+//! another database with nothing around them. The tool is in this process and takes a key; the model answers by itself, after the body of its
 //! request was built as it would be sent. Prints a line of JSON a turn.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::print_stdout, reason = "its output is its product")]
+
+mod recording;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,6 +36,8 @@ use ua_store::{NewRun, RunStore, Store};
 use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
 use ua_testkit::{Honours, World, own_tool};
 
+use self::recording::{Committals, Recording};
+
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
@@ -40,11 +45,18 @@ fn main() -> Outcome<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["floor", folder, steps] => floor(Path::new(folder), steps.parse()?),
-        ["calls", folder, turns, runs, history] => {
+        ["calls", folder, turns, runs, history, text @ ..] if text.len() < 2 => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-            runtime.block_on(calls(Path::new(folder), turns.parse()?, runs.parse()?, history.parse()?))
+            let text = text.first().map_or(Ok(0), |text| text.parse())?;
+            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text };
+            runtime.block_on(calls(Path::new(folder), runs.parse()?, plan))
         }
-        _ => Err("expected `floor FOLDER STEPS` or `calls FOLDER TURNS RUNS HISTORY`".into()),
+        ["submitters", folder, turns, runs, history] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text: 0 };
+            runtime.block_on(submitters(Path::new(folder), runs.parse()?, plan))
+        }
+        _ => Err("expected `floor FOLDER STEPS` `calls FOLDER TURNS RUNS HISTORY [TEXT]` or `submitters FOLDER TURNS RUNS HISTORY`".into()),
     }
 }
 
@@ -105,10 +117,21 @@ impl Spent {
     }
 }
 
-async fn calls(folder: &Path, turns: u32, runs: u32, history: u64) -> Outcome<()> {
+/// What each run does.
+#[derive(Clone, Copy)]
+struct Plan {
+    turns: u32,
+    /// The most tokens of history that a request carries.
+    history: u64,
+    /// Bytes of text that each reply has besides.
+    text: usize,
+}
+
+async fn calls(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let begun = Instant::now();
-    let all = (1..=runs).map(|number| one_run(&sqlite, folder, number, turns, history));
+    let store: Arc<dyn Store> = sqlite.clone();
+    let all = (1..=runs).map(|number| one_run(Arc::clone(&store), &sqlite, folder, number, plan));
     try_join_all(all).await?;
     let resident = std::fs::read_to_string("/proc/self/status")?;
     let resident = resident.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim().to_owned();
@@ -117,9 +140,38 @@ async fn calls(folder: &Path, turns: u32, runs: u32, history: u64) -> Outcome<()
     Ok(())
 }
 
-async fn one_run(sqlite: &Arc<SqliteStore>, folder: &Path, number: u32, turns: u32, history: u64) -> Outcome<()> {
+/// So many runs, and behind them as many tasks that commit what the runs did.
+async fn submitters(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
+    let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
+    let stores: Vec<_> = (1..=runs).map(|_| Arc::new(Recording::of(sqlite.clone()))).collect();
+    let begun = Instant::now();
+    let all = stores.iter().zip(1..).map(|(store, number)| one_run(store.clone(), &sqlite, folder, number, plan));
+    try_join_all(all).await?;
+    let worked = begun.elapsed();
+    let other = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("other/runtime_state.db")))?);
+    let committals: Vec<Committals> = stores.iter().map(|store| store.take()).collect();
+    let begun = Instant::now();
+    try_join_all(committals.into_iter().map(|committals| commit_again(&other, committals))).await?;
+    println!("{}", json!({"worked_micros": micros(worked), "submitted_micros": micros(begun.elapsed())}));
+    Ok(())
+}
+
+async fn commit_again(store: &SqliteStore, committals: Committals) -> Outcome<()> {
+    for (by, batch) in committals {
+        store.commit(&by, batch).await?;
+    }
+    Ok(())
+}
+
+async fn one_run(
+    store: Arc<dyn Store>,
+    sqlite: &Arc<SqliteStore>,
+    folder: &Path,
+    number: u32,
+    plan: Plan,
+) -> Outcome<()> {
+    let history = plan.history;
     let env = ua_core::system::env();
-    let store: Arc<dyn Store> = sqlite.clone();
     let spec = RunSpec::parse(&format!(
         r#"{{"objective": "Take many turns, and write to a@example.test in each.",
              "budgets": {{"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_tokens": 1000000000000}},
@@ -187,7 +239,7 @@ async fn one_run(sqlite: &Arc<SqliteStore>, folder: &Path, number: u32, turns: u
         base_url: "http://127.0.0.1:9".to_owned(),
         ..AnthropicConfig::new(SecretString::from(secret.to_owned()))
     };
-    let model = Busy { wire: AnthropicProvider::new(wire, env)?, asked: AtomicU32::new(0), turns };
+    let model = Busy { wire: AnthropicProvider::new(wire, env)?, asked: AtomicU32::new(0), plan };
     let redactor = Redactor::new([("BENCH_KEY".to_owned(), secret.to_owned())]);
     let model = Arc::new(RedactingProvider::new(Arc::new(model), redactor));
     let desk = Desk::new(ports).with_watcher(Arc::new(watcher));
@@ -202,7 +254,7 @@ async fn one_run(sqlite: &Arc<SqliteStore>, folder: &Path, number: u32, turns: u
 struct Busy {
     wire: AnthropicProvider,
     asked: AtomicU32,
-    turns: u32,
+    plan: Plan,
 }
 
 #[async_trait]
@@ -214,15 +266,18 @@ impl LlmProvider for Busy {
     async fn complete(&self, request: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         std::hint::black_box(self.wire.request_body(request));
         let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(if turn > self.turns { done() } else { reply(turn) })
+        Ok(if turn > self.plan.turns { done() } else { reply(turn, self.plan.text) })
     }
 }
 
-fn reply(turn: u32) -> ModelTurn {
+fn reply(turn: u32, text: usize) -> ModelTurn {
     let input = json!({"to": ["a@example.test"], "subject": format!("Part {turn}"), "body": "As promised."});
     let mail = Block::ToolUse(ToolUse { id: format!("toolu_{turn}"), name: "mcp__ua__send_email".to_owned(), input });
     ModelTurn {
-        blocks: vec![Block::Text { text: format!("Turn {turn}: one more letter.") }, mail],
+        blocks: vec![
+            Block::Text { text: format!("Turn {turn}: one more letter.{}", " And more.".repeat(text / 10)) },
+            mail,
+        ],
         stop_reason: StopReason::ToolUse,
         ..done()
     }

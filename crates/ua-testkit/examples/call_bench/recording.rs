@@ -1,0 +1,98 @@
+//! A store that keeps what was committed to it, so that it can be committed again to another one with nothing around it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_store::{
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, GatewayOf, GatewayRecords,
+    MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns,
+};
+
+/// What was committed, in order.
+pub(crate) type Committals = Vec<(Author, Batch)>;
+
+/// A store, and what one run committed to it.
+pub(crate) struct Recording {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) committed: Mutex<Committals>,
+}
+
+impl Recording {
+    pub(crate) fn of(inner: Arc<dyn Store>) -> Self {
+        Self { inner, committed: Mutex::default() }
+    }
+
+    pub(crate) fn take(&self) -> Committals {
+        std::mem::take(&mut self.committed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Store for Recording {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        // An empty batch asks for the lease and writes nothing.
+        if batch.changes().next().is_some() {
+            self.committed.lock().unwrap_or_else(PoisonError::into_inner).push((by.clone(), batch.clone()));
+        }
+        self.inner.commit(by, batch).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        self.inner.run(run).await
+    }
+
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.runs_of(of).await
+    }
+
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        self.inner.find_runs(query).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.find_calls(query).await
+    }
+
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
+        self.inner.load_of(run, turns).await
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        self.inner.history(run).await
+    }
+
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.inner.questions_of(of).await
+    }
+
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        self.inner.calls_of(of).await
+    }
+
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        self.inner.around(call, scope, key).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        self.inner.receipt(call).await
+    }
+
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+        self.inner.trail(call).await
+    }
+
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        self.inner.gateway_of(of).await
+    }
+
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        self.inner.blob(blob).await
+    }
+}
