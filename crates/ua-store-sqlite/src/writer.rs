@@ -29,6 +29,8 @@ use crate::spans;
 const LARGEST_BATCH: usize = 64;
 /// Writes that may wait before callers have to.
 const QUEUE: usize = 1024;
+/// A transaction has the right to write from its beginning: what it reads is still so when it writes.
+const BEGIN: &str = "BEGIN IMMEDIATE";
 
 /// How many transactions a writer committed, by durability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,7 +245,7 @@ impl Worker {
     fn commit_at_once(&mut self, write: Box<dyn Member>) -> Option<Box<dyn Member>> {
         let begun = self.set_durability(write.durability()).and_then(|()| {
             self.connection.busy_timeout(Duration::ZERO)?;
-            let begun = say(&self.connection, "BEGIN IMMEDIATE");
+            let begun = say(&self.connection, BEGIN);
             self.connection.busy_timeout(pragma::BUSY_TIMEOUT)?;
             begun
         });
@@ -295,7 +297,7 @@ impl Worker {
     ) -> Result<(), Broken> {
         if !is_begun {
             self.set_durability(durability)?;
-            say(&self.connection, "BEGIN IMMEDIATE")?;
+            say(&self.connection, BEGIN)?;
         }
         if let [only] = &mut *batch {
             if !only.run(&self.connection) {
