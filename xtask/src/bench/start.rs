@@ -30,6 +30,8 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
 }
 
+const MODEL: [&str; 4] = ["--provider", "anthropic", "--model", "measured"];
+
 const JOB: &str = r#"{
   "objective": "Look at the workspace again and again.",
   "budgets": {"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_steps": 1000000, "max_tokens": 1000000000000,
@@ -49,7 +51,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             let root = if is_new { format!("new_{round}") } else { "old".to_owned() };
             let model = Model::start(0)?;
             let begun = Instant::now();
-            let mut child = Ua::start(&ua, folder.path(), &model, &["job", "job.json", "--new", "--root", &root])?;
+            let mut child = Ua::start(
+                &ua,
+                folder.path(),
+                &model,
+                &[&["job", "job.json", "--new", "--root", &root], &MODEL[..]].concat(),
+            )?;
             times.push(since(begun, model.until(1, || child.lives())?));
         }
         println!("| `ua job` in {what}, start to first byte at the model | {:.1} ms |", median(times));
@@ -62,7 +69,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn long_run(options: &Options, ua: &Path, folder: &Path) -> anyhow::Result<()> {
     let turns = options.turns;
     let model = Model::start(turns)?;
-    let mut child = Ua::start(ua, folder, &model, &["job", "job.json", "--root", "long", "--run-id", "run_long"])?;
+    let mut child = Ua::start(
+        ua,
+        folder,
+        &model,
+        &[&["job", "job.json", "--root", "long", "--run-id", "run_long"], &MODEL[..]].concat(),
+    )?;
     model.until(turns + 1, || child.lives())?;
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id()))?;
     let asked = model.asked();
@@ -99,7 +111,7 @@ fn full_database(options: &Options, ua: &Path, folder: &Path) -> anyhow::Result<
         for _ in 0..options.rounds {
             let begun = Instant::now();
             let mut command = Command::new(ua);
-            command.args(args).args(["--root", "full"]).current_dir(folder).stdin(Stdio::null()).env("HOME", folder);
+            command.args(args).args(["--root", "full/state"]).current_dir(folder).stdin(Stdio::null()).env("HOME", folder);
             let output = command.output()?;
             times.push(since(begun, Instant::now()));
             let words = String::from_utf8_lossy(&output.stderr);
@@ -111,21 +123,24 @@ fn full_database(options: &Options, ua: &Path, folder: &Path) -> anyhow::Result<
 }
 
 /// A running `ua`; it is killed when it is not needed any more.
-struct Ua(Child);
+struct Ua(Child, PathBuf);
 
 impl Ua {
     fn start(ua: &Path, folder: &Path, model: &Model, args: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(ua);
-        command.args(args).args(["--provider", "anthropic", "--model", "measured"]).current_dir(folder);
+        command.args(args).current_dir(folder);
         command.env("ANTHROPIC_API_KEY", "sk-measured").env("ANTHROPIC_BASE_URL", &model.base_url).env("HOME", folder);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(folder.join("stderr"))?);
-        Ok(Self(command.spawn().with_context(|| format!("start {}", ua.display()))?))
+        let words = folder.join("stderr");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&words)?);
+        Ok(Self(command.spawn().with_context(|| format!("start {}", ua.display()))?, words))
     }
 
     fn lives(&mut self) -> anyhow::Result<()> {
         match self.0.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("`ua` ended before the model was asked: {status}"),
+            Some(status) => {
+                bail!("`ua` ended before the model was asked: {status}; {}", std::fs::read_to_string(&self.1)?)
+            }
         }
     }
 }
