@@ -27,7 +27,7 @@ use self::session::Session;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
 use crate::error::RunError;
-use crate::files::{self, LastWritten};
+use crate::files::{self, NextFiles};
 use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
 use crate::iteration::context;
@@ -150,8 +150,8 @@ struct Driver<'a> {
     last_call: Option<CallId>,
     /// Files as they were when a marker last named them.
     marked_files: FileStamps,
-    /// When the files for people were last written.
-    files: LastWritten,
+    /// When the files for people are due.
+    files: NextFiles,
     /// What the model is to be told about records that persons corrected, and when the last of those was.
     correction_note: Option<String>,
     corrected_at: Option<Timestamp>,
@@ -189,7 +189,7 @@ impl<'a> Driver<'a> {
             marked_effects_of: 0,
             last_call: None,
             marked_files: FileStamps::default(),
-            files: LastWritten::at_start(records.run.turn_index, acquired_at),
+            files: NextFiles::of_start(records.run.turn_index, acquired_at),
             correction_note: None,
             corrected_at: None,
             replay: ForcedReplay::default(),

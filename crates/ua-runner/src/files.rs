@@ -19,29 +19,29 @@ const LEAST_TURNS: u32 = 5;
 /// Of the time of a run at work, at most one part in so many goes into its files.
 const SHARE: u32 = 20;
 
-/// When the files of a run at work were last written. Writing them costs as much as the history is long, so how often it is done follows from
+/// When the files of a run at work are due. Writing them costs as much as the history is long, so how often it is done follows from
 /// what it takes: a run that waits for a model has them fresh every few turns, one that takes a thousand turns a second is not held up.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LastWritten {
+pub(crate) struct NextFiles {
     turn: u32,
     at: Timestamp,
-    took: Duration,
 }
 
-impl LastWritten {
-    /// They are as good as written when a process takes the run over: it writes them at the beginning of its work if there is anything to say.
-    pub(crate) const fn at_start(turn: u32, at: Timestamp) -> Self {
-        Self { turn, at, took: Duration::ZERO }
+impl NextFiles {
+    /// Of a process that takes the run behind `turn`: what an earlier one wrote is old, but no model has to wait for that.
+    pub(crate) const fn of_start(turn: u32, at: Timestamp) -> Self {
+        Self { turn: if turn == 0 { LEAST_TURNS } else { turn.saturating_add(1) }, at }
     }
 
     /// They were written after `turn`. What an instant is too coarse for counts as one more of its steps.
-    pub(crate) fn now(turn: u32, began: Timestamp, ended: Timestamp) -> Self {
-        Self { turn, at: ended, took: ended.since(began) + Duration::from_millis(1) }
+    pub(crate) fn after(turn: u32, began: Timestamp, ended: Timestamp) -> Self {
+        let took = ended.since(began) + Duration::from_millis(1);
+        Self { turn: turn.saturating_add(LEAST_TURNS), at: ended.plus(took * SHARE) }
     }
 
-    /// Whether they are due again after turn `committed`.
+    /// Whether they are due after turn `committed`.
     pub(crate) fn are_due(&self, committed: u32, now: Timestamp) -> bool {
-        committed >= self.turn.saturating_add(LEAST_TURNS) && now.since(self.at) >= self.took * SHARE
+        committed >= self.turn && now >= self.at
     }
 }
 
@@ -172,18 +172,20 @@ mod tests {
         for (turn_millis, writing_micros) in [(3_000, 500), (2, 20)] {
             for turns in [1_u32, 10, 100, 1_000, 10_000] {
                 let mut now = Timestamp::from_millis(0);
-                let mut written = LastWritten::at_start(0, now);
+                let mut next = NextFiles::of_start(0, now);
+                let mut written = 0;
                 let (mut took, mut stalest) = (Duration::ZERO, 0);
                 for committed in 1..=turns {
                     now = now.plus(Duration::from_millis(turn_millis));
-                    if written.are_due(committed, now) {
+                    if next.are_due(committed, now) {
                         let writing = Duration::from_micros(writing_micros * u64::from(committed));
                         let began = now;
                         now = now.plus(writing);
-                        written = LastWritten::now(committed, began, now);
+                        next = NextFiles::after(committed, began, now);
+                        written = committed;
                         took += writing;
                     }
-                    stalest = stalest.max(committed - written.turn);
+                    stalest = stalest.max(committed - written);
                 }
                 let all = now.since(Timestamp::from_millis(0));
                 let last = Duration::from_micros(writing_micros * u64::from(turns));

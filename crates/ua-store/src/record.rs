@@ -731,7 +731,10 @@ impl RunRecords {
 
     /// What the run's own tools paid to models in turns from `first` on.
     pub fn tool_charges(&self, first: u32) -> impl Iterator<Item = &ToolCharge> {
-        let calls = self.calls.iter().filter(move |call| call.position.turn >= first);
+        // Few tools pay, and a long run is not looked through for each call of the others.
+        let may_have_paid =
+            move |call: &&CallRecord| call.position.turn >= first && ToolCharge::may_come_from(&call.name);
+        let calls = self.calls.iter().filter(may_have_paid);
         let receipts = calls.flat_map(|call| self.receipts.iter().filter(|receipt| receipt.call_id == call.call_id));
         receipts.filter_map(|receipt| receipt.settlement.as_ref()?.charge.as_deref())
     }

@@ -111,7 +111,12 @@ fn full_database(options: &Options, ua: &Path, folder: &Path) -> anyhow::Result<
         for _ in 0..options.rounds {
             let begun = Instant::now();
             let mut command = Command::new(ua);
-            command.args(args).args(["--root", "full/state"]).current_dir(folder).stdin(Stdio::null()).env("HOME", folder);
+            command
+                .args(args)
+                .args(["--root", "full/state"])
+                .current_dir(folder)
+                .stdin(Stdio::null())
+                .env("HOME", folder);
             let output = command.output()?;
             times.push(since(begun, Instant::now()));
             let words = String::from_utf8_lossy(&output.stderr);

@@ -15,7 +15,7 @@ use ua_store::{
 use super::Driver;
 use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
-use crate::files::{self, LastWritten, write_conclusion_with, write_packet};
+use crate::files::{self, NextFiles, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event};
 use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
@@ -111,7 +111,6 @@ impl Driver<'_> {
         let packet = ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?);
         // What the packet says reaches the model by the note; the file only repeats it for people.
         files::note("the resume packet", write_packet(&self.ports.workspace, &self.run.run_id, &packet));
-        files::note("the trace", files::write_progress(&self.ports.workspace, &records));
         Ok(packet)
     }
 
@@ -260,7 +259,7 @@ impl Driver<'_> {
             // A database that cannot be read says so itself where it matters: at the next write.
             Err(error) => tracing::warn!(error = chain(&error), turn, "the trace could not be written"),
         }
-        self.files = LastWritten::now(turn, began, self.ports.env.now());
+        self.files = NextFiles::after(turn, began, self.ports.env.now());
     }
 
     /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.

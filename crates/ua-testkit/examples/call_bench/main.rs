@@ -3,7 +3,7 @@
 //! `call_bench floor FOLDER STEPS` makes two synced commits of one row a step: as fast as the disk can be. `call_bench calls FOLDER TURNS
 //! RUNS HISTORY [TEXT]` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
 //! interprets and commits as any run does. `submitters FOLDER TURNS RUNS HISTORY` does the same, and then has as many tasks commit the same batches to
-//! another database with nothing around them. The tool is in this process and takes a key; the model answers by itself, after the body of its
+//! another database with nothing around them. `counted FOLDER TURNS` takes turns in which no time passes: always the same work. The tool is in this process and takes a key; the model answers by itself, after the body of its
 //! request was built as it would be sent. Prints a line of JSON a turn.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
@@ -48,15 +48,20 @@ fn main() -> Outcome<()> {
         ["calls", folder, turns, runs, history, text @ ..] if text.len() < 2 => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
             let text = text.first().map_or(Ok(0), |text| text.parse())?;
-            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text };
+            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text, is_timed: true };
             runtime.block_on(calls(Path::new(folder), runs.parse()?, plan))
+        }
+        ["counted", folder, turns] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            let plan = Plan { turns: turns.parse()?, history: 3_000, text: 0, is_timed: false };
+            runtime.block_on(calls(Path::new(folder), 1, plan))
         }
         ["submitters", folder, turns, runs, history] => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text: 0 };
+            let plan = Plan { turns: turns.parse()?, history: history.parse()?, text: 0, is_timed: true };
             runtime.block_on(submitters(Path::new(folder), runs.parse()?, plan))
         }
-        _ => Err("expected `floor FOLDER STEPS` `calls FOLDER TURNS RUNS HISTORY [TEXT]` or `submitters FOLDER TURNS RUNS HISTORY`".into()),
+        _ => Err("expected `floor FOLDER STEPS` `calls FOLDER TURNS RUNS HISTORY [TEXT]` `counted FOLDER TURNS` or `submitters FOLDER TURNS RUNS HISTORY`".into()),
     }
 }
 
@@ -125,6 +130,8 @@ struct Plan {
     history: u64,
     /// Bytes of text that each reply has besides.
     text: usize,
+    /// Whether time passes: when files for people are due follows from it, and so does how much work there is.
+    is_timed: bool,
 }
 
 async fn calls(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
@@ -171,7 +178,7 @@ async fn one_run(
     plan: Plan,
 ) -> Outcome<()> {
     let history = plan.history;
-    let env = ua_core::system::env();
+    let env = if plan.is_timed { ua_core::system::env() } else { ua_core::Env::simulated(1) };
     let spec = RunSpec::parse(&format!(
         r#"{{"objective": "Take many turns, and write to a@example.test in each.",
              "budgets": {{"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_tokens": 1000000000000}},
