@@ -38,6 +38,13 @@ pub fn prepare() {
     ring::default_provider().install_default().ok();
 }
 
+/// The same TLS for what speaks another protocol than HTTP.
+pub fn tls() -> ClientConfig {
+    let mut config = configuration(Versions::One);
+    config.alpn_protocols.clear();
+    config
+}
+
 fn configuration(versions: Versions) -> ClientConfig {
     static ROOTS: OnceLock<Arc<SystemRoots>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {

@@ -66,10 +66,17 @@ pub(crate) fn refused<T: Debug>(outcome: Result<T, StoreError>, words: &str) {
     }
 }
 
-/// Makes a `#[tokio::test]` of every promise, each with a fresh harness.
+/// Makes a `#[tokio::test]` of every promise, each with a fresh harness. Where `fresh` may find nothing to run on it returns an `Option`, and
+/// the test says so: `conformance_tests!(fresh, or skip)`.
 #[macro_export]
 macro_rules! conformance_tests {
     ($fresh:path) => {
+        $crate::conformance_tests!(@all { $fresh() });
+    };
+    ($fresh:path, or skip) => {
+        $crate::conformance_tests!(@all { let Some(harness) = $fresh() else { return }; harness });
+    };
+    (@all $fresh:tt) => {
         $crate::conformance_tests!(@promises $fresh;
             ownership::a_submitted_run_waits_with_its_prompt,
             ownership::a_run_is_submitted_once,
@@ -181,11 +188,11 @@ macro_rules! conformance_tests {
             lost_answers::a_repeated_write_changes_nothing,
         );
     };
-    (@promises $fresh:path; $($part:ident :: $promise:ident),+ $(,)?) => {
+    (@promises $fresh:tt; $($part:ident :: $promise:ident),+ $(,)?) => {
         $(
             #[tokio::test]
             async fn $promise() {
-                let harness = $fresh();
+                let harness = $fresh;
                 $crate::conformance::$part::$promise($crate::conformance::Harness::store(&harness)).await;
             }
         )+

@@ -1,0 +1,104 @@
+//! What a store is opened with.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use tokio_postgres::config::{Host, SslMode};
+use ua_store::{Retry, StoreError};
+
+use crate::error::{refused, unavailable};
+
+/// Where the database is.
+#[derive(Debug, Clone)]
+pub struct PostgresConfig {
+    /// Host, user, database and whatever else PostgreSQL's clients know.
+    pub(crate) server: tokio_postgres::Config,
+    /// Certificates to trust in the place of the system's.
+    pub(crate) root_certificates: Option<PathBuf>,
+    /// How many connections are kept for reads and writes.
+    pub connections: usize,
+}
+
+impl PostgresConfig {
+    /// From `postgres://user:password@host/database?options`, as PostgreSQL's own programs have it.
+    ///
+    /// `sslmode` is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`; whatever connects with TLS checks the server's certificate
+    /// and name. Without it a server on another machine is reached with TLS alone. `sslrootcert` names a file of certificates.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the URL is none.
+    pub fn from_url(url: &str) -> Result<Self, StoreError> {
+        let (address, options) = url.split_once('?').unwrap_or((url, ""));
+        let (mut root_certificates, mut kept, mut mode) = (None, Vec::new(), None);
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslrootcert", path)) => root_certificates = Some(PathBuf::from(path.replace("%2F", "/"))),
+                Some(("sslmode", word)) => mode = Some(ssl_mode(word)?),
+                Some(_) | None => kept.push(option),
+            }
+        }
+        let plain = if kept.is_empty() { address.to_owned() } else { format!("{address}?{}", kept.join("&")) };
+        // The URL itself is not shown: there may be a password in it.
+        let mut server = tokio_postgres::Config::from_str(&plain)
+            .map_err(|error| unavailable("the database URL cannot be read", error, Retry::Never))?;
+        let is_local = server.get_hosts().iter().all(|host| match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => {
+                name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        });
+        server.ssl_mode(mode.unwrap_or(if is_local { SslMode::Prefer } else { SslMode::Require }));
+        if server.get_application_name().is_none() {
+            server.application_name("ua");
+        }
+        if server.get_connect_timeout().is_none() {
+            server.connect_timeout(std::time::Duration::from_secs(10));
+        }
+        Ok(Self { server, root_certificates, connections: 8 })
+    }
+}
+
+fn ssl_mode(word: &str) -> Result<SslMode, StoreError> {
+    Ok(match word {
+        "disable" => SslMode::Disable,
+        "allow" | "prefer" => SslMode::Prefer,
+        "require" | "verify-ca" | "verify-full" => SslMode::Require,
+        other => {
+            return Err(refused(format!("sslmode is disable, prefer, require, verify-ca or verify-full, not {other}")));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_reached_with_tls_alone() {
+        let mode = |url: &str| PostgresConfig::from_url(url).unwrap().server.get_ssl_mode();
+        assert_eq!(mode("postgres://ua@db.example/ua"), SslMode::Require);
+        assert_eq!(mode("postgres://ua@db.example/ua?sslmode=verify-full"), SslMode::Require);
+        assert_eq!(mode("postgres://ua@db.example/ua?sslmode=disable"), SslMode::Disable);
+        assert_eq!(mode("postgres://ua@127.0.0.1:5433/ua"), SslMode::Prefer);
+        assert_eq!(mode("postgres://ua@localhost/ua?connect_timeout=3"), SslMode::Prefer);
+        assert_eq!(mode("postgres:///ua?host=/run/postgresql"), SslMode::Prefer);
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_refused_without_its_password() {
+        for url in ["postgres://ua:geheim@host:port/ua", "postgres://ua:geheim@host/ua?sslmode=maybe"] {
+            let StoreError::Unavailable { why, .. } = PostgresConfig::from_url(url).unwrap_err() else {
+                panic!("{url}")
+            };
+            assert!(!why.contains("geheim"), "{why}");
+        }
+    }
+
+    #[test]
+    fn certificates_of_ones_own_are_named() {
+        let config =
+            PostgresConfig::from_url("postgres://ua@db/ua?sslrootcert=%2Fetc%2Fca.pem&sslmode=verify-full").unwrap();
+        assert_eq!(config.root_certificates, Some(PathBuf::from("/etc/ca.pem")));
+    }
+}

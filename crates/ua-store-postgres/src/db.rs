@@ -1,0 +1,328 @@
+//! One connection while it is used for one write or one read.
+//!
+//! Writes are not answered one by one: they wait until something has to be read, or until the end, and go out with it in one flight. The
+//! server works on them in order, so a read sees what was written before it; the first that fails is the error of the whole.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use deadpool_postgres::Object;
+use tokio::runtime::Handle;
+use tokio_postgres::Row;
+use ua_core::{RunId, Timestamp};
+use ua_store::{CallRecord, Durability, QuestionRecord, RowRef, RunRecord, StoreError};
+
+use crate::error::{DbError, refused};
+use crate::locks::{Plan, Shared};
+use crate::value::{ToValue as _, Value, Values};
+
+type DbResult<T> = Result<T, DbError>;
+
+/// What a transaction is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// One snapshot for all of its reads.
+    Read,
+    /// Every statement sees what was committed before it, so what is read behind a lock is the newest.
+    Write(Durability),
+}
+
+impl Purpose {
+    /// The schema and the durability hold for the transaction alone: a pooler may give the next one another connection.
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ua",
+            Self::Write(Durability::Synced) => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = on"
+            }
+            Self::Write(Durability::Relaxed) => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = off"
+            }
+        }
+    }
+}
+
+/// Something that was written and is not sent yet.
+#[derive(Debug)]
+enum Pending {
+    /// Statements without parameters.
+    Batch(&'static str),
+    /// One statement; with the row that is there already when it is not unique.
+    Statement { sql: String, values: Vec<Value>, row: Option<RowRef> },
+}
+
+/// A connection inside a transaction. The SQL is in `run_rows`, `ledger_rows`, `blob_rows` and their like.
+pub(crate) struct Db {
+    /// Taken out and closed when a transaction is left in a state that nobody knows.
+    client: Option<Object>,
+    runtime: Handle,
+    purpose: Purpose,
+    pending: RefCell<Vec<Pending>>,
+    /// Flights to the server, so that what waited is told from what left.
+    flights: Cell<u64>,
+    /// The run that was read or stored last: each change of a batch begins by looking at its run.
+    run: RefCell<Option<RunRecord>>,
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        // Only a panic leaves it here.
+        if let Some(client) = self.client.take() {
+            drop(Object::take(client));
+        }
+    }
+}
+
+impl Db {
+    /// Begins a transaction; whoever calls may block.
+    pub(crate) fn begin(client: Object, runtime: Handle, purpose: Purpose) -> Self {
+        let pending = RefCell::new(vec![Pending::Batch(purpose.begin())]);
+        Self { client: Some(client), runtime, purpose, pending, flights: Cell::new(0), run: RefCell::default() }
+    }
+
+    /// Does `work` and commits it, or rolls it back.
+    pub(crate) fn finish<T>(mut self, work: impl FnOnce(&Self) -> DbResult<T>) -> DbResult<T> {
+        let done = work(&self).and_then(|done| {
+            self.batch("COMMIT");
+            self.flush().map(|()| done)
+        });
+        // What was written before a refusal may have been refused itself, and first.
+        let done = match done {
+            Err(refused) if refused.is_refusal() && self.flights.get() > 0 => {
+                Err(self.flush().err().unwrap_or(refused))
+            }
+            done => done,
+        };
+        let is_clean = match &done {
+            Ok(_) => true,
+            Err(_) => {
+                self.pending.borrow_mut().clear();
+                self.flights.get() == 0 || {
+                    self.batch("ROLLBACK");
+                    self.flush().is_ok()
+                }
+            }
+        };
+        if is_clean {
+            drop(self.client.take());
+        }
+        done
+    }
+
+    /// The connection, while the transaction lasts.
+    fn client(&self) -> DbResult<&Object> {
+        Ok(self.client.as_ref().ok_or_else(|| refused("the transaction is over"))?)
+    }
+
+    // --- Statements.
+
+    /// Writes statements without parameters.
+    pub(crate) fn batch(&self, sql: &'static str) {
+        self.pending.borrow_mut().push(Pending::Batch(sql));
+    }
+
+    /// Writes.
+    pub(crate) fn execute(&self, sql: &str, values: impl Values) {
+        let (sql, values) = values.placed(sql);
+        self.pending.borrow_mut().push(Pending::Statement { sql, values, row: None });
+    }
+
+    /// Writes a row that must not be there.
+    pub(crate) fn insert(&self, sql: &str, values: impl Values, row: impl FnOnce() -> RowRef) {
+        let (sql, values) = values.placed(sql);
+        self.pending.borrow_mut().push(Pending::Statement { sql, values, row: Some(row()) });
+    }
+
+    /// All rows of a query, each read by `read`.
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        values: impl Values,
+        read: impl FnMut(&Row) -> DbResult<T>,
+    ) -> DbResult<Vec<T>> {
+        let (sql, values) = values.placed(sql);
+        let rows = self.fly(Some((&sql, &values)))?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The first row of a query, if any.
+    pub(crate) fn row<T>(
+        &self,
+        sql: &str,
+        values: impl Values,
+        read: impl FnMut(&Row) -> DbResult<T>,
+    ) -> DbResult<Option<T>> {
+        Ok(self.rows(sql, values, read)?.into_iter().next())
+    }
+
+    /// The one number of a query.
+    pub(crate) fn number(&self, sql: &str, values: impl Values) -> DbResult<u64> {
+        let number = self.row(sql, values, |row| Ok(row.try_get::<_, i64>(0)?))?;
+        Ok(number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
+    }
+
+    /// Sends what waits, and waits for it.
+    pub(crate) fn flush(&self) -> DbResult<()> {
+        if self.pending.borrow().is_empty() { Ok(()) } else { self.fly(None).map(drop) }
+    }
+
+    /// One flight: what waits, and a query behind it.
+    fn fly(&self, query: Option<(&str, &[Value])>) -> DbResult<Vec<Row>> {
+        let pending = self.pending.take();
+        let client = self.client()?;
+        self.flights.set(self.flights.get() + 1);
+        self.runtime.block_on(async {
+            let mut flights: Vec<Flight<'_>> = Vec::with_capacity(pending.len() + 1);
+            for written in &pending {
+                flights.push(match written {
+                    Pending::Batch(sql) => {
+                        Box::pin(async move { Ok(client.batch_execute(sql).await.map(|()| Vec::new())?) })
+                    }
+                    Pending::Statement { sql, values, row } => Box::pin(async move {
+                        let typed: Vec<_> = values.iter().map(Value::typed).collect();
+                        let rows = client.query_typed(sql, &typed).await;
+                        rows.map_err(|error| DbError::or_exists(error, row.as_ref()))
+                    }),
+                });
+            }
+            if let Some((sql, values)) = query {
+                flights.push(Box::pin(async move {
+                    let typed: Vec<_> = values.iter().map(Value::typed).collect();
+                    Ok(client.query_typed(sql, &typed).await?)
+                }));
+            }
+            in_order(flights).await
+        })
+    }
+
+    /// Runs `work` so that what it wrote can be taken back alone when it is refused.
+    pub(crate) fn savepoint<T>(&self, work: impl FnOnce() -> DbResult<T>) -> DbResult<Result<T, StoreError>> {
+        let (waited, flights) = (self.pending.borrow().len(), self.flights.get());
+        self.batch("SAVEPOINT provided");
+        // What it wrote has to be accepted before it is done.
+        let done = match work() {
+            Ok(done) => self.flush().map(|()| done),
+            Err(refused) if refused.is_refusal() => Err(self.flush().err().unwrap_or(refused)),
+            Err(broken) => Err(broken),
+        };
+        match done {
+            Ok(done) => {
+                self.batch("RELEASE provided");
+                Ok(Ok(done))
+            }
+            Err(refused) if refused.is_refusal() => {
+                self.forget_run();
+                if self.flights.get() == flights {
+                    self.pending.borrow_mut().truncate(waited);
+                } else {
+                    self.pending.borrow_mut().clear();
+                    self.batch("ROLLBACK TO provided; RELEASE provided");
+                }
+                Ok(Err(refused.into_store()))
+            }
+            Err(broken) => Err(broken),
+        }
+    }
+
+    // --- Locks.
+
+    /// Takes the lineages that a write is about, oldest name first: what it reads from here on is the newest, until it is committed.
+    pub(crate) fn lock(&self, plan: &Plan) {
+        if !plan.is_empty() {
+            self.execute(LINEAGES, [plan.runs(), plan.calls(), plan.questions()]);
+        }
+        plan.job_keys().iter().for_each(|key| self.serialise(Shared::JobKey, key));
+    }
+
+    /// Lets writes of different lineages that share `what` follow each other. Behind the lock of the lineage.
+    pub(crate) fn serialise(&self, what: Shared, name: &str) {
+        if self.purpose != Purpose::Read {
+            let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, $2))";
+            self.execute(sql, [name.value(), what.seed().value()]);
+        }
+    }
+
+    /// Keeps blobs from being pruned until this is committed.
+    pub(crate) fn blobs_together(&self) {
+        if self.purpose != Purpose::Read {
+            self.execute("SELECT pg_advisory_xact_lock_shared($1)", [Shared::Blobs.seed().value()]);
+        }
+    }
+
+    /// Keeps others from referring to blobs until this is committed.
+    pub(crate) fn blobs_alone(&self) {
+        if self.purpose != Purpose::Read {
+            self.execute("SELECT pg_advisory_xact_lock($1)", [Shared::Blobs.seed().value()]);
+        }
+    }
+
+    // --- What is known without asking.
+
+    /// A run that this transaction has seen, as it is stored.
+    pub(crate) fn known_run(&self, id: &RunId) -> Option<RunRecord> {
+        self.run.borrow().as_ref().filter(|run| run.run_id == *id).cloned()
+    }
+
+    pub(crate) fn keep_run(&self, run: &RunRecord) {
+        *self.run.borrow_mut() = Some(run.clone());
+    }
+
+    /// Whatever is stored of runs may be another now.
+    pub(crate) fn forget_run(&self) {
+        *self.run.borrow_mut() = None;
+    }
+
+    // `effects.log` tells that a database file went back in time. A database that several machines share has no file beside it.
+
+    pub(crate) fn note_effect(&self, _call: &CallRecord, _event: &str, _epoch: u64, _at: Timestamp) -> DbResult<()> {
+        Ok(())
+    }
+
+    pub(crate) fn note_word(
+        &self,
+        _run: &RunId,
+        _question: Option<&QuestionRecord>,
+        _word: &str,
+        _at: Timestamp,
+    ) -> DbResult<()> {
+        Ok(())
+    }
+}
+
+/// Root rows, which stand for their lineages.
+const LINEAGES: &str = "SELECT r.run_id FROM runs r WHERE r.run_id IN ( \
+    SELECT root_run_id FROM runs WHERE run_id = ANY($1) UNION ALL \
+    SELECT root_run_id FROM tool_calls WHERE tool_call_id = ANY($2) UNION ALL \
+    SELECT o.root_run_id FROM questions q JOIN runs o ON o.run_id = q.run_id WHERE q.question_id = ANY($3)) \
+    ORDER BY r.run_id FOR NO KEY UPDATE OF r";
+
+type Flight<'f> = Pin<Box<dyn Future<Output = DbResult<Vec<Row>>> + Send + 'f>>;
+
+/// Sends all requests, then takes their answers; the rows of the last, or the first error.
+async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Row>> {
+    // A request leaves when its future is polled first.
+    let mut answers: Vec<Option<DbResult<Vec<Row>>>> = poll_fn(|context| {
+        Poll::Ready(
+            flights
+                .iter_mut()
+                .map(|flight| match flight.as_mut().poll(context) {
+                    Poll::Ready(answer) => Some(answer),
+                    Poll::Pending => None,
+                })
+                .collect(),
+        )
+    })
+    .await;
+    for (flight, answer) in flights.into_iter().zip(&mut answers) {
+        if answer.is_none() {
+            *answer = Some(flight.await);
+        }
+    }
+    let mut rows = Vec::new();
+    for answer in answers.into_iter().flatten() {
+        rows = answer?;
+    }
+    Ok(rows)
+}

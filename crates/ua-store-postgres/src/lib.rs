@@ -1,0 +1,34 @@
+//! PostgreSQL behind the storage port of the durable job runner.
+//!
+//! Many processes on many machines write at once. A write locks the lineages that it is about (`locks.rs`) and is then applied by the same
+//! text as in every other store (`ua_store::apply`), statement by statement on a thread that may block; what needs no answer goes out with
+//! what does (`db.rs`). Nothing is kept in a session: not a setting, not a lock, not a prepared statement, so a pooler in transaction mode may
+//! stand between.
+//!
+//! Durable Jobs v1 spec §5 (data model); the schema lives in `migrations/postgres`.
+//! Invariants: a reply means that the commit happened as asked; a refused synced write is answered when what it was refused by is durable; a
+//! missing, older or newer schema is refused and left as it is. Proved by: `ua_store::conformance` and this crate's `tests/`.
+
+mod archive_rows;
+mod blob_rows;
+mod column;
+mod config;
+mod db;
+mod error;
+mod gateway_rows;
+mod ledger_rows;
+mod lineage_rows;
+mod locks;
+mod override_rows;
+mod port;
+mod rows;
+mod run_rows;
+mod schema;
+mod spans;
+mod store;
+mod tls;
+mod value;
+
+pub use config::PostgresConfig;
+pub use schema::migrate;
+pub use store::PostgresStore;

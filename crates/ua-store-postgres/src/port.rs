@@ -1,0 +1,136 @@
+//! The storage port over one database: a batch is a transaction, a read a snapshot.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_store::rows::around;
+use ua_store::{
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, GatewayOf,
+    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, Turns, apply,
+};
+
+use crate::db::Db;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        if batch.writes_nothing() {
+            let by = by.clone();
+            return self.read(move |db| apply(db, &by, batch)).await;
+        }
+        let operation = operation(&batch);
+        self.write(by, batch, &operation).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.run(&run)).await
+    }
+
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        self.read(move |db| match &of {
+            RunsOf::Newest(limit) => db.newest_runs(*limit),
+            RunsOf::JobKey(key) => Ok(db.run_of_job_key(key, None)?.into_iter().collect()),
+            RunsOf::Children(run) => db.children_of(run),
+        })
+        .await
+    }
+
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| db.find_runs(&query)).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        let query = query.clone();
+        self.read(move |db| db.find_calls(&query)).await
+    }
+
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
+        let run = run.clone();
+        self.read(move |db| match turns {
+            Turns::All => db.load(&run),
+            Turns::Range(first, last) => db.load_turns(&run, first, last),
+        })
+        .await
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| {
+            let run = db.run(&run)?;
+            db.whole_history(&run, run.turn_index)
+        })
+        .await
+    }
+
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.read(move |db| match &of {
+            QuestionsOf::One(question) => Ok(vec![db.question(question)?]),
+            QuestionsOf::Open(run) => db.waiting_questions(run.as_ref()),
+            QuestionsOf::Run(run) => db.questions_of(run),
+        })
+        .await
+    }
+
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        match of {
+            CallsOf::One(call) => self.read(move |db| Ok(vec![db.call(&call)?])).await,
+            CallsOf::Run(run, Some(turn)) => self.read(move |db| db.calls_of(&run, Some(turn))).await,
+            CallsOf::Run(run, None) => self.read(move |db| db.calls_of(&run, None)).await,
+            CallsOf::Unknown => {
+                let all = |db: &Db| db.unknown_calls();
+                self.read(all).await
+            }
+            CallsOf::Holder(root, key) => {
+                let holder = self.read(move |db| db.key_holder(&key)).await?;
+                Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())
+            }
+        }
+    }
+
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        let (call, scope, key) = (call.clone(), scope.cloned(), key.cloned());
+        self.read(move |db| around(db, &call, scope.as_ref(), key.as_ref())).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        let call = call.clone();
+        self.read(move |db| db.newest_receipt(&call)).await
+    }
+
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+        let call = call.clone();
+        self.read(move |db| Ok(CallTrail { attempts: db.attempts_of(&call)?, events: db.events_of(&call)? })).await
+    }
+
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        self.read(move |db| match &of {
+            GatewayOf::Sessions(of) => Ok(GatewayRecords::of_sessions(db.sessions_of(of)?)),
+            GatewayOf::Arrivals(of) => Ok(GatewayRecords::of_arrivals(db.arrivals_of(of)?)),
+        })
+        .await
+    }
+
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        let blob = blob.clone();
+        self.read(move |db| db.blob(&blob)).await
+    }
+}
+
+/// What a batch is called in spans and metrics: its changes, of which there are few combinations.
+fn operation(batch: &Batch) -> Cow<'static, str> {
+    let plain = |change: &Change| change.name().trim_start_matches("store.");
+    match batch.stands.as_slice() {
+        [one] if batch.provided.is_empty() => Cow::Borrowed(plain(one)),
+        _ => Cow::Owned(batch.changes().map(plain).collect::<Vec<_>>().join("+")),
+    }
+}

@@ -1,0 +1,135 @@
+//! The store: a pool of connections, each taken for one transaction.
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use tokio::runtime::Handle;
+use tokio_postgres::NoTls;
+use tokio_postgres::config::SslMode;
+use tracing::Instrument as _;
+use ua_store::{Author, Batch, Committed, Durability, Retry, StoreError, apply};
+
+use crate::config::PostgresConfig;
+use crate::db::{Db, Purpose};
+use crate::error::{DbError, refused, sql_error, unavailable};
+use crate::locks::Plan;
+use crate::{schema, spans, tls};
+
+/// How often a transaction is begun anew that the server gave up for another one's sake.
+const MOST_TRIES: u32 = 20;
+
+/// PostgreSQL behind the storage port. Cloned, it is the same store.
+#[derive(Clone)]
+pub struct PostgresStore {
+    pool: Pool,
+    runtime: Handle,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("pool", &self.pool.status()).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, on the runtime of the caller, which must live as long as the store.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when the server cannot be reached, or has no schema that this program knows: [`migrate`](crate::migrate) makes it.
+    pub async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = if config.server.get_ssl_mode() == SslMode::Disable {
+            Manager::from_config(config.server.clone(), NoTls, recycling)
+        } else {
+            let tls = tls::connector(config.root_certificates.as_deref())?;
+            Manager::from_config(config.server.clone(), tls, recycling)
+        };
+        let pool = Pool::builder(manager).max_size(config.connections.max(1)).runtime(Runtime::Tokio1).build();
+        let pool = pool.map_err(|error| unavailable("the pool of connections cannot be made", error, Retry::Never))?;
+        let store = Self { pool, runtime: Handle::current() };
+        store.read(schema::check).await?;
+        Ok(store)
+    }
+
+    /// Ends all connections that nobody uses, and lets nobody take one any more.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// Reads from one snapshot.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.transaction(Purpose::Read, work).await?.map_err(DbError::into_store)
+    }
+
+    /// Writes a batch.
+    pub(crate) async fn write(&self, by: &Author, batch: Batch, operation: &str) -> Result<Committed, StoreError> {
+        let durability = batch.durability();
+        self.write_it(by, batch, durability).instrument(spans::of_write(operation, durability)).await
+    }
+
+    async fn write_it(&self, by: &Author, batch: Batch, durability: Durability) -> Result<Committed, StoreError> {
+        let plan = Plan::of(by, &batch);
+        for _ in 1..MOST_TRIES {
+            match self.write_once(by, &batch, &plan, durability).await? {
+                Err(error) if error.gave_way() => tracing::debug!(%error, "a transaction gave way and begins anew"),
+                Err(error) if error.is_refusal() && durability == Durability::Synced => {
+                    self.wait_for_what_was_seen(plan).await?;
+                    return Err(error.into_store());
+                }
+                done => return done.map_err(DbError::into_store),
+            }
+        }
+        self.write_once(by, &batch, &plan, durability).await?.map_err(DbError::into_store)
+    }
+
+    async fn write_once(
+        &self,
+        by: &Author,
+        batch: &Batch,
+        plan: &Plan,
+        durability: Durability,
+    ) -> Result<Result<Committed, DbError>, StoreError> {
+        let (by, batch, plan) = (by.clone(), batch.clone(), plan.clone());
+        let work = move |db: &Db| {
+            db.lock(&plan);
+            apply(db, &by, batch)
+        };
+        self.transaction(Purpose::Write(durability), work).await
+    }
+
+    /// A refusal is believed: "it was written before" lets its owner go on. What it was read from may be visible and not durable, when the
+    /// one who wrote it was cut off while the server waited for its standbys. A commit that locked the same rows is behind it in the log,
+    /// and waits as long.
+    async fn wait_for_what_was_seen(&self, plan: Plan) -> Result<(), StoreError> {
+        let work = move |db: &Db| {
+            db.lock(&plan);
+            Ok(())
+        };
+        self.transaction(Purpose::Write(Durability::Synced), work).await?.map_err(DbError::into_store)
+    }
+
+    /// Runs a transaction on a thread that may block. It goes on to its end when the caller no longer waits for it.
+    async fn transaction<T: Send + 'static>(
+        &self,
+        purpose: Purpose,
+        work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<Result<T, DbError>, StoreError> {
+        let (client, runtime) = (self.client().await?, self.runtime.clone());
+        let done = self.runtime.spawn_blocking(move || Db::begin(client, runtime, purpose).finish(work));
+        done.await.map_err(|error| unavailable("the write broke off", error, Retry::Never))
+    }
+
+    /// A connection lives on the runtime of the store, whoever asks for it first.
+    async fn client(&self) -> Result<Object, StoreError> {
+        let pool = self.pool.clone();
+        let client = self.runtime.spawn(async move { pool.get().await }).await;
+        let client = client.map_err(|error| unavailable("the runtime of the store has ended", error, Retry::Never))?;
+        client.map_err(|error| match error {
+            PoolError::Backend(error) => sql_error(error),
+            PoolError::Closed => refused("the store is closed"),
+            other => unavailable("no connection to PostgreSQL is free", other, Retry::Later),
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Values on their way to the server, each with its type, so that a statement needs no preparing and passes any pooler.
+
+use tokio_postgres::types::{ToSql, Type};
+
+/// A value of a parameter.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// `text`.
+    Text(Option<String>),
+    /// `text[]`.
+    Texts(Vec<String>),
+    /// `bigint`.
+    Int(Option<i64>),
+    /// `boolean`.
+    Bool(bool),
+    /// `bytea`.
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// What the driver takes.
+    pub(crate) fn typed(&self) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Self::Text(value) => (value, Type::TEXT),
+            Self::Texts(value) => (value, Type::TEXT_ARRAY),
+            Self::Int(value) => (value, Type::INT8),
+            Self::Bool(value) => (value, Type::BOOL),
+            Self::Bytes(value) => (value, Type::BYTEA),
+        }
+    }
+}
+
+/// What can be a parameter.
+pub(crate) trait ToValue {
+    /// No value, of the type that it would have.
+    fn none() -> Value;
+    /// The value.
+    fn value(&self) -> Value;
+}
+
+impl ToValue for str {
+    fn none() -> Value {
+        Value::Text(None)
+    }
+    fn value(&self) -> Value {
+        // The one character that PostgreSQL's text cannot hold; a run that met it would never be stored. In JSON it is escaped already.
+        Value::Text(Some(if self.contains('\0') { self.replace('\0', "\u{fffd}") } else { self.to_owned() }))
+    }
+}
+
+impl ToValue for String {
+    fn none() -> Value {
+        str::none()
+    }
+    fn value(&self) -> Value {
+        self.as_str().value()
+    }
+}
+
+impl ToValue for i64 {
+    fn none() -> Value {
+        Value::Int(None)
+    }
+    fn value(&self) -> Value {
+        Value::Int(Some(*self))
+    }
+}
+
+impl ToValue for u32 {
+    fn none() -> Value {
+        i64::none()
+    }
+    fn value(&self) -> Value {
+        i64::from(*self).value()
+    }
+}
+
+impl ToValue for u8 {
+    fn none() -> Value {
+        i64::none()
+    }
+    fn value(&self) -> Value {
+        i64::from(*self).value()
+    }
+}
+
+impl ToValue for bool {
+    fn none() -> Value {
+        Value::Bool(false)
+    }
+    fn value(&self) -> Value {
+        Value::Bool(*self)
+    }
+}
+
+impl ToValue for [u8] {
+    fn none() -> Value {
+        Value::Bytes(Vec::new())
+    }
+    fn value(&self) -> Value {
+        Value::Bytes(self.to_vec())
+    }
+}
+
+impl<T: ToValue + ?Sized> ToValue for &T {
+    fn none() -> Value {
+        T::none()
+    }
+    fn value(&self) -> Value {
+        T::value(self)
+    }
+}
+
+impl<T: ToValue> ToValue for Option<T> {
+    fn none() -> Value {
+        T::none()
+    }
+    fn value(&self) -> Value {
+        self.as_ref().map_or_else(T::none, T::value)
+    }
+}
+
+/// Parameters of a statement.
+pub(crate) trait Values {
+    /// The statement with numbered parameters, and their values in that order.
+    fn placed(self, sql: &str) -> (String, Vec<Value>);
+}
+
+impl<const N: usize> Values for [Value; N] {
+    fn placed(self, sql: &str) -> (String, Vec<Value>) {
+        (sql.to_owned(), self.into())
+    }
+}
+
+impl Values for Vec<Value> {
+    fn placed(self, sql: &str) -> (String, Vec<Value>) {
+        (sql.to_owned(), self)
+    }
+}
+
+/// Parameters that a statement names, as `:name`.
+pub(crate) struct Named<const N: usize>(pub(crate) [(&'static str, Value); N]);
+
+impl<const N: usize> Values for Named<N> {
+    fn placed(self, sql: &str) -> (String, Vec<Value>) {
+        let mut numbered = String::with_capacity(sql.len());
+        let mut rest = sql;
+        while let Some(at) = rest.find(':') {
+            let (before, behind) = rest.split_at(at);
+            numbered.push_str(before);
+            let end =
+                behind[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(behind.len(), |end| end + 1);
+            let name = &behind[..end];
+            match self.0.iter().position(|(known, _)| *known == name) {
+                Some(place) => numbered.push_str(&format!("${}", place + 1)),
+                None => numbered.push_str(name),
+            }
+            rest = &behind[end..];
+        }
+        numbered.push_str(rest);
+        (numbered, self.0.into_iter().map(|(_, value)| value).collect())
+    }
+}
+
+/// The values of parameters `$1`, `$2` and so on.
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { [$($crate::value::ToValue::value(&$value)),*] as [$crate::value::Value; _] };
+}
+
+/// The values of parameters by their names.
+macro_rules! named {
+    ($($name:literal: $value:expr),* $(,)?) => { $crate::value::Named([$(($name, $crate::value::ToValue::value(&$value))),*]) };
+}
+
+pub(crate) use {named, params};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_numbers_and_casts_stay() {
+        let (sql, values) =
+            named! { ":a": 1_u32, ":ab": "x" }.placed("SELECT :ab::json, :a, t.c::text, ':' WHERE :a = 1");
+        assert_eq!(sql, "SELECT $2::json, $1, t.c::text, ':' WHERE $1 = 1");
+        assert_eq!(values.len(), 2);
+    }
+}

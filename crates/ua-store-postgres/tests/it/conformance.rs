@@ -1,0 +1,22 @@
+//! PostgreSQL keeps every promise, and answers like the in-memory model.
+
+use ua_store::MemStore;
+use ua_store::conformance::{Harness as _, agree};
+
+use crate::cluster::{Database, Fresh};
+
+fn fresh() -> Option<Fresh> {
+    let database = Database::fresh()?;
+    let config = database.direct();
+    Some(Fresh::with(database, &config))
+}
+
+ua_store::conformance_tests!(fresh, or skip);
+
+#[tokio::test]
+async fn it_agrees_with_the_model_under_random_writes() {
+    for seed in 1..=3 {
+        let Some(fresh) = fresh() else { return };
+        agree(&MemStore::new(), fresh.store(), seed, 250).await;
+    }
+}
