@@ -160,6 +160,19 @@ impl Cluster {
         }
     }
 
+    /// A database with our schema, in a cluster of a test's own.
+    pub(crate) fn own_database(self) -> Database {
+        let cluster: &'static Self = Box::leak(Box::new(self));
+        blocking(cluster.migrated("own"));
+        Database { cluster, name: "own".to_owned() }
+    }
+
+    async fn migrated(&self, database: &str) {
+        let client = self.connect_at("postgres", 5432).await.unwrap();
+        client.batch_execute(&format!("CREATE DATABASE {database}")).await.unwrap();
+        ua_store_postgres::migrate(&PostgresConfig::from_url(&self.url(database, 5432)).unwrap()).await.unwrap();
+    }
+
     async fn connect_at(&self, database: &str, port: u16) -> Result<Client, tokio_postgres::Error> {
         let mut config = tokio_postgres::Config::new();
         config.host_path(&self.folder).user("ua").dbname(database).port(port);
@@ -179,11 +192,7 @@ pub(crate) fn shared() -> Option<&'static Cluster> {
     static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
     let cluster = CLUSTER.get_or_init(|| {
         let cluster = Cluster::start("-c full_page_writes=off -c deadlock_timeout=50ms")?;
-        blocking(async {
-            let client = cluster.connect_at("postgres", 5432).await.unwrap();
-            client.batch_execute("CREATE DATABASE schema").await.unwrap();
-            ua_store_postgres::migrate(&PostgresConfig::from_url(&cluster.url("schema", 5432)).unwrap()).await.unwrap();
-        });
+        blocking(cluster.migrated("schema"));
         Some(cluster)
     });
     if cluster.is_none() {

@@ -1,1 +1,100 @@
-//! x
+//! What a database has to be before it is written to, and how its rows are found.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use tokio_postgres::{Client, SimpleQueryMessage};
+use ua_store::{RunStore as _, StoreError};
+use ua_store_postgres::{PostgresStore, migrate};
+
+use crate::cluster::{Database, blocking};
+
+/// Why the database is not opened.
+fn refusal(database: &Database) -> String {
+    match blocking(PostgresStore::open(&database.direct())) {
+        Err(StoreError::Unavailable { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
+    let Some(database) = Database::empty() else { return };
+    assert!(refusal(&database).contains("`ua db migrate` makes it"));
+    // Two at once: one of them does it.
+    let (one, other) = (database.direct(), database.direct());
+    blocking(async {
+        let (one, other) = tokio::join!(migrate(&one), migrate(&other));
+        assert_eq!((one.unwrap(), other.unwrap()), (1, 1));
+    });
+    assert!(database.store().runs(1).await.unwrap().is_empty());
+    assert_eq!(blocking(migrate(&database.direct())).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_newer_and_an_older_schema_are_left_as_they_are() {
+    let Some(database) = Database::fresh() else { return };
+    let by_hand = database.by_hand();
+    blocking(by_hand.batch_execute("UPDATE refinery_schema_history SET version = 99")).unwrap();
+    assert!(refusal(&database).contains("schema 99, newer than this program's"));
+    let migrated = blocking(migrate(&database.direct()));
+    assert!(matches!(migrated, Err(StoreError::Unavailable { why, .. }) if why.contains("use a newer program")));
+    blocking(by_hand.batch_execute("UPDATE refinery_schema_history SET version = 0")).unwrap();
+    assert!(refusal(&database).contains("older than this program's"));
+}
+
+#[tokio::test]
+async fn a_database_in_another_encoding_is_refused() {
+    let Some(database) = Database::made("TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'") else { return };
+    assert!(refusal(&database).contains("encoding UTF8"));
+}
+
+/// What the server does for a query, as text.
+fn plan(by_hand: &Client, sql: &str) -> String {
+    let rows = blocking(by_hand.simple_query(&format!("EXPLAIN {sql}"))).unwrap();
+    let line = |message: &SimpleQueryMessage| {
+        if let SimpleQueryMessage::Row(row) = message { row.get(0).map(str::to_owned) } else { None }
+    };
+    rows.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What is read for a decision about a call, and again in the write that starts it, is found by an index: with tables as large as they
+/// become, nothing is found by looking at all rows.
+#[tokio::test]
+async fn every_query_of_a_decision_uses_an_index() {
+    let Some(database) = Database::fresh() else { return };
+    let by_hand = database.by_hand();
+    blocking(by_hand.batch_execute("SET enable_seqscan = off; SET enable_bitmapscan = off")).unwrap();
+    let queries = [
+        ("SELECT * FROM tool_calls WHERE tool_call_id = 'x'", "tool_calls_pkey"),
+        (
+            "SELECT * FROM tool_calls WHERE idempotency_key = 'x' AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL",
+            "idx_tool_calls_key",
+        ),
+        ("SELECT * FROM tool_calls WHERE root_run_id = 'x' AND side_effect_scope = 'y' AND attempt > 0", "idx_tool_calls_scope"),
+        (
+            "SELECT * FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = 'x' AND raw_tool_name = 'y'",
+            "idx_tool_calls_doubts",
+        ),
+        (
+            "SELECT 1 FROM tool_calls WHERE root_run_id = 'x' AND effect_kind = 'y' AND tool_call_id <> 'z'",
+            "idx_tool_calls_effect",
+        ),
+        ("SELECT * FROM runs WHERE root_run_id = 'x' ORDER BY seq", "idx_runs_root"),
+        ("SELECT * FROM tool_calls WHERE run_id = 'x' AND turn > 1 AND attempt > 0 ORDER BY turn, ordinal", "idx_tool_calls_position"),
+        ("SELECT * FROM runs WHERE run_id = 'x'", "runs_run_id_key"),
+        ("SELECT batches, words FROM run_writes WHERE run_id = 'x'", "run_writes_pkey"),
+        ("SELECT * FROM tool_attempts WHERE tool_call_id = 'x' AND attempt = 1", "tool_attempts_pkey"),
+        ("SELECT 1 FROM questions WHERE tool_call_id = 'x' AND status <> 'closed'", "idx_questions_one_per_call"),
+        ("SELECT * FROM tool_receipts WHERE tool_call_id = 'x' ORDER BY receipt_seq DESC LIMIT 1", "idx_tool_receipts_call"),
+        ("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = 'x'", "messages_pkey"),
+        (
+            "SELECT chain FROM tool_call_events WHERE run_id = 'x' AND chain IS NOT NULL AND event_seq < 9 ORDER BY event_seq DESC LIMIT 1",
+            "idx_tool_call_events_chain",
+        ),
+        ("SELECT * FROM runs ORDER BY created_at DESC, seq DESC LIMIT 9", "idx_runs_created"),
+    ];
+    for (sql, index) in queries {
+        let steps = plan(&by_hand, sql);
+        assert!(steps.contains(index) && !steps.contains("Seq Scan"), "{sql}: {steps}");
+    }
+}

@@ -1,1 +1,172 @@
-//! x
+//! Many writers on one database, as workers on many machines are: what one of them reads before it writes is still so when it has written.
+
+use std::sync::Arc;
+
+use ua_core::{CallStatus, Scope};
+use ua_store::conformance::{Scene, samples};
+use ua_store::{
+    Author, Batch, BlobPrune, Change, LedgerStore as _, NewBlob, RunLease, RunStore as _, StartAttempt, Store as _, StoreError,
+};
+use ua_store_postgres::PostgresStore;
+
+use crate::cluster::Database;
+
+/// So many at once.
+const WRITERS: usize = 8;
+
+/// What all writers came to, each with a store of its own, begun together.
+async fn together<T: Send + 'static, W>(database: &Database, write: impl Fn(usize, PostgresStore) -> W) -> Vec<T>
+where
+    W: Future<Output = T> + Send + 'static,
+{
+    let gate = Arc::new(tokio::sync::Barrier::new(WRITERS));
+    let begun: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            let (gate, work) = (Arc::clone(&gate), write(number, database.store()));
+            tokio::spawn(async move {
+                gate.wait().await;
+                work.await
+            })
+        })
+        .collect();
+    let mut outcomes = Vec::new();
+    for writer in begun {
+        outcomes.push(writer.await.unwrap());
+    }
+    outcomes
+}
+
+fn by(lease: &RunLease) -> Author {
+    Author::Owner(lease.clone())
+}
+
+/// Two starts of one lineage that each see nothing of the other would both go out: no constraint is between them.
+#[tokio::test]
+async fn of_calls_with_one_scope_one_starts() {
+    for round in 0..5 {
+        let Some(database) = Database::fresh() else { return };
+        let store = database.store();
+        let root = Scene::begin(&store, "run_root").await;
+        let mut leases = Vec::new();
+        for number in 0..WRITERS {
+            let child = Scene::begin_with(&store, samples::child_run(&format!("run_{number}"), root.run_id().as_str())).await;
+            child.turn(vec![samples::planned_email(&format!("call_{number}"), 1, 1)]).await;
+            leases.push(child.lease.clone());
+        }
+        let outcomes = together(&database, |number, store| {
+            let lease = leases[number].clone();
+            async move {
+                let id = format!("call_{number}");
+                let scope = Some(Scope::new("email.send", "boss@example.com"));
+                let start = StartAttempt { scope, seen: Some(Vec::new()), ..samples::start(&id, 1, &id) };
+                store.start_attempt(&lease, start).await.map(|call| call.status)
+            }
+        })
+        .await;
+        let started = outcomes.iter().filter(|outcome| matches!(outcome, Ok(CallStatus::Running))).count();
+        let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::ScopeTouched { .. }))).count();
+        assert_eq!((started, refused), (1, WRITERS - 1), "round {round}: {outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_key_is_given_to_one_lineage() {
+    let Some(database) = Database::fresh() else { return };
+    let outcomes = together(&database, |number, store| async move {
+        let mut run = samples::new_run(&format!("run_{number}"));
+        run.spec.job_key = Some("nightly@2026-11-23".to_owned());
+        store.submit_run(run).await
+    })
+    .await;
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Exists { .. }))).count();
+    assert_eq!(refused, WRITERS - 1, "{outcomes:?}");
+    assert_eq!(database.store().runs(99).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_is_taken_under_an_epoch_of_its_own_each_time() {
+    let Some(database) = Database::fresh() else { return };
+    database.store().submit_run(samples::new_run("run_1")).await.unwrap();
+    let outcomes = together(&database, |number, store| async move {
+        let owner = samples::owner(u32::try_from(number).unwrap());
+        store.acquire_run(&samples::run_id("run_1"), &owner, samples::at(1)).await.unwrap().0
+    })
+    .await;
+    let mut epochs: Vec<u64> = outcomes.iter().map(|lease| lease.epoch).collect();
+    epochs.sort_unstable();
+    assert_eq!(epochs, (1..=WRITERS as u64).collect::<Vec<_>>());
+    let store = database.store();
+    let mut held = Vec::new();
+    for lease in &outcomes {
+        held.extend(store.check_lease(lease).await.ok().map(|()| lease.epoch));
+    }
+    assert_eq!(held, [WRITERS as u64], "the newest holds it alone");
+}
+
+/// A batch whose answer was lost is sent again, perhaps while the first one is still on its way.
+#[tokio::test]
+async fn a_numbered_batch_is_written_once_however_many_send_it() {
+    let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    let scene = Scene::begin(&store, "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let lease = scene.lease.clone();
+    let outcomes = together(&database, |_, store| {
+        let lease = lease.clone();
+        async move {
+            let settle = Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded));
+            store.commit(&by(&lease), Batch::of([settle]).numbered(1)).await.map(drop)
+        }
+    })
+    .await;
+    let repeated = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Repeated { number: 1, .. }))).count();
+    assert_eq!((outcomes.iter().filter(|outcome| outcome.is_ok()).count(), repeated), (1, WRITERS - 1), "{outcomes:?}");
+    assert_eq!(store.load(scene.run_id()).await.unwrap().receipts.len(), 1);
+}
+
+/// The same blobs from all sides, in another order from each, and a prune between them: whoever gives way begins anew, and nothing that is
+/// referred to goes.
+#[tokio::test]
+async fn blobs_are_shared_and_never_pruned_under_who_refers_to_them() {
+    let Some(database) = Database::fresh() else { return };
+    let outcomes = together(&database, |number, store| async move {
+        for round in 0..10_usize {
+            if number == 0 {
+                let prune = BlobPrune { used_before: Some(samples::at(99_999)), max_bytes: Some(0), dry_run: false, at: samples::at(50) };
+                store.prune_blobs(prune).await?;
+                continue;
+            }
+            let mut files: Vec<NewBlob> = (0..6).map(|file| NewBlob::new(format!("file {file} of round {round}"))).collect();
+            files.rotate_left(number % 6);
+            store.submit_run(ua_store::NewRun { files, ..samples::new_run(&format!("run_{number}_{round}")) }).await?;
+        }
+        Ok::<_, StoreError>(())
+    })
+    .await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let store = database.store();
+    for file in (0..6).flat_map(|file| (0..10).map(move |round| format!("file {file} of round {round}"))) {
+        let found = store.blob(&ua_core::BlobRef::of(&file)).await.unwrap();
+        assert!(matches!(&found, ua_store::Blob::Here(text) if *text == file), "{file}: {found:?}");
+    }
+}
+
+/// Runs of different lineages do not wait for each other: with one held by somebody, all others go on.
+#[tokio::test]
+async fn a_lineage_waits_only_for_its_own() {
+    let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    let (held, free) = (Scene::begin(&store, "run_1").await, Scene::begin(&store, "run_2").await);
+    let by_hand = database.by_hand();
+    by_hand.batch_execute("BEGIN; SELECT 1 FROM runs WHERE run_id = 'run_1' FOR UPDATE").await.unwrap();
+    let lease = held.lease.clone();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.note_alive(&lease, std::time::Duration::ZERO, samples::at(5)).await }
+    });
+    free.turn(vec![samples::planned_email("call_1", 1, 1)]).await;
+    free.bring("call_1", CallStatus::Succeeded).await;
+    assert!(!waiting.is_finished());
+    by_hand.batch_execute("COMMIT").await.unwrap();
+    waiting.await.unwrap().unwrap();
+}
