@@ -8,9 +8,9 @@ use crate::cluster::{Database, blocking};
 
 /// What `ua-store-sqlite` digests for one event (`event_chain.rs`), in words of its own.
 fn link(pieces: &[&str]) -> String {
-    let bytes = pieces.iter().flat_map(|piece| {
-        (piece.len() as u64).to_be_bytes().into_iter().chain(piece.bytes()).collect::<Vec<_>>()
-    });
+    let bytes = pieces
+        .iter()
+        .flat_map(|piece| (piece.len() as u64).to_be_bytes().into_iter().chain(piece.bytes()).collect::<Vec<_>>());
     sha256(bytes.collect::<Vec<_>>()).to_string()
 }
 

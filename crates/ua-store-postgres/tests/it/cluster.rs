@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -149,7 +150,7 @@ impl Cluster {
             if port == 6432 && self._pooler.is_none() {
                 continue;
             }
-            let mut pause = tokio::time::interval(std::time::Duration::from_millis(20));
+            let mut pause = tokio::time::interval(Duration::from_millis(20));
             for tries in 0.. {
                 pause.tick().await;
                 if self.folder.join(name).exists() && self.connect_at("postgres", port).await.is_ok() {
@@ -199,6 +200,18 @@ pub(crate) fn shared() -> Option<&'static Cluster> {
         skipped("PostgreSQL is not installed");
     }
     cluster.as_ref()
+}
+
+/// Waits until a query has a row.
+pub(crate) async fn until(by_hand: &Client, sql: &str) -> i32 {
+    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    for _ in 0..3_000 {
+        pause.tick().await;
+        if let Some(row) = by_hand.query_opt(sql, &[]).await.unwrap() {
+            return row.get(0);
+        }
+    }
+    panic!("never: {sql}");
 }
 
 /// A database of its own, empty or with our schema.

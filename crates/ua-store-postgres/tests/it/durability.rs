@@ -2,29 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::time::Duration;
-
 use tokio_postgres::Client;
 use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
 use ua_store::{Author, Batch, Change, LedgerStore as _, Retry, RunStore as _, Store as _, StoreError};
 
-use crate::cluster::{Cluster, Database};
-
-/// Waits until a query has a row.
-async fn until(by_hand: &Client, sql: &str) -> i32 {
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
-    for _ in 0..3_000 {
-        pause.tick().await;
-        if let Some(row) = by_hand.query_opt(sql, &[]).await.unwrap() {
-            return row.get(0);
-        }
-    }
-    panic!("never: {sql}");
-}
+use crate::cluster::{Cluster, Database, until};
 
 /// Backends of a store that wait for a standby.
-const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ua' AND wait_event = 'SyncRep' LIMIT 1";
+const WAITING: &str =
+    "SELECT pid FROM pg_stat_activity WHERE application_name = 'ua' AND wait_event = 'SyncRep' LIMIT 1";
 
 /// Makes commits wait for a standby that there is not. A backend does so when the checkpointer has told all of them, so somebody commits
 /// until it has to wait.

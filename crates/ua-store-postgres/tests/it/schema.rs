@@ -70,7 +70,10 @@ async fn every_query_of_a_decision_uses_an_index() {
             "SELECT * FROM tool_calls WHERE idempotency_key = 'x' AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL",
             "idx_tool_calls_key",
         ),
-        ("SELECT * FROM tool_calls WHERE root_run_id = 'x' AND side_effect_scope = 'y' AND attempt > 0", "idx_tool_calls_scope"),
+        (
+            "SELECT * FROM tool_calls WHERE root_run_id = 'x' AND side_effect_scope = 'y' AND attempt > 0",
+            "idx_tool_calls_scope",
+        ),
         (
             "SELECT * FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = 'x' AND raw_tool_name = 'y'",
             "idx_tool_calls_doubts",
@@ -80,12 +83,18 @@ async fn every_query_of_a_decision_uses_an_index() {
             "idx_tool_calls_effect",
         ),
         ("SELECT * FROM runs WHERE root_run_id = 'x' ORDER BY seq", "idx_runs_root"),
-        ("SELECT * FROM tool_calls WHERE run_id = 'x' AND turn > 1 AND attempt > 0 ORDER BY turn, ordinal", "idx_tool_calls_position"),
+        (
+            "SELECT * FROM tool_calls WHERE run_id = 'x' AND turn > 1 AND attempt > 0 ORDER BY turn, ordinal",
+            "idx_tool_calls_position",
+        ),
         ("SELECT * FROM runs WHERE run_id = 'x'", "runs_run_id_key"),
         ("SELECT batches, words FROM run_writes WHERE run_id = 'x'", "run_writes_pkey"),
         ("SELECT * FROM tool_attempts WHERE tool_call_id = 'x' AND attempt = 1", "tool_attempts_pkey"),
         ("SELECT 1 FROM questions WHERE tool_call_id = 'x' AND status <> 'closed'", "idx_questions_one_per_call"),
-        ("SELECT * FROM tool_receipts WHERE tool_call_id = 'x' ORDER BY receipt_seq DESC LIMIT 1", "idx_tool_receipts_call"),
+        (
+            "SELECT * FROM tool_receipts WHERE tool_call_id = 'x' ORDER BY receipt_seq DESC LIMIT 1",
+            "idx_tool_receipts_call",
+        ),
         ("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = 'x'", "messages_pkey"),
         (
             "SELECT chain FROM tool_call_events WHERE run_id = 'x' AND chain IS NOT NULL AND event_seq < 9 ORDER BY event_seq DESC LIMIT 1",

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use ua_core::{CallStatus, Scope};
+use ua_core::{CallStatus, RunStatus, Scope};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    Author, Batch, BlobPrune, Change, LedgerStore as _, NewBlob, RunLease, RunStore as _, StartAttempt, Store as _, StoreError,
+    Author, Batch, Blob, BlobPrune, Change, LedgerStore as _, NewBlob, NewRun, RunLease, RunStore as _, StartAttempt,
+    Store as _, StoreError,
 };
 use ua_store_postgres::PostgresStore;
 
-use crate::cluster::Database;
+use crate::cluster::{Database, until};
 
 /// So many at once.
 const WRITERS: usize = 8;
@@ -49,7 +50,8 @@ async fn of_calls_with_one_scope_one_starts() {
         let root = Scene::begin(&store, "run_root").await;
         let mut leases = Vec::new();
         for number in 0..WRITERS {
-            let child = Scene::begin_with(&store, samples::child_run(&format!("run_{number}"), root.run_id().as_str())).await;
+            let child =
+                Scene::begin_with(&store, samples::child_run(&format!("run_{number}"), root.run_id().as_str())).await;
             child.turn(vec![samples::planned_email(&format!("call_{number}"), 1, 1)]).await;
             leases.push(child.lease.clone());
         }
@@ -119,36 +121,82 @@ async fn a_numbered_batch_is_written_once_however_many_send_it() {
         }
     })
     .await;
-    let repeated = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Repeated { number: 1, .. }))).count();
+    let repeated =
+        outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Repeated { number: 1, .. }))).count();
     assert_eq!((outcomes.iter().filter(|outcome| outcome.is_ok()).count(), repeated), (1, WRITERS - 1), "{outcomes:?}");
     assert_eq!(store.load(scene.run_id()).await.unwrap().receipts.len(), 1);
 }
 
-/// The same blobs from all sides, in another order from each, and a prune between them: whoever gives way begins anew, and nothing that is
-/// referred to goes.
+/// Blobs that only ended runs refer to may go, unless somebody refers to them again meanwhile: from all sides, in another order from each.
 #[tokio::test]
 async fn blobs_are_shared_and_never_pruned_under_who_refers_to_them() {
+    const ROUNDS: usize = 20;
     let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    let files = |round: usize| (0..6).map(move |file| NewBlob::new(format!("file {file} of round {round}")));
+    for round in 0..ROUNDS {
+        let run = NewRun { files: files(round).collect(), ..samples::new_run(&format!("run_ended_{round}")) };
+        let scene = Scene::begin_with(&store, run).await;
+        store.end_run(&scene.lease, samples::run_end(RunStatus::Failed)).await.unwrap();
+    }
     let outcomes = together(&database, |number, store| async move {
-        for round in 0..10_usize {
+        for round in 0..ROUNDS {
             if number == 0 {
-                let prune = BlobPrune { used_before: Some(samples::at(99_999)), max_bytes: Some(0), dry_run: false, at: samples::at(50) };
-                store.prune_blobs(prune).await?;
+                let used_before = Some(samples::at(99_999));
+                store
+                    .prune_blobs(BlobPrune { used_before, max_bytes: None, dry_run: false, at: samples::at(50) })
+                    .await?;
                 continue;
             }
-            let mut files: Vec<NewBlob> = (0..6).map(|file| NewBlob::new(format!("file {file} of round {round}"))).collect();
+            let mut files: Vec<NewBlob> = files(round).collect();
             files.rotate_left(number % 6);
-            store.submit_run(ua_store::NewRun { files, ..samples::new_run(&format!("run_{number}_{round}")) }).await?;
+            store.submit_run(NewRun { files, ..samples::new_run(&format!("run_{number}_{round}")) }).await?;
         }
         Ok::<_, StoreError>(())
     })
     .await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    let store = database.store();
-    for file in (0..6).flat_map(|file| (0..10).map(move |round| format!("file {file} of round {round}"))) {
-        let found = store.blob(&ua_core::BlobRef::of(&file)).await.unwrap();
-        assert!(matches!(&found, ua_store::Blob::Here(text) if *text == file), "{file}: {found:?}");
+    for file in (0..ROUNDS).flat_map(files) {
+        assert_eq!(store.blob(&file.blob).await.unwrap(), Blob::Here(file.content));
     }
+}
+
+/// The moment that counts: a run that refers to a blob again has not committed, and the prune does not see it yet.
+#[tokio::test]
+async fn a_prune_waits_for_who_may_be_referring_to_a_blob() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand, watcher) = (database.store(), database.by_hand(), database.by_hand());
+    let file = NewBlob::new("kept".to_owned());
+    let run = |id| NewRun { files: vec![file.clone()], ..samples::new_run(id) };
+    let scene = Scene::begin_with(&store, run("run_1")).await;
+    store.end_run(&scene.lease, samples::run_end(RunStatus::Failed)).await.unwrap();
+
+    by_hand.batch_execute("BEGIN; LOCK TABLE messages IN EXCLUSIVE MODE").await.unwrap();
+    let submit = tokio::spawn({
+        let (store, run) = (store.clone(), run("run_2"));
+        async move { store.submit_run(run).await }
+    });
+    until(&watcher, &waiting(&database, 1)).await;
+    let prune = tokio::spawn({
+        let store = store.clone();
+        let prune =
+            BlobPrune { used_before: Some(samples::at(99_999)), max_bytes: None, dry_run: false, at: samples::at(50) };
+        async move { store.prune_blobs(prune).await }
+    });
+    until(&watcher, &waiting(&database, 2)).await;
+    by_hand.batch_execute("COMMIT").await.unwrap();
+    submit.await.unwrap().unwrap();
+    prune.await.unwrap().unwrap();
+    assert_eq!(store.blob(&file.blob).await.unwrap(), Blob::Here(file.content));
+}
+
+/// Has a row when so many writers of the database wait for a lock.
+fn waiting(database: &Database, writers: u32) -> String {
+    format!(
+        "SELECT count(*)::int FROM pg_stat_activity WHERE datname = '{}' AND application_name = 'ua' AND wait_event_type = 'Lock' \
+         HAVING count(*) = {writers}",
+        database.name
+    )
 }
 
 /// Runs of different lineages do not wait for each other: with one held by somebody, all others go on.
