@@ -85,10 +85,9 @@ impl Db {
         Ok(found.is_some())
     }
 
-    pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) -> DbResult<()> {
+    pub(crate) fn note_deleted(&self, run: &RunId, root: &RunId, at: Timestamp) {
         let sql = "INSERT INTO deleted_runs (run_id, root_run_id, deleted_at) VALUES ($1, $2, $3)";
         self.execute(sql, params![run.as_str(), root.as_str(), text(&at)]);
-        Ok(())
     }
 
     fn ids(&self, sql: &str, parameters: impl Values) -> DbResult<Vec<RunId>> {

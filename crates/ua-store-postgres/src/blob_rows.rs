@@ -14,7 +14,7 @@ type DbResult<T> = Result<T, DbError>;
 
 impl Db {
     /// Stores blobs that `run` refers to. One that is there is left as it is; one that was pruned has its content back.
-    pub(crate) fn put_blobs(&self, run: &RunId, blobs: &[NewBlob], at: Timestamp) -> DbResult<()> {
+    pub(crate) fn put_blobs(&self, run: &RunId, blobs: &[NewBlob], at: Timestamp) {
         for new in blobs {
             self.blobs_together();
             let sql = "INSERT INTO blobs (blob_id, size_bytes, created_at, content) VALUES ($1, $2, $3, $4) \
@@ -22,9 +22,8 @@ impl Db {
                        WHERE blobs.content IS NULL";
             let (id, size) = (new.blob.blob_id.as_str(), int(new.blob.size));
             self.execute(sql, params![id, size, text(&at), new.content.as_bytes()]);
-            self.refer_to_blob(run, &new.blob)?;
+            self.refer_to_blob(run, &new.blob);
         }
-        Ok(())
     }
 
     /// Notes that `run` refers to these blobs, which must be there.
@@ -35,15 +34,14 @@ impl Db {
             if self.number(sql, params![blob.blob_id.as_str(), int(blob.size)])? == 0 {
                 return Err(not_found("blobs", &blob.blob_id));
             }
-            self.refer_to_blob(run, blob)?;
+            self.refer_to_blob(run, blob);
         }
         Ok(())
     }
 
-    fn refer_to_blob(&self, run: &RunId, blob: &BlobRef) -> DbResult<()> {
+    fn refer_to_blob(&self, run: &RunId, blob: &BlobRef) {
         let sql = "INSERT INTO blob_refs (run_id, blob_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
         self.execute(sql, params![run.as_str(), blob.blob_id.as_str()]);
-        Ok(())
     }
 
     /// What is found under a reference.
@@ -76,10 +74,9 @@ impl Db {
         self.rows(sql, params![], blob_use)
     }
 
-    pub(crate) fn prune_blob(&self, blob: &BlobRef, at: Timestamp) -> DbResult<()> {
+    pub(crate) fn prune_blob(&self, blob: &BlobRef, at: Timestamp) {
         let sql = "UPDATE blobs SET content = NULL, pruned_at = $2 WHERE blob_id = $1";
         self.execute(sql, params![blob.blob_id.as_str(), text(&at)]);
-        Ok(())
     }
 }
 

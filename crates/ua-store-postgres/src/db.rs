@@ -11,8 +11,8 @@ use std::task::Poll;
 use deadpool_postgres::Object;
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
-use ua_core::{RunId, Timestamp};
-use ua_store::{CallRecord, Durability, QuestionRecord, RowRef, RunRecord, StoreError};
+use ua_core::RunId;
+use ua_store::{Durability, RowRef, RunRecord, StoreError};
 
 use crate::error::{DbError, refused};
 use crate::locks::{Plan, Shared};
@@ -95,14 +95,11 @@ impl Db {
             }
             done => done,
         };
-        let is_clean = match &done {
-            Ok(_) => true,
-            Err(_) => {
-                self.pending.borrow_mut().clear();
-                self.flights.get() == 0 || {
-                    self.batch("ROLLBACK");
-                    self.flush().is_ok()
-                }
+        let is_clean = done.is_ok() || {
+            self.pending.borrow_mut().clear();
+            self.flights.get() == 0 || {
+                self.batch("ROLLBACK");
+                self.flush().is_ok()
             }
         };
         if is_clean {
@@ -272,22 +269,6 @@ impl Db {
     /// Whatever is stored of runs may be another now.
     pub(crate) fn forget_run(&self) {
         *self.run.borrow_mut() = None;
-    }
-
-    // `effects.log` tells that a database file went back in time. A database that several machines share has no file beside it.
-
-    pub(crate) fn note_effect(&self, _call: &CallRecord, _event: &str, _epoch: u64, _at: Timestamp) -> DbResult<()> {
-        Ok(())
-    }
-
-    pub(crate) fn note_word(
-        &self,
-        _run: &RunId,
-        _question: Option<&QuestionRecord>,
-        _word: &str,
-        _at: Timestamp,
-    ) -> DbResult<()> {
-        Ok(())
     }
 }
 

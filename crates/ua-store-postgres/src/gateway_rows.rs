@@ -27,7 +27,7 @@ pub(crate) const SAME: &str = "SELECT * FROM gateway_arrivals WHERE project = $1
     ORDER BY arrived_at, arrival_id";
 
 impl Db {
-    pub(crate) fn insert_session(&self, session: &SessionRecord) -> DbResult<()> {
+    pub(crate) fn insert_session(&self, session: &SessionRecord) {
         let sql = "INSERT INTO gateway_sessions (run_id, project, server, session_key, client, identity, reach, opened_at) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         self.insert(
@@ -44,14 +44,13 @@ impl Db {
             ],
             || RowRef::new("gateway_sessions", &session.run_id),
         );
-        Ok(())
     }
 
     pub(crate) fn arrival(&self, id: &str) -> DbResult<Option<ArrivalRecord>> {
         self.row("SELECT * FROM gateway_arrivals WHERE arrival_id = $1", params![id], arrival_record)
     }
 
-    pub(crate) fn insert_arrival(&self, arrival: &ArrivalRecord) -> DbResult<()> {
+    pub(crate) fn insert_arrival(&self, arrival: &ArrivalRecord) {
         let sql = "INSERT INTO gateway_arrivals (arrival_id, run_id, tool_call_id, client_call, rule, project, raw_tool_name, \
                    args_hash, arrived_at, answered_at, acknowledged_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         self.insert(
@@ -71,10 +70,9 @@ impl Db {
             ],
             || RowRef::new("gateway_arrivals", &arrival.arrival_id),
         );
-        Ok(())
     }
 
-    pub(crate) fn update_arrival(&self, arrival: &ArrivalRecord) -> DbResult<()> {
+    pub(crate) fn update_arrival(&self, arrival: &ArrivalRecord) {
         let sql = "UPDATE gateway_arrivals SET answered_at = $2, acknowledged_at = $3 WHERE arrival_id = $1";
         self.execute(
             sql,
@@ -84,7 +82,6 @@ impl Db {
                 opt_text(arrival.acknowledged_at.as_ref()),
             ],
         );
-        Ok(())
     }
 
     pub(crate) fn sessions_of(&self, of: &SessionsOf) -> DbResult<Vec<SessionRecord>> {

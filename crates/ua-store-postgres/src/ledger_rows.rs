@@ -183,7 +183,7 @@ impl Db {
         self.row(sql, params![call.call_id.as_str(), call.attempt], attempt_record)
     }
 
-    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
+    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) {
         let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at) \
                    VALUES ($1, $2, $3, $4, $5)";
         let started = text(&attempt.started_at);
@@ -191,7 +191,6 @@ impl Db {
             sql,
             params![attempt.call_id.as_str(), attempt.attempt, int(attempt.epoch), attempt.server_generation, started],
         );
-        Ok(())
     }
 
     pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> DbResult<()> {
@@ -201,7 +200,7 @@ impl Db {
         Ok(())
     }
 
-    pub(crate) fn end_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
+    pub(crate) fn end_attempt(&self, attempt: &AttemptRecord) {
         let sql = "UPDATE tool_attempts SET ended_at = $3, outcome = $4, detail = $5 WHERE tool_call_id = $1 AND attempt = $2";
         self.execute(
             sql,
@@ -213,7 +212,6 @@ impl Db {
                 attempt.detail
             ],
         );
-        Ok(())
     }
 
     // --- Receipts.

@@ -112,11 +112,10 @@ impl Plan {
             Change::ResolveLate { call, .. } => self.call(call),
             Change::Correct(correct) => self.call(&correct.call_id),
             Change::Delete(deletion) => self.run(&deletion.run_id),
-            // Of all lineages: no row stands for them.
-            Change::PruneBlobs(_) => {}
             Change::StartAttempt(start) => start.child.iter().for_each(|child| self.new_run(child)),
-            // Written by the owner of a run, whose lineage it is.
-            Change::NoteAlive { .. }
+            // A prune is of all lineages, for which no row stands. The others are written by the owner of a run, whose lineage it is.
+            Change::PruneBlobs(_)
+            | Change::NoteAlive { .. }
             | Change::EndRun(_)
             | Change::OpenStep(_)
             | Change::EnterStep(_)

@@ -22,6 +22,16 @@ macro_rules! by_the_same_name {
     };
 }
 
+/// The same of what is only written: it waits for its flight and cannot fail before.
+macro_rules! written {
+    ($($name:ident($($argument:ident: $type:ty),*);)+) => {
+        $(fn $name(&self, $($argument: $type),*) -> DbResult<()> {
+            Db::$name(self, $($argument),*);
+            Ok(())
+        })+
+    };
+}
+
 impl Tables for Db {
     type Error = DbError;
 
@@ -33,8 +43,6 @@ impl Tables for Db {
 impl RunRows for Db {
     by_the_same_name! {
         written(run: &RunId) -> Written;
-        set_batches(run: &RunId, batches: u64) -> ();
-        count_word(run: &RunId) -> ();
         run(id: &RunId) -> RunRecord;
         taint_of(run: &RunId) -> Taint;
         runs_below(run: &RunId) -> Vec<RunRecord>;
@@ -43,18 +51,13 @@ impl RunRows for Db {
         end_of_turn(run: &RunRecord, turn: u32) -> (u64, Option<String>);
         insert_run(run: &RunRecord) -> ();
         update_run(run: &RunRecord) -> ();
-        update_seen(run: &RunRecord) -> ();
-        note_corrected(root: &RunId, at: Timestamp) -> ();
         lineage_members(root: &RunId) -> (Vec<RunId>, Vec<RunId>);
-        note_deleted(run: &RunId, root: &RunId, at: Timestamp) -> ();
         remove_lineage(root: &RunId) -> ();
         step(id: &StepId) -> Option<StepRecord>;
         last_step_index(run: &RunId) -> u32;
         insert_step(step: &StepRecord) -> ();
-        update_step(step: &StepRecord) -> ();
         open_turn(run: &RunId) -> Option<TurnRecord>;
         insert_turn(turn: &TurnRecord) -> ();
-        update_turn(turn: &TurnRecord) -> ();
         last_seq(run: &RunId) -> u64;
         last_messages(run: &RunId, count: usize) -> Vec<MessageRecord>;
         insert_message(run: &RunId, message: &MessageRecord) -> ();
@@ -70,6 +73,16 @@ impl RunRows for Db {
         update_question(question: &QuestionRecord) -> ();
         overrides_of(run: &RunId) -> Vec<OverrideRecord>;
         insert_override(row: &OverrideRecord) -> ();
+    }
+
+    written! {
+        set_batches(run: &RunId, batches: u64);
+        count_word(run: &RunId);
+        update_seen(run: &RunRecord);
+        note_corrected(root: &RunId, at: Timestamp);
+        note_deleted(run: &RunId, root: &RunId, at: Timestamp);
+        update_step(step: &StepRecord);
+        update_turn(turn: &TurnRecord);
     }
 
     fn run_of_job_key(&self, job_key: &str) -> DbResult<Option<RunRecord>> {
@@ -93,14 +106,25 @@ impl LedgerRows for Db {
         insert_call(call: &CallRecord, epoch: u64) -> ();
         update_call(call: &CallRecord, epoch: u64) -> ();
         current_attempt(call: &CallRecord) -> Option<AttemptRecord>;
-        insert_attempt(attempt: &AttemptRecord) -> ();
         keep_handle(attempt: &AttemptRecord) -> ();
-        end_attempt(attempt: &AttemptRecord) -> ();
         newest_receipt(call: &CallId) -> Option<ReceiptRecord>;
         insert_receipt(receipt: &ReceiptRecord) -> ();
         fill_newest_receipt(receipt: &ReceiptRecord) -> ();
-        note_effect(call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> ();
-        note_word(run: &RunId, question: Option<&QuestionRecord>, word: &str, at: Timestamp) -> ();
+    }
+
+    written! {
+        insert_attempt(attempt: &AttemptRecord);
+        end_attempt(attempt: &AttemptRecord);
+    }
+
+    // `effects.log` tells that a database file went back in time. A database that several machines share has no file beside it.
+
+    fn note_effect(&self, _call: &CallRecord, _event: &str, _epoch: u64, _at: Timestamp) -> DbResult<()> {
+        Ok(())
+    }
+
+    fn note_word(&self, _run: &RunId, _question: Option<&QuestionRecord>, _word: &str, _at: Timestamp) -> DbResult<()> {
+        Ok(())
     }
 
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
@@ -110,18 +134,24 @@ impl LedgerRows for Db {
 
 impl GatewayRows for Db {
     by_the_same_name! {
-        insert_session(session: &SessionRecord) -> ();
         arrival(id: &str) -> Option<ArrivalRecord>;
-        insert_arrival(arrival: &ArrivalRecord) -> ();
-        update_arrival(arrival: &ArrivalRecord) -> ();
+    }
+
+    written! {
+        insert_session(session: &SessionRecord);
+        insert_arrival(arrival: &ArrivalRecord);
+        update_arrival(arrival: &ArrivalRecord);
     }
 }
 
 impl BlobRows for Db {
     by_the_same_name! {
-        put_blobs(run: &RunId, blobs: &[NewBlob], at: Timestamp) -> ();
         blob_uses() -> Vec<BlobUse>;
-        prune_blob(blob: &BlobRef, at: Timestamp) -> ();
+    }
+
+    written! {
+        put_blobs(run: &RunId, blobs: &[NewBlob], at: Timestamp);
+        prune_blob(blob: &BlobRef, at: Timestamp);
     }
 
     fn refer_to_blobs<'b>(&self, run: &RunId, blobs: impl Iterator<Item = &'b BlobRef>) -> DbResult<()> {

@@ -31,16 +31,14 @@ impl Db {
         Ok(written.unwrap_or_default())
     }
 
-    pub(crate) fn set_batches(&self, run: &RunId, batches: u64) -> DbResult<()> {
+    pub(crate) fn set_batches(&self, run: &RunId, batches: u64) {
         let sql = "UPDATE run_writes SET batches = $2 WHERE run_id = $1";
         self.execute(sql, params![run.as_str(), int(batches)]);
-        Ok(())
     }
 
-    pub(crate) fn count_word(&self, run: &RunId) -> DbResult<()> {
+    pub(crate) fn count_word(&self, run: &RunId) {
         let sql = "UPDATE run_writes SET words = words + 1 WHERE run_id = $1";
         self.execute(sql, params![run.as_str()]);
-        Ok(())
     }
 
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
@@ -158,25 +156,23 @@ impl Db {
         Ok(())
     }
 
-    pub(crate) fn update_seen(&self, run: &RunRecord) -> DbResult<()> {
+    pub(crate) fn update_seen(&self, run: &RunRecord) {
         self.forget_run();
         let sql = "UPDATE runs SET seen_at = $2, held_from = $3 WHERE run_id = $1";
         self.execute(
             sql,
             params![run.run_id.as_str(), opt_text(run.seen_at.as_ref()), opt_text(run.held_from.as_ref())],
         );
-        Ok(())
     }
 
     /// Notes for every run of a lineage that a record of it was corrected.
-    pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) -> DbResult<()> {
+    pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) {
         self.forget_run();
         let sql = "UPDATE runs SET corrected_at = $2 WHERE root_run_id = $1";
         self.execute(sql, params![root.as_str(), text(&at)]);
         let sql =
             "UPDATE run_writes SET words = words + 1 WHERE run_id IN (SELECT run_id FROM runs WHERE root_run_id = $1)";
         self.execute(sql, params![root.as_str()]);
-        Ok(())
     }
 
     /// When anything of the run was written last by an owner.
@@ -249,7 +245,7 @@ impl Db {
         Ok(())
     }
 
-    pub(crate) fn update_step(&self, step: &StepRecord) -> DbResult<()> {
+    pub(crate) fn update_step(&self, step: &StepRecord) {
         let sql = "UPDATE run_steps SET updated_at = :updated, status = :status, error_code = :code, error_detail = :detail, \
                    last_turn = :last WHERE step_id = :id";
         self.execute(
@@ -263,7 +259,6 @@ impl Db {
                 ":last": step.last_turn,
             },
         );
-        Ok(())
     }
 
     // --- Turns and messages.
@@ -298,11 +293,10 @@ impl Db {
         Ok(())
     }
 
-    pub(crate) fn update_turn(&self, turn: &TurnRecord) -> DbResult<()> {
+    pub(crate) fn update_turn(&self, turn: &TurnRecord) {
         let sql = "UPDATE turns SET committed_at = $3 WHERE run_id = $1 AND turn = $2";
         let committed = opt_text(turn.committed_at.as_ref());
         self.execute(sql, params![turn.run_id.as_str(), turn.turn, committed]);
-        Ok(())
     }
 
     /// The run's messages of turns up to `last_turn`.

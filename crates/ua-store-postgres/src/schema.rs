@@ -23,7 +23,7 @@ const LOCK: i64 = 0x7561_0000;
 
 /// The newest schema that this program knows.
 fn newest() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(|migration| migration.version()).max().unwrap_or(0)
+    embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
 }
 
 /// Makes the schema `ua`, or brings it up to date; the version that it has then. Two at once follow each other.

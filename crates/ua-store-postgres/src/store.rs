@@ -129,7 +129,9 @@ impl PostgresStore {
         client.map_err(|error| match error {
             PoolError::Backend(error) => sql_error(error),
             PoolError::Closed => refused("the store is closed"),
-            other => unavailable("no connection to PostgreSQL is free", other, Retry::Later),
+            other @ (PoolError::Timeout(_) | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+                unavailable("no connection to PostgreSQL is free", other, Retry::Later)
+            }
         })
     }
 }

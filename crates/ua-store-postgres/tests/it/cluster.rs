@@ -38,7 +38,7 @@ pub(crate) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> T {
 fn skipped(why: &str) {
     assert!(std::env::var_os("UA_NEED_POSTGRES").is_none(), "{why}");
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
+    std::io::stderr().write_all(format!("SKIPPED {test}: {why}\n").as_bytes()).unwrap();
 }
 
 /// Where the server's programs are.
@@ -82,7 +82,7 @@ fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
 pub(crate) struct Cluster {
     folder: PathBuf,
     _server: Child,
-    _pooler: Option<Child>,
+    pooler: Option<Child>,
     _kept: TempDir,
 }
 
@@ -120,7 +120,7 @@ impl Cluster {
         );
         let server = guarded(&server, &folder);
         let pooler = Self::pooler(&folder);
-        let cluster = Self { folder, _server: server, _pooler: pooler, _kept: kept };
+        let cluster = Self { folder, _server: server, pooler, _kept: kept };
         blocking(cluster.until_it_answers());
         Some(cluster)
     }
@@ -147,7 +147,7 @@ impl Cluster {
     async fn until_it_answers(&self) {
         let sockets = [".s.PGSQL.5432", ".s.PGSQL.6432"];
         for (name, port) in sockets.into_iter().zip([5432, 6432]) {
-            if port == 6432 && self._pooler.is_none() {
+            if port == 6432 && self.pooler.is_none() {
                 continue;
             }
             let mut pause = tokio::time::interval(Duration::from_millis(20));
@@ -251,7 +251,7 @@ impl Database {
 
     /// How it is reached through the pooler.
     pub(crate) fn pooled(&self) -> Option<PostgresConfig> {
-        if self.cluster._pooler.is_none() {
+        if self.cluster.pooler.is_none() {
             skipped("pgbouncer is not installed");
             return None;
         }

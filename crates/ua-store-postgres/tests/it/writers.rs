@@ -1,5 +1,7 @@
 //! Many writers on one database, as workers on many machines are: what one of them reads before it writes is still so when it has written.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::sync::Arc;
 
 use ua_core::{CallStatus, RunStatus, Scope};
