@@ -9,6 +9,8 @@ mod canary;
 mod cancel;
 mod claude_code;
 mod claude_sessions;
+#[path = "../../crates/ua-store-postgres/tests/it/cluster.rs"]
+mod cluster;
 mod command_line;
 mod composite;
 mod config;
@@ -48,6 +50,7 @@ mod same_receipts;
 mod sandbox;
 mod secret_references;
 mod secrets;
+mod server_database;
 mod sessions;
 mod siblings;
 mod sources;

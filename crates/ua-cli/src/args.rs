@@ -35,6 +35,9 @@ pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
+    /// The runtime database on a PostgreSQL server, in the place of a file in the root: postgres://USER@HOST/DATABASE
+    #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
+    pub database_url: Option<String>,
     /// How diagnostics on standard error are written
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     pub log_format: LogFormat,
@@ -74,7 +77,7 @@ Examples:
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
 Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL,
   UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS,
-  UA_RUNTIME_DB_PATH, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like;
+  UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like;
   `ua config show` lists all, with the files that set them";
 
 /// What to do.

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::CompleteEnv;
+use ua_host::Database;
 use ua_host::Settings;
 use ua_host::home::Home;
 use ua_store::{CallQuery, LedgerStore as _, RunQuery, RunStore as _, Store};
-use ua_store_sqlite::SqliteStore;
 
 use crate::output::line;
 
@@ -74,12 +74,12 @@ pub(crate) fn questions(current: &OsStr) -> Vec<CompletionCandidate> {
 
 fn from_database(
     current: &OsStr,
-    look: impl AsyncFnOnce(&SqliteStore, &str) -> Option<Vec<(String, String)>>,
+    look: impl AsyncFnOnce(&Database, &str) -> Option<Vec<(String, String)>>,
 ) -> Vec<CompletionCandidate> {
     let found = (|| {
         let prefix = current.to_str()?;
         let home = Home::new(&Settings::of_process(), root_on_the_line().as_deref()).ok()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         runtime.block_on(async {
             let store = home.open_read_only().ok()?;
             look(&store, prefix).await

@@ -98,7 +98,8 @@ pub fn main(parts: Parts) -> ExitCode {
     if let Command::GatewayBridge(args) = cli.command {
         return commands::gateway_bridge(args);
     }
-    let (settings, redactor) = (Arc::new(Settings::of_process()), Redactor::default());
+    let settings = Settings::of_process().with("UA_DATABASE_URL", cli.database_url.clone());
+    let (settings, redactor) = (Arc::new(settings), Redactor::default());
     terminal::init(&settings, redactor.clone(), cli.json, cli.color);
     terminal::guard_panics(redactor.clone());
     ua_host::credentials::learn_own(&settings, &redactor);

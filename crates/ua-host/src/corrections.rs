@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
+use crate::Database;
 use ua_core::{CallStatus, CorrectedTo, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_runner::{LockError, RunLock, Workspace, owner_stamp};
 use ua_store::{CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, Store, StoreError};
-use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -73,7 +73,7 @@ pub fn check(call: &CallRecord, said: &Said) -> Result<(), HostError> {
 /// When it is refused; then nothing was changed.
 pub async fn correct(
     host: &Host,
-    store: &SqliteStore,
+    store: &Database,
     call: &CallRecord,
     said: Said,
 ) -> Result<(CallRecord, String), HostError> {
@@ -115,7 +115,7 @@ pub async fn correct(
 /// drives the run.
 async fn idle_lock(
     host: &Host,
-    store: &SqliteStore,
+    store: &Database,
     call: &CallRecord,
     run: &RunRecord,
 ) -> Result<Option<RunLock>, HostError> {
@@ -174,7 +174,7 @@ fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostE
 
 /// Writes the files anew of the runs that the correction changed: its own, and those of its lineage that have ended. A run that somebody
 /// drives writes its own.
-pub(crate) async fn rewrite(host: &Host, store: &SqliteStore, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
+pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_idle: bool) -> Result<(), HostError> {
     let all = RunQuery { limit: u32::MAX, ..RunQuery::default() };
     let heads = store.find_runs(&all).await.map_err(|e| HostError::store("look for the runs of the lineage", &e))?;
     for head in heads.iter().filter(|head| head.status.is_terminal() || (is_idle && head.run_id == of.run_id)) {

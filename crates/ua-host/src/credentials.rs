@@ -27,6 +27,13 @@ pub fn learn_own(settings: &Settings, redactor: &Redactor) {
     let own = own.chain(&IMAGE_CREDENTIALS).chain(&COMPOSIO_CREDENTIALS);
     let own = own.filter(|name| !PUBLIC.contains(*name));
     redactor.learn(own.filter_map(|name| Some(((*name).to_owned(), settings.var(name)?))));
+    #[cfg(feature = "postgres")]
+    if let Some(url) = settings.var("UA_DATABASE_URL")
+        && let Ok(config) = ua_store_postgres::PostgresConfig::from_url(&url)
+        && let Some(password) = config.password()
+    {
+        redactor.learn([("UA_DATABASE_URL".to_owned(), url), ("the database's password".to_owned(), password)]);
+    }
 }
 
 /// Whether the value of a variable or header is a secret, by its name. A path is none.

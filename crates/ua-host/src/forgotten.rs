@@ -1,7 +1,8 @@
 //! What `effects.log` knows and the database does not: a database that went back in time.
 
+use crate::Database;
 use ua_core::RunId;
-use ua_store_sqlite::{Forgotten, SqliteStore};
+use ua_store_sqlite::Forgotten;
 
 use crate::error::HostError;
 
@@ -19,7 +20,7 @@ pub fn shown(forgotten: &Forgotten) -> String {
 
 /// Refuses to drive a run of whose family more was sent than the database knows: what a sub-agent or a fork of it did counts for it, and
 /// what was sent by a run of which nobody knows any more whose it is counts for every run.
-pub async fn refuse(store: &SqliteStore, run: &RunId) -> Result<(), HostError> {
+pub async fn refuse(store: &Database, run: &RunId) -> Result<(), HostError> {
     let forgotten =
         store.forgotten(run).await.map_err(|e| HostError::store("compare the database with effects.log", &e))?;
     let Some(first) = forgotten.first() else { return Ok(()) };

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Database;
 use serde_json::{Value, json};
 use ua_core::{RunId, RunSpec};
 use ua_runner::{ForkError, ForkPlace, ForkPlan, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
-use ua_store_sqlite::SqliteStore;
 
 use crate::budgets::{self, BudgetChange};
 use crate::error::{HostError, chain};
@@ -62,7 +62,7 @@ impl Fork {
     }
 
     /// Makes the fork, under `run_id` or a name of its own.
-    pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(SqliteStore, RunRecord), HostError> {
+    pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(Database, RunRecord), HostError> {
         let (home, env) = (host.home(), host.env());
         let store = home.open()?;
         forgotten::refuse(&store, &self.plan.parent.run.run_id).await?;
@@ -93,7 +93,7 @@ impl Fork {
         &self,
         host: &Host,
         people: &Arc<dyn People>,
-        store: SqliteStore,
+        store: Database,
         fork: RunRecord,
     ) -> Result<Ending, HostError> {
         Box::pin(session::run(host, people, store, fork, &self.launch, false)).await

@@ -4,15 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
+#[cfg(feature = "postgres")]
+use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
+use crate::database::Database;
 use crate::error::HostError;
 use crate::settings::Settings;
 use crate::text::plain;
 use crate::trust::{Belief, Roots, first_link, state_folder};
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
-pub fn close(store: SqliteStore) {
+pub fn close(store: Database) {
     if let Err(error) = store.close() {
         tracing::warn!(error = crate::error::chain(&error), "the runtime database was not closed in good order");
     }
@@ -26,11 +29,17 @@ const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
 pub struct Home {
     root: PathBuf,
     database: PathBuf,
+    #[cfg(feature = "postgres")]
+    server: Option<PostgresConfig>,
     is_default: bool,
     roots: Roots,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
 }
+
+/// The file among the locks that names a root to a database on a server.
+#[cfg(feature = "postgres")]
+const ROOT_ID: &str = "root_id";
 
 /// What lies in a root, or beside a database, and belongs to no run.
 const OWN: [&str; 9] = [
@@ -60,8 +69,62 @@ impl Home {
             Some(path) => settings.absolute(Path::new(&path))?,
             None => root.join("runtime_state.db"),
         };
+        #[cfg(not(feature = "postgres"))]
+        if settings.var("UA_DATABASE_URL").is_some() {
+            return Err(
+                HostError::usage("this ua was built without PostgreSQL").hint("build it with the feature `postgres`")
+            );
+        }
         let is_default = settings.absolute(Path::new(DEFAULT_ROOT)).is_ok_and(|default| default == root);
-        Ok(Self { roots: Roots::new(state_folder(settings)), root, database, is_default, root_is_named })
+        Ok(Self {
+            roots: Roots::new(state_folder(settings)),
+            #[cfg(feature = "postgres")]
+            server: server(settings)?,
+            root,
+            database,
+            is_default,
+            root_is_named,
+        })
+    }
+
+    /// The server that the runtime database is on, if it is no file.
+    #[cfg(feature = "postgres")]
+    pub fn server(&self) -> Option<&PostgresConfig> {
+        self.server.as_ref()
+    }
+
+    /// The server, as the database of this root.
+    #[cfg(feature = "postgres")]
+    fn served(&self, id: String) -> Result<Option<Database>, HostError> {
+        let Some(server) = &self.server else { return Ok(None) };
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let place = Place { id, shown: format!("{} on {host}", self.root.display()) };
+        let mut config = server.clone();
+        config.place = Some(place);
+        let store = PostgresStore::lazy(&config);
+        store.map(Database::Server).map(Some).map_err(|error| HostError::store("reach the runtime database", &error))
+    }
+
+    /// The name of this root, which is made when there is none.
+    #[cfg(feature = "postgres")]
+    fn root_id(&self) -> Result<String, HostError> {
+        let path = self.locks().join(ROOT_ID);
+        let fail = |e: std::io::Error| {
+            HostError::storage(format!("cannot make {}: {e}", path.display()))
+                .hint("make that folder writable; nothing was started")
+        };
+        fs::create_dir_all(self.locks()).map_err(fail)?;
+        if !path.exists() {
+            // Linked when it is whole, so that of two processes one names it.
+            let made = tempfile::NamedTempFile::new_in(self.locks()).map_err(fail)?;
+            fs::write(made.path(), ua_core::system::env().uuid_v7()).map_err(fail)?;
+            match made.persist_noclobber(&path) {
+                Ok(_) => {}
+                Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fail(error.error)),
+            }
+        }
+        fs::read_to_string(&path).map_err(fail)
     }
 
     /// The folder that holds all workspaces.
@@ -90,23 +153,33 @@ impl Home {
     }
 
     fn state(&self) -> &Path {
+        #[cfg(feature = "postgres")]
+        if self.server.is_some() {
+            return &self.root;
+        }
         self.database.parent().unwrap_or(&self.root)
     }
 
     /// Opens the database for work; makes it if this is the first run.
-    pub fn open(&self) -> Result<SqliteStore, HostError> {
+    pub fn open(&self) -> Result<Database, HostError> {
         self.believe()?;
         self.make()?;
         if let Some(link) = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN)) {
             return Err(HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
                 .hint("remove it, or choose another --root; nothing was started"));
         }
+        #[cfg(feature = "postgres")]
+        if self.server.is_some()
+            && let Some(served) = self.served(self.root_id()?)?
+        {
+            return Ok(served);
+        }
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file that was emptied is as good as gone.
         let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
         let expected = is_gone && self.has_workspaces();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
-        SqliteStore::open(config).map_err(|error| {
+        SqliteStore::open(config).map(Database::File).map_err(|error| {
             let failure = HostError::store(&format!("open the runtime database {}", self.database.display()), &error);
             if expected {
                 failure.hint(format!(
@@ -174,8 +247,30 @@ impl Home {
     }
 
     /// Opens the database for looking only; it is never made or changed.
-    pub fn open_read_only(&self) -> Result<SqliteStore, HostError> {
+    pub fn open_read_only(&self) -> Result<Database, HostError> {
         self.believe()?;
+        #[cfg(feature = "postgres")]
+        if let Some(server) = &self.server {
+            let Ok(id) = fs::read_to_string(self.locks().join(ROOT_ID)) else {
+                return Err(HostError::usage(format!("{} has no runs in the {}", self.root.display(), server.shown()))
+                    .hint(
+                        "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
+                    ));
+            };
+            if let Some(served) = self.served(id)? {
+                return Ok(served);
+            }
+        }
+        self.file().map(Database::File)
+    }
+
+    /// The same of a file, with what only files have.
+    pub fn open_file(&self) -> Result<SqliteStore, HostError> {
+        self.believe()?;
+        self.file()
+    }
+
+    fn file(&self) -> Result<SqliteStore, HostError> {
         if !self.database.exists() {
             return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
                 .hint("no job was run here yet; start one with `ua job FILE`, or name another folder with --root"));
@@ -259,6 +354,22 @@ impl Home {
         }
         Ok(self.root.join(path))
     }
+}
+
+/// The server that the settings name.
+#[cfg(feature = "postgres")]
+fn server(settings: &Settings) -> Result<Option<PostgresConfig>, HostError> {
+    let Some(url) = settings.var("UA_DATABASE_URL") else { return Ok(None) };
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(HostError::usage("the database URL does not begin with postgres://").hint(
+            "for example postgres://ua@db.example/ua; a file is named by UA_RUNTIME_DB_PATH, or lies in --root",
+        ));
+    }
+    let config = PostgresConfig::from_url(&url).map_err(|error| {
+        HostError::usage(crate::error::chain(&error))
+            .hint("for example postgres://ua@db.example/ua?sslmode=verify-full")
+    })?;
+    Ok(Some(config))
 }
 
 #[cfg(test)]

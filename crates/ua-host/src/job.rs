@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::Database;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
 use ua_runner::RunLock;
 use ua_store::{NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
-use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
 use crate::home;
@@ -147,7 +147,7 @@ const LOOKED_AT: u32 = 200;
 
 /// The newest run of the same job, its files included, that was begun and not finished, and that nobody drives: to start the job again would do
 /// again what that run did.
-async fn unfinished(host: &Host, store: &SqliteStore, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
+async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
     let query = RunQuery {
         statuses: vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
         without_tasks: true,
@@ -196,7 +196,7 @@ fn deleted_name(run: &RunId) -> HostError {
 }
 
 /// The run that answers for a job key.
-async fn holder(store: &SqliteStore, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
+async fn holder(store: &Database, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
     let Some(key) = key else { return Ok(None) };
     store.run_by_job_key(key).await.map_err(|e| HostError::store("look for the job key", &e))
 }

@@ -23,6 +23,7 @@ pub mod budgets;
 pub mod claude_code;
 pub mod corrections;
 pub mod credentials;
+mod database;
 pub mod env;
 mod error;
 pub mod escape;
@@ -59,6 +60,7 @@ pub mod tree;
 pub mod trust;
 pub mod unknown_tools;
 
+pub use database::Database;
 pub use env::Process;
 pub use error::{HostError, Kind, chain};
 pub use host::Host;

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Database;
 use ua_core::RunId;
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
 use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
-use ua_store_sqlite::SqliteStore;
 
 use crate::corrections;
 use crate::error::HostError;
@@ -26,7 +26,7 @@ use crate::tree;
 const ATTENDED: Duration = Duration::from_hours(1);
 
 /// What is known about a question beside its text.
-pub async fn known(store: &SqliteStore, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
+pub async fn known(store: &Database, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
     let attempts = match &question.call_id {
         Some(call) => {
             let read = ua_store::LedgerStore::attempts(store, call).await;
@@ -39,7 +39,7 @@ pub async fn known(store: &SqliteStore, question: &QuestionRecord) -> Result<Vec
 }
 
 /// The questions that wait for an answer, of one run or of all.
-pub async fn open(store: &SqliteStore, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, HostError> {
+pub async fn open(store: &Database, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, HostError> {
     let mut open = store.open_questions(run).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.retain(|question| question.status == QuestionStatus::Open);
     Ok(open)
@@ -65,7 +65,7 @@ pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostErr
 pub(crate) async fn ask_all(
     host: &Host,
     people: &dyn People,
-    store: &SqliteStore,
+    store: &Database,
     run: &RunId,
 ) -> Result<bool, HostError> {
     let mut open = open(store, Some(run)).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn ask_all(
 pub async fn ask(
     host: &Host,
     people: &dyn People,
-    store: &SqliteStore,
+    store: &Database,
     question: &QuestionRecord,
 ) -> Result<bool, HostError> {
     let known = known(store, question).await?;
@@ -109,7 +109,7 @@ pub async fn ask(
 
 /// A watcher that also asks, while somebody is here: a tool server that asks in the middle of a call waits on its connection. The answer
 /// goes the same way as one from any other process: the run reads it from the database (MCP elicitation).
-pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<SqliteStore>, inner: Watcher) -> Watcher {
+pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Database>, inner: Watcher) -> Watcher {
     Arc::new(move |signal| {
         let asking = if let RunEvent::Call(CallProgress::Asking { question, .. }) = &signal {
             Some(question.clone())
@@ -148,7 +148,7 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
 const MAX_TEXT: usize = 16 * 1024;
 
 /// Why a question takes no answer any more.
-async fn settled(store: &SqliteStore, question: &QuestionRecord) -> Result<HostError, HostError> {
+async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
     if question.answer.is_none() {
         let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
@@ -175,7 +175,7 @@ async fn settled(store: &SqliteStore, question: &QuestionRecord) -> Result<HostE
 /// settled at once.
 pub async fn answer(
     host: &Host,
-    store: &SqliteStore,
+    store: &Database,
     question: &QuestionRecord,
     answer: Answer,
 ) -> Result<String, HostError> {
@@ -251,7 +251,7 @@ pub async fn answer(
 }
 
 /// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
-async fn outlives_its_run(store: &SqliteStore, question: &QuestionRecord) -> Result<bool, HostError> {
+async fn outlives_its_run(store: &Database, question: &QuestionRecord) -> Result<bool, HostError> {
     let Some(call) = &question.call_id else { return Ok(false) };
     let call = ua_store::LedgerStore::call(store, call).await.map_err(|e| HostError::store("read the call", &e))?;
     Ok(ua_ledger::is_left_open(&call))

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Database;
 use ua_core::{Component, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
-use ua_store_sqlite::SqliteStore;
 
 use crate::budgets::BudgetChange;
 use crate::error::HostError;
@@ -48,7 +48,7 @@ pub async fn found(
 pub async fn resume(
     host: &Host,
     people: &Arc<dyn People>,
-    store: SqliteStore,
+    store: Database,
     run: RunRecord,
     options: &LaunchOptions,
     changes: Changes,

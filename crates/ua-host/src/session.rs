@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::Database;
 use tracing::Instrument as _;
 use ua_core::{RunStatus, RunStop, Trace};
 use ua_dispatch::StopSignal;
 use ua_runner::{Conclusion, RunLock, Worked, Workspace, owner_stamp};
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
-use ua_store_sqlite::SqliteStore;
 
 use crate::alert::Alerts;
 use crate::error::HostError;
@@ -64,7 +64,7 @@ struct Life {
 pub async fn run(
     host: &Host,
     people: &Arc<dyn People>,
-    store: SqliteStore,
+    store: Database,
     run: RunRecord,
     launch: &Launch,
     take_over: bool,
@@ -125,7 +125,7 @@ pub async fn run(
 async fn life(
     host: &Host,
     people: &Arc<dyn People>,
-    store: &Arc<SqliteStore>,
+    store: &Arc<Database>,
     run: RunRecord,
     launch: &Launch,
     stop: &StopSignal,

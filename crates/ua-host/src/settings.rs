@@ -106,6 +106,13 @@ impl Settings {
         here.ancestors().map(|folder| folder.join(PROJECT_FILE)).find(|path| path.is_file())
     }
 
+    /// The same with what the command line says in the place of a variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Option<String>) -> Self {
+        self.process.variables.extend(value.map(|value| (name.to_owned(), value)));
+        self
+    }
+
     /// Says what is wrong with a file.
     pub fn check(&self) -> Result<(), HostError> {
         self.refused.clone().map_or(Ok(()), Err)

@@ -17,6 +17,17 @@ pub struct PostgresConfig {
     pub(crate) root_certificates: Option<PathBuf>,
     /// How many connections are kept for reads and writes.
     pub connections: usize,
+    /// Who alone may use the database; whoever comes first, when it was nobody's.
+    pub place: Option<Place>,
+}
+
+/// A folder of workspaces and locks, on one machine: runs are driven where these are, so a database is used from one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// A name that no other has.
+    pub id: String,
+    /// Where it is, for people.
+    pub shown: String,
 }
 
 impl PostgresConfig {
@@ -55,7 +66,22 @@ impl PostgresConfig {
         if server.get_connect_timeout().is_none() {
             server.connect_timeout(std::time::Duration::from_secs(10));
         }
-        Ok(Self { server, root_certificates, connections: 8 })
+        Ok(Self { server, root_certificates, connections: 8, place: None })
+    }
+
+    /// Where the database is, in a few words without a password.
+    pub fn shown(&self) -> String {
+        let hosts = self.server.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let database = self.server.get_dbname().or(self.server.get_user()).unwrap_or("its user's");
+        format!("database {database} on {}", hosts.collect::<Vec<_>>().join(", "))
+    }
+
+    /// The password, so that it can be kept out of texts.
+    pub fn password(&self) -> Option<String> {
+        self.server.get_password().map(|password| String::from_utf8_lossy(password).into_owned())
     }
 }
 

@@ -16,6 +16,7 @@ mod config;
 mod db;
 mod error;
 mod gateway_rows;
+mod health;
 mod ledger_rows;
 mod lineage_rows;
 mod locks;
@@ -29,6 +30,7 @@ mod store;
 mod tls;
 mod value;
 
-pub use config::PostgresConfig;
+pub use config::{Place, PostgresConfig};
+pub use health::Health;
 pub use schema::migrate;
 pub use store::PostgresStore;

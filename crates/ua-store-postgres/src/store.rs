@@ -1,13 +1,16 @@
 //! The store: a pool of connections, each taken for one transaction.
 
+use std::sync::Arc;
+
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tracing::Instrument as _;
 use ua_store::{Author, Batch, Committed, Durability, Retry, StoreError, apply};
 
-use crate::config::PostgresConfig;
+use crate::config::{Place, PostgresConfig};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, refused, sql_error, unavailable};
 use crate::locks::Plan;
@@ -21,6 +24,9 @@ const MOST_TRIES: u32 = 20;
 pub struct PostgresStore {
     pool: Pool,
     runtime: Handle,
+    place: Option<Place>,
+    /// Set once the database was found fit.
+    is_checked: Arc<OnceCell<()>>,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -36,6 +42,17 @@ impl PostgresStore {
     ///
     /// `Unavailable` when the server cannot be reached, or has no schema that this program knows: [`migrate`](crate::migrate) makes it.
     pub async fn open(config: &PostgresConfig) -> Result<Self, StoreError> {
+        let store = Self::lazy(config)?;
+        store.check().await?;
+        Ok(store)
+    }
+
+    /// The same without connecting: what is wrong is said by the first read or write.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when there are no certificates where the URL says.
+    pub fn lazy(config: &PostgresConfig) -> Result<Self, StoreError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = if config.server.get_ssl_mode() == SslMode::Disable {
             Manager::from_config(config.server.clone(), NoTls, recycling)
@@ -45,14 +62,23 @@ impl PostgresStore {
         };
         let pool = Pool::builder(manager).max_size(config.connections.max(1)).runtime(Runtime::Tokio1).build();
         let pool = pool.map_err(|error| unavailable("the pool of connections cannot be made", error, Retry::Never))?;
-        let store = Self { pool, runtime: Handle::current() };
-        store.read(schema::check).await?;
-        Ok(store)
+        Ok(Self { pool, runtime: Handle::current(), place: config.place.clone(), is_checked: Arc::default() })
     }
 
     /// Ends all connections that nobody uses, and lets nobody take one any more.
     pub fn close(&self) {
         self.pool.close();
+    }
+
+    /// Refuses a database that this program does not know how to write, or that is somebody else's.
+    async fn check(&self) -> Result<(), StoreError> {
+        let checked = self.is_checked.get_or_try_init(|| async {
+            let place = self.place.clone();
+            let work = move |db: &Db| schema::check(db, place.as_ref());
+            let purpose = if self.place.is_some() { Purpose::Write(Durability::Synced) } else { Purpose::Read };
+            self.begun(purpose, work).await?.map_err(DbError::into_store)
+        });
+        checked.await.map(|()| ())
     }
 
     /// Reads from one snapshot.
@@ -110,8 +136,18 @@ impl PostgresStore {
         self.transaction(Purpose::Write(Durability::Synced), work).await?.map_err(DbError::into_store)
     }
 
-    /// Runs a transaction on a thread that may block. It goes on to its end when the caller no longer waits for it.
+    /// A transaction of a database that is fit.
     async fn transaction<T: Send + 'static>(
+        &self,
+        purpose: Purpose,
+        work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
+    ) -> Result<Result<T, DbError>, StoreError> {
+        self.check().await?;
+        self.begun(purpose, work).await
+    }
+
+    /// Runs a transaction on a thread that may block. It goes on to its end when the caller no longer waits for it.
+    async fn begun<T: Send + 'static>(
         &self,
         purpose: Purpose,
         work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,

@@ -102,7 +102,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
 }
 
 /// What is recorded about a call, in lines.
-async fn shown(store: &ua_store_sqlite::SqliteStore, call: &CallRecord) -> Result<String, HostError> {
+async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
     let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
     let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;

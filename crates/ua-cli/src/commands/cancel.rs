@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ua_core::Trace;
 use ua_dispatch::{Fence, ToolTransport as _};
+use ua_host::Database;
 use ua_host::{Host, servers, tree};
 use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
 use ua_store::{RunRecord, RunStore as _, Store};
-use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
 
@@ -15,7 +15,7 @@ use crate::error::HostError;
 ///
 /// # Errors
 /// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
-pub(super) async fn end_now(host: &Host, store: &SqliteStore, run: &RunRecord) -> Result<bool, HostError> {
+pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> Result<bool, HostError> {
     let (home, env) = (host.home(), host.env());
     let trace = Trace::new(env);
     let owner = owner_stamp(trace);

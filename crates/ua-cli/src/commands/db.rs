@@ -1,16 +1,20 @@
 //! `ua db`: look after the runtime database.
 
+#[cfg(feature = "postgres")]
+mod server;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
 use ua_core::RunId;
+use ua_host::Database;
 use ua_host::forgotten::shown;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
-use ua_store_sqlite::{Forgotten, SqliteStore};
+use ua_store_sqlite::Forgotten;
 
 use crate::args::DbCommand;
 use crate::error::{HostError, OK, STORAGE};
@@ -19,6 +23,10 @@ use crate::output::{print, print_json, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 
 pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError> {
+    #[cfg(feature = "postgres")]
+    if let Some(server) = home.server() {
+        return server::run(home, server, command).await;
+    }
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
@@ -55,9 +63,9 @@ impl OfRun {
 }
 
 async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostError> {
-    let store = home.open_read_only()?;
+    let store = home.open_file()?;
     let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    let (runs, found) = if invariants { violations(&store).await? } else { (0, Vec::new()) };
+    let (runs, found) = if invariants { violations(&Database::File(store)).await? } else { (0, Vec::new()) };
     // What the program itself is known to leave behind is nothing that a repair of the database could end: it is told, and a check
     // that failed for ever because of it would hide real damage.
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
@@ -121,7 +129,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
 }
 
 /// What does not hold, over all runs, and how many there are.
-async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), HostError> {
+async fn violations(store: &Database) -> Result<(usize, Vec<OfRun>), HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("check the runs", error);
     let runs = store.runs(u32::MAX).await.map_err(|e| fail(&e))?;
     let mut found = Vec::new();
@@ -149,7 +157,7 @@ async fn violations(store: &SqliteStore) -> Result<(usize, Vec<OfRun>), HostErro
 }
 
 /// The run of this name, or of this id if the log knows one that the database does not.
-async fn run_of(store: &SqliteStore, name: &str) -> Result<RunId, HostError> {
+async fn run_of(store: &Database, name: &str) -> Result<RunId, HostError> {
     let unknown = match find::run(store, name).await {
         Ok(run) => return Ok(run.run_id),
         Err(unknown) => unknown,
@@ -159,7 +167,7 @@ async fn run_of(store: &SqliteStore, name: &str) -> Result<RunId, HostError> {
     if forgotten.iter().any(|attempt| attempt.run_id == name) { Ok(run) } else { Err(unknown) }
 }
 
-async fn forgotten_of(store: &SqliteStore, run: &RunId) -> Result<Vec<Forgotten>, HostError> {
+async fn forgotten_of(store: &Database, run: &RunId) -> Result<Vec<Forgotten>, HostError> {
     let forgotten = store.forgotten(run).await;
     forgotten.map_err(|e| HostError::store("compare the database with effects.log", &e))
 }
@@ -190,9 +198,8 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
     if !home.database().exists() {
         return Err(no_database(home));
     }
-    let store = home.open()?;
-    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
-    ua_host::home::close(store);
+    ua_host::home::close(home.open()?);
+    let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         print_json(&DbMigrated { path: home.database().to_path_buf(), schema: health.schema })?;
         return Ok(OK);
@@ -241,7 +248,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     }
     let kept =
         restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
-    let health = home.open_read_only()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
     if crate::terminal::is_json() {
         let forgotten = health.forgotten.iter().map(|attempt| json!(attempt)).collect();
         print_json(&DbRestored { path: home.database().to_path_buf(), kept: kept.clone(), forgotten })?;

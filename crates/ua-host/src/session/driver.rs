@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Database;
 use async_trait::async_trait;
 use tracing::Instrument as _;
 use ua_core::{Redactor, Timestamp, Trace};
@@ -16,7 +17,6 @@ use ua_runner::{
     owner_stamp, park_for_tool_server, run_span,
 };
 use ua_store::{RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
-use ua_store_sqlite::SqliteStore;
 
 use crate::error::{ChildFailed, HostError};
 use crate::host::Host;
@@ -30,7 +30,7 @@ use crate::{claude_code, forgotten, pricing, progress, questions, servers, unkno
 pub(super) struct Driver {
     pub(super) host: Host,
     pub(super) people: Arc<dyn People>,
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<Database>,
     /// The same behind the seams.
     pub(super) port: Arc<dyn Store>,
     pub(super) launch: Launch,

@@ -67,6 +67,14 @@ pub const SETTINGS: &[Setting] = &[
         "The runtime database",
     ),
     setting(
+        "database_url",
+        "UA_DATABASE_URL",
+        ValueKind::Secret,
+        None,
+        DECIDES,
+        "The runtime database on a PostgreSQL server, in the place of the file",
+    ),
+    setting(
         "mcp_config",
         "UA_MCP_CONFIG",
         ValueKind::Path,

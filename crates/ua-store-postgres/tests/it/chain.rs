@@ -4,7 +4,8 @@ use ua_core::{CallStatus, sha256};
 use ua_store::LedgerStore as _;
 use ua_store::conformance::{Scene, samples};
 
-use crate::cluster::{Database, blocking};
+use crate::cluster::blocking;
+use crate::database::Database;
 
 /// What `ua-store-sqlite` digests for one event (`event_chain.rs`), in words of its own.
 fn link(pieces: &[&str]) -> String {

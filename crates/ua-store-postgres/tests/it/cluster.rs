@@ -3,7 +3,7 @@
 //! No service of the machine is used. `initdb` refuses root, so for root the server runs as another user. Where PostgreSQL is not installed
 //! each test says so and passes; with `UA_NEED_POSTGRES` set, as in `.ci/run`, it fails.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
 use std::future::Future;
@@ -12,16 +12,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
-use ua_store::Store;
-use ua_store::conformance::Harness;
-use ua_store_postgres::{PostgresConfig, PostgresStore};
 
 /// The runtime of all stores of this program: a test's own ends with the test.
 fn runtime() -> &'static Runtime {
@@ -35,7 +31,7 @@ pub(crate) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> T {
 }
 
 /// Says why a test did not run, past whatever captures its output.
-fn skipped(why: &str) {
+pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("UA_NEED_POSTGRES").is_none(), "{why}");
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     std::io::stderr().write_all(format!("SKIPPED {test}: {why}\n").as_bytes()).unwrap();
@@ -82,7 +78,8 @@ fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
 pub(crate) struct Cluster {
     folder: PathBuf,
     _server: Child,
-    pooler: Option<Child>,
+    /// What stands in front of it, if that is installed.
+    pub(crate) pooler: Option<Child>,
     _kept: TempDir,
 }
 
@@ -161,20 +158,15 @@ impl Cluster {
         }
     }
 
-    /// A database with our schema, in a cluster of a test's own.
-    pub(crate) fn own_database(self) -> Database {
-        let cluster: &'static Self = Box::leak(Box::new(self));
-        blocking(cluster.migrated("own"));
-        Database { cluster, name: "own".to_owned() }
+    /// Makes a database.
+    pub(crate) fn create(&self, database: &str, how: &str) {
+        blocking(async {
+            let client = self.connect_at("postgres", 5432).await.unwrap();
+            client.batch_execute(&format!("CREATE DATABASE {database} {how}")).await.unwrap();
+        });
     }
 
-    async fn migrated(&self, database: &str) {
-        let client = self.connect_at("postgres", 5432).await.unwrap();
-        client.batch_execute(&format!("CREATE DATABASE {database}")).await.unwrap();
-        ua_store_postgres::migrate(&PostgresConfig::from_url(&self.url(database, 5432)).unwrap()).await.unwrap();
-    }
-
-    async fn connect_at(&self, database: &str, port: u16) -> Result<Client, tokio_postgres::Error> {
+    pub(crate) async fn connect_at(&self, database: &str, port: u16) -> Result<Client, tokio_postgres::Error> {
         let mut config = tokio_postgres::Config::new();
         config.host_path(&self.folder).user("ua").dbname(database).port(port);
         let (client, connection) = config.connect(NoTls).await?;
@@ -182,124 +174,9 @@ impl Cluster {
         Ok(client)
     }
 
-    fn url(&self, database: &str, port: u16) -> String {
+    /// How it is named.
+    pub(crate) fn url(&self, database: &str, port: u16) -> String {
         let host = self.folder.to_str().unwrap();
         format!("postgres:///{database}?user=ua&host={host}&port={port}")
-    }
-}
-
-/// The cluster of all tests that need none of their own.
-pub(crate) fn shared() -> Option<&'static Cluster> {
-    static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
-    let cluster = CLUSTER.get_or_init(|| {
-        let cluster = Cluster::start("-c full_page_writes=off -c deadlock_timeout=50ms")?;
-        blocking(cluster.migrated("schema"));
-        Some(cluster)
-    });
-    if cluster.is_none() {
-        skipped("PostgreSQL is not installed");
-    }
-    cluster.as_ref()
-}
-
-/// Waits until a query has a row.
-pub(crate) async fn until(by_hand: &Client, sql: &str) -> i32 {
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
-    for _ in 0..3_000 {
-        pause.tick().await;
-        if let Some(row) = by_hand.query_opt(sql, &[]).await.unwrap() {
-            return row.get(0);
-        }
-    }
-    panic!("never: {sql}");
-}
-
-/// A database of its own, empty or with our schema.
-pub(crate) struct Database {
-    cluster: &'static Cluster,
-    /// Its name.
-    pub(crate) name: String,
-}
-
-impl Database {
-    /// With the schema.
-    pub(crate) fn fresh() -> Option<Self> {
-        Self::made("TEMPLATE schema")
-    }
-
-    /// Without.
-    pub(crate) fn empty() -> Option<Self> {
-        Self::made("TEMPLATE template0 ENCODING 'UTF8'")
-    }
-
-    /// As `CREATE DATABASE` says.
-    pub(crate) fn made(how: &str) -> Option<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let cluster = shared()?;
-        let name = format!("db_{}", NEXT.fetch_add(1, Ordering::SeqCst));
-        blocking(async {
-            let client = cluster.connect_at("postgres", 5432).await.unwrap();
-            client.batch_execute(&format!("CREATE DATABASE {name} {how}")).await.unwrap();
-        });
-        Some(Self { cluster, name })
-    }
-
-    /// How the server itself is reached.
-    pub(crate) fn direct(&self) -> PostgresConfig {
-        PostgresConfig::from_url(&self.cluster.url(&self.name, 5432)).unwrap()
-    }
-
-    /// How it is reached through the pooler.
-    pub(crate) fn pooled(&self) -> Option<PostgresConfig> {
-        if self.cluster.pooler.is_none() {
-            skipped("pgbouncer is not installed");
-            return None;
-        }
-        Some(PostgresConfig::from_url(&self.cluster.url(&self.name, 6432)).unwrap())
-    }
-
-    /// A store of it.
-    pub(crate) fn store(&self) -> PostgresStore {
-        blocking(PostgresStore::open(&self.direct())).unwrap()
-    }
-
-    /// A connection for SQL by hand.
-    pub(crate) fn by_hand(&self) -> Client {
-        blocking(async {
-            let client = self.cluster.connect_at(&self.name, 5432).await.unwrap();
-            client.batch_execute("SET search_path = ua").await.unwrap();
-            client
-        })
-    }
-}
-
-/// A store with a database of its own.
-pub(crate) struct Fresh {
-    store: PostgresStore,
-    database: Database,
-}
-
-impl Fresh {
-    /// Reached as `config` says.
-    pub(crate) fn with(database: Database, config: &PostgresConfig) -> Self {
-        Self { store: blocking(PostgresStore::open(config)).unwrap(), database }
-    }
-}
-
-impl Harness for Fresh {
-    fn store(&self) -> &dyn Store {
-        &self.store
-    }
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        self.store.close();
-        let (cluster, name) = (self.database.cluster, self.database.name.clone());
-        blocking(async move {
-            let client = cluster.connect_at("postgres", 5432).await.expect("the server answers");
-            // The pooler may still hold connections to it.
-            client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("it is dropped");
-        });
     }
 }

@@ -7,7 +7,8 @@ use ua_core::CallStatus;
 use ua_store::conformance::{Scene, samples};
 use ua_store::{Author, Batch, Change, LedgerStore as _, Retry, RunStore as _, Store as _, StoreError};
 
-use crate::cluster::{Cluster, Database, until};
+use crate::cluster::Cluster;
+use crate::database::{Database, until};
 
 /// Backends of a store that wait for a standby.
 const WAITING: &str =
@@ -39,7 +40,7 @@ async fn with_standbys(by_hand: &Client) {
 #[tokio::test]
 async fn what_is_visible_and_not_durable_is_not_answered() {
     let Some(cluster) = Cluster::start("") else { return };
-    let database = cluster.own_database();
+    let database = Database::in_its_own(cluster);
     let (store, by_hand) = (database.store(), database.by_hand());
     let scene = Scene::begin(&store, "run_1").await;
     scene.call_that_is("call_1", CallStatus::Running).await;
@@ -71,7 +72,7 @@ async fn what_is_visible_and_not_durable_is_not_answered() {
 #[tokio::test]
 async fn a_write_whose_backend_is_killed_can_be_sent_again() {
     let Some(cluster) = Cluster::start("") else { return };
-    let database = cluster.own_database();
+    let database = Database::in_its_own(cluster);
     let (store, by_hand) = (database.store(), database.by_hand());
     let blocker = database.by_hand();
     let scene = Scene::begin(&store, "run_1").await;

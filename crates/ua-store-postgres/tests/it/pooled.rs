@@ -3,7 +3,7 @@
 use ua_store::MemStore;
 use ua_store::conformance::{Harness as _, agree};
 
-use crate::cluster::{Database, Fresh};
+use crate::database::{Database, Fresh};
 
 fn fresh() -> Option<Fresh> {
     let database = Database::fresh()?;

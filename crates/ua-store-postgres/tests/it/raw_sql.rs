@@ -8,7 +8,8 @@ use ua_store::conformance::{Scene, samples};
 use ua_store::{AttemptEnd, Blob, LedgerStore as _, RunStore as _, Store};
 use ua_store_postgres::PostgresStore;
 
-use crate::cluster::{self, blocking};
+use crate::cluster::blocking;
+use crate::database;
 
 struct Database {
     store: PostgresStore,
@@ -17,7 +18,7 @@ struct Database {
 
 impl Database {
     fn fresh() -> Option<Self> {
-        let database = cluster::Database::fresh()?;
+        let database = database::Database::fresh()?;
         Some(Self { store: database.store(), raw: database.by_hand() })
     }
 

@@ -6,7 +6,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use ua_store::{RunStore as _, StoreError};
 use ua_store_postgres::{PostgresStore, migrate};
 
-use crate::cluster::{Database, blocking};
+use crate::cluster::blocking;
+use crate::database::Database;
 
 /// Why the database is not opened.
 fn refusal(database: &Database) -> String {

@@ -12,7 +12,7 @@ use ua_store::{
 };
 use ua_store_postgres::PostgresStore;
 
-use crate::cluster::{Database, until};
+use crate::database::{Database, until};
 
 /// So many at once.
 const WRITERS: usize = 8;

@@ -29,8 +29,17 @@ fn existing(path: &Path) -> &Path {
     path.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"))
 }
 
+/// Whether the database is a file that is not there yet.
+fn is_to_come(home: &Home) -> bool {
+    #[cfg(feature = "postgres")]
+    if home.server().is_some() {
+        return false;
+    }
+    !home.database().exists()
+}
+
 async fn heads(home: &Home) -> Vec<RunHead> {
-    if !home.database().exists() {
+    if is_to_come(home) {
         return Vec::new();
     }
     let Ok(store) = home.open_read_only() else { return Vec::new() };
@@ -80,7 +89,7 @@ const REOPENED: &str = "an attempt was sent and nobody knows what came of it; a 
 
 /// Calls that older versions reported as not happened, although nobody knew: the migration put them in doubt.
 pub(super) async fn reopened(home: &Home, findings: &mut Findings) {
-    if !home.database().exists() {
+    if is_to_come(home) {
         return;
     }
     let Ok(store) = home.open_read_only() else { return };
@@ -120,11 +129,15 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         ),
         Err(error) => findings.fail("file system", chain(&error), "make the folder readable"),
     }
-    if !home.database().exists() {
+    #[cfg(feature = "postgres")]
+    if let Some(server) = home.server() {
+        return on_server(server, findings).await;
+    }
+    if is_to_come(home) {
         findings.ok("database", format!("none yet at {}; the first job makes it", home.database().display()));
         return;
     }
-    let examined = match home.open_read_only() {
+    let examined = match home.open_file() {
         Ok(store) => store.examine().await.map_err(|error| chain(&error)),
         Err(error) => Err(error.to_string()),
     };
@@ -156,6 +169,37 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
                     ),
                     "restore a newer copy; or look what became of them with `ua db check`, then `ua db accept RUN`",
                 );
+            }
+        }
+    }
+}
+
+/// A database on a server.
+#[cfg(feature = "postgres")]
+async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Findings) {
+    let examined = match ua_store_postgres::PostgresStore::open(server).await {
+        Ok(store) => store.examine().await,
+        Err(error) => Err(error),
+    };
+    match examined {
+        Err(error) => {
+            findings.fail("database", chain(&error), "start the server, or make the schema with `ua db migrate`")
+        }
+        Ok(health) if !health.findings.is_empty() => {
+            findings.fail(
+                "database",
+                health.findings.join("; "),
+                "put the settings right, or restore a backup of the server",
+            );
+        }
+        Ok(health) => {
+            let (schema, version) = (health.schema, &health.server_version);
+            findings.ok(
+                "database",
+                format!("{}: whole, schema {schema}, PostgreSQL {version}, {} bytes", server.shown(), health.bytes),
+            );
+            for warning in health.warnings {
+                findings.warn("database", warning, "name the standbys in synchronous_standby_names, as ANY 1 (…)");
             }
         }
     }

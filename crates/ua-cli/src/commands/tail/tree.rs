@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use ua_core::{RunId, Timestamp};
+use ua_host::Database;
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, is_task};
-use ua_store_sqlite::SqliteStore;
 
 use super::{Tail, blank, is_open};
 use crate::commands::summary::headline;
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// Reads what can have changed.
-    pub(super) async fn look(&mut self, store: &SqliteStore) -> Result<Look, HostError> {
+    pub(super) async fn look(&mut self, store: &Database) -> Result<Look, HostError> {
         let is_first = self.members[0].is_new;
         let (mut told, records) = self.take(store, 0).await?;
         if is_first {
@@ -93,7 +93,7 @@ impl Tree {
     }
 
     /// Whether a member may have something new; what it did last before it ended is still to be shown.
-    async fn may_have_moved(&self, store: &SqliteStore, at: usize) -> Result<bool, HostError> {
+    async fn may_have_moved(&self, store: &Database, at: usize) -> Result<bool, HostError> {
         let member = &self.members[at];
         if member.is_new || is_open(member.run.status) {
             return Ok(true);
@@ -102,7 +102,7 @@ impl Tree {
         Ok((run.status, run.updated_at) != (member.run.status, member.run.updated_at))
     }
 
-    async fn find_children(&mut self, store: &SqliteStore, at: usize) -> Result<(), HostError> {
+    async fn find_children(&mut self, store: &Database, at: usize) -> Result<(), HostError> {
         let children = store.children(&self.members[at].run.run_id).await;
         let children = children.map_err(|e| HostError::store("look for sub-agents", &e))?;
         for child in children.into_iter().filter(is_task) {
@@ -115,7 +115,7 @@ impl Tree {
     }
 
     /// What is new in one run.
-    async fn take(&mut self, store: &SqliteStore, at: usize) -> Result<(Vec<NamedEvent>, RunRecords), HostError> {
+    async fn take(&mut self, store: &Database, at: usize) -> Result<(Vec<NamedEvent>, RunRecords), HostError> {
         let since = self.since;
         let member = &mut self.members[at];
         let id = &member.run.run_id;

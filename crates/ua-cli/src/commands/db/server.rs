@@ -1,0 +1,84 @@
+//! `ua db` of a database on a server.
+
+use serde_json::json;
+use ua_host::home::Home;
+use ua_store_postgres::{PostgresConfig, PostgresStore};
+
+use super::{Database, OfRun, violations};
+use crate::args::DbCommand;
+use crate::error::{HostError, OK, STORAGE};
+use crate::output::{plain, print, print_json, tell};
+use crate::view::DbMigrated;
+
+pub(super) async fn run(home: &Home, server: &PostgresConfig, command: DbCommand) -> Result<u8, HostError> {
+    match command {
+        DbCommand::Check { invariants, json } => check(server, invariants, json).await,
+        DbCommand::Migrate => migrate(server).await,
+        DbCommand::Backup { .. } | DbCommand::Restore { .. } => Err(HostError::usage(format!(
+            "the runtime database is the {}",
+            server.shown()
+        ))
+        .hint(
+            "PostgreSQL has its own copies: pg_dump and pg_restore, or pg_basebackup with the log; nothing was changed",
+        )),
+        DbCommand::Accept { .. } => Err(HostError::usage(format!("the runtime database is the {}", server.shown()))
+            .hint("there is no effects.log beside a server, so there is nothing to accept")),
+        DbCommand::Prune(args) => super::super::prune::run(home, &args).await,
+    }
+}
+
+async fn migrate(server: &PostgresConfig) -> Result<u8, HostError> {
+    let schema = ua_store_postgres::migrate(server).await;
+    let schema = schema.map_err(|e| HostError::store("bring the database up to date", &e))?.into();
+    if crate::terminal::is_json() {
+        print_json(&DbMigrated { path: server.shown().into(), schema })?;
+    } else {
+        print(format!("{} has schema {schema}\n", server.shown()))?;
+    }
+    Ok(OK)
+}
+
+async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
+    let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
+    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    let (runs, found) = if invariants { violations(&Database::Server(store)).await? } else { (0, Vec::new()) };
+    let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
+        found.into_iter().partition(|one| one.violation.known().is_some());
+    let is_well = health.findings.is_empty() && violations.is_empty();
+    let code = if is_well { OK } else { STORAGE };
+    if json {
+        let mut page =
+            serde_json::to_value(&health).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
+        page["ok"] = json!(is_well);
+        page["database"] = json!(server.shown());
+        if invariants {
+            page["checked_runs"] = json!(runs);
+            page["violations"] = violations.iter().map(OfRun::json).collect();
+            page["to_look_at"] = to_look_at.iter().map(OfRun::json).collect();
+        }
+        print_json(&page)?;
+        return Ok(code);
+    }
+    let mut page = format!(
+        "Database       {}\nId             {}\nSchema         {}\nPostgreSQL     {}\nSize           {} bytes\n",
+        server.shown(),
+        health.db_uuid,
+        health.schema,
+        health.server_version,
+        health.bytes
+    );
+    let whole = if health.findings.is_empty() { "whole".to_owned() } else { health.findings.join("\n               ") };
+    page.push_str(&format!("History        {whole}\n"));
+    if invariants {
+        page.push_str(&format!("Invariants     {runs} run(s), {} violation(s)\n", violations.len()));
+    }
+    print(plain(&page))?;
+    for OfRun { run, violation } in &violations {
+        print(plain(&format!("  {run}: {violation}\n")))?;
+    }
+    for one in &to_look_at {
+        print(plain(&format!("  {}\n", one.sentence())))?;
+    }
+    health.warnings.iter().for_each(|warning| tell(format!("warning: {warning}")));
+    Ok(code)
+}

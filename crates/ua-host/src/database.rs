@@ -1,0 +1,135 @@
+//! The runtime database: a file, or one on a server. Here alone it is known which.
+
+use async_trait::async_trait;
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
+use ua_store::{
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, GatewayOf, GatewayRecords,
+    MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns,
+};
+#[cfg(feature = "postgres")]
+use ua_store_postgres::PostgresStore;
+use ua_store_sqlite::{Forgotten, SqliteStore};
+
+/// The runtime database, open.
+#[derive(Debug)]
+pub enum Database {
+    /// One file.
+    File(SqliteStore),
+    /// On a PostgreSQL server.
+    #[cfg(feature = "postgres")]
+    Server(PostgresStore),
+}
+
+impl Database {
+    fn port(&self) -> &dyn Store {
+        match self {
+            Self::File(store) => store,
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store,
+        }
+    }
+
+    /// What `effects.log` knows about the family of a run and the database does not. There is none beside a server.
+    ///
+    /// # Errors
+    /// The log or the database cannot be read.
+    pub async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        match self {
+            Self::File(store) => store.forgotten(run).await,
+            #[cfg(feature = "postgres")]
+            Self::Server(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Notes that a person accepted what was forgotten.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        match self {
+            Self::File(store) => store.accept_forgotten(forgotten, at),
+            #[cfg(feature = "postgres")]
+            Self::Server(_) => Ok(()),
+        }
+    }
+
+    /// Closes it in good order.
+    ///
+    /// # Errors
+    /// What could not be ended as it should; whatever was committed stays.
+    pub fn close(self) -> Result<(), StoreError> {
+        match self {
+            Self::File(store) => store.close(),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => {
+                store.close();
+                Ok(())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Database {
+    async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        self.port().commit(by, batch).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
+        self.port().run(run).await
+    }
+
+    async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
+        self.port().runs_of(of).await
+    }
+
+    async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
+        self.port().find_runs(query).await
+    }
+
+    async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
+        self.port().find_calls(query).await
+    }
+
+    async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
+        self.port().load_of(run, turns).await
+    }
+
+    async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
+        self.port().history(run).await
+    }
+
+    async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
+        self.port().questions_of(of).await
+    }
+
+    async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
+        self.port().calls_of(of).await
+    }
+
+    async fn around(
+        &self,
+        call: &CallId,
+        scope: Option<&Scope>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Around, StoreError> {
+        self.port().around(call, scope, key).await
+    }
+
+    async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
+        self.port().receipt(call).await
+    }
+
+    async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
+        self.port().trail(call).await
+    }
+
+    async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
+        self.port().gateway_of(of).await
+    }
+
+    async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
+        self.port().blob(blob).await
+    }
+}

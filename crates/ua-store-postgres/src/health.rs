@@ -1,0 +1,123 @@
+//! Whether a database can keep its promise: what its server is set to, and whether its history is whole.
+
+use serde::Serialize;
+use ua_store::StoreError;
+
+use crate::db::Db;
+use crate::error::DbError;
+use crate::store::PostgresStore;
+use crate::value::params;
+
+/// What an examination found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// The id of the database.
+    pub db_uuid: String,
+    /// The version of its schema.
+    pub schema: i32,
+    /// The version of the server.
+    pub server_version: String,
+    /// Its size.
+    pub bytes: i64,
+    /// What is wrong: the promise is not kept.
+    pub findings: Vec<String>,
+    /// Where the promise ends.
+    pub warnings: Vec<String>,
+}
+
+/// Events that do not fit to the one before them in their run, digested as when they were written.
+const BROKEN_LINKS: &str = "SELECT event_seq, tool_call_id, run_id FROM ( \
+    SELECT e.*, coalesce(lag(chain) OVER (PARTITION BY run_id ORDER BY event_seq), '') AS before FROM tool_call_events e WHERE chain IS NOT NULL) e \
+    WHERE chain <> encode(sha256(ua.piece(before) || ua.piece(run_id) || ua.piece(event_seq::text) || ua.piece(tool_call_id) \
+      || ua.piece(coalesce(from_status, '')) || ua.piece(to_status) || ua.piece(lease_epoch::text) || ua.piece(at) \
+      || CASE WHEN correction_json IS NULL THEN ''::bytea ELSE ua.piece(correction_json) END), 'hex') \
+    ORDER BY run_id, event_seq LIMIT 20";
+
+/// Calls that do not stand where their newest event says.
+const LOST_ENDS: &str = "SELECT tool_call_id, run_id, ua.standing(status, failure_kind) AS status, \
+    (SELECT to_status FROM tool_call_events e WHERE e.tool_call_id = c.tool_call_id ORDER BY event_seq DESC LIMIT 1) AS last \
+    FROM tool_calls c WHERE ua.standing(status, failure_kind) IS DISTINCT FROM \
+    (SELECT to_status FROM tool_call_events e WHERE e.tool_call_id = c.tool_call_id ORDER BY event_seq DESC LIMIT 1) \
+    ORDER BY run_id, tool_call_id LIMIT 20";
+
+/// What has to be there for the rules to hold whoever writes.
+const TRIGGERS: [&str; 13] = [
+    "blobs_are_immutable",
+    "runs_begin",
+    "runs_go_on",
+    "tool_attempts_end_once",
+    "tool_call_events_are_immutable",
+    "tool_call_events_chain",
+    "tool_calls_begin",
+    "tool_calls_go_on",
+    "tool_calls_note_change",
+    "tool_calls_note_plan",
+    "tool_receipts_are_immutable",
+    "tool_receipts_note_response",
+    "usage_is_charged_once",
+];
+
+impl PostgresStore {
+    /// Examines the server's settings, the triggers and the histories of all calls.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
+    pub async fn examine(&self) -> Result<Health, StoreError> {
+        self.read(examine).await
+    }
+}
+
+fn examine(db: &Db) -> Result<Health, DbError> {
+    let text = |sql: &str| {
+        Ok::<_, DbError>(db.row(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?.unwrap_or_default())
+    };
+    let (mut findings, mut warnings) = (Vec::new(), Vec::new());
+    for (setting, why) in [
+        ("fsync", "a crash of the server damages the database"),
+        ("full_page_writes", "a power cut damages the database, unless its disk writes whole pages"),
+    ] {
+        if text(&format!("SELECT current_setting('{setting}')"))? != "on" {
+            findings.push(format!("the server runs with {setting} = off: {why}"));
+        }
+    }
+    let has_standbys = db.number("SELECT count(*) FROM pg_stat_replication", params![])? > 0;
+    if has_standbys && text("SELECT current_setting('synchronous_standby_names')")?.is_empty() {
+        warnings.push(
+            "there are standbys and none is waited for (synchronous_standby_names): a failover may lose what was sent, and who sent it \
+             would not know"
+                .to_owned(),
+        );
+    }
+    let sql = "SELECT tgname::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') \
+               AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'ua'::regnamespace)";
+    let triggers = db.rows(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?;
+    let missing = TRIGGERS.iter().filter(|name| !triggers.iter().any(|trigger| trigger == *name));
+    findings.extend(missing.map(|name| format!("the trigger {name} is missing or switched off")));
+    let sequence = |row: &tokio_postgres::Row| {
+        Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, String>(1)?, row.try_get::<_, String>(2)?))
+    };
+    for (seq, call, run) in db.rows(BROKEN_LINKS, params![], sequence)? {
+        findings.push(format!(
+            "event {seq} of call {call}, run {run}, is not what was written: it was edited or moved, or an event before it was removed"
+        ));
+    }
+    let end = |row: &tokio_postgres::Row| {
+        let last: Option<String> = row.try_get(3)?;
+        let last = last.map_or_else(|| "it has no event".to_owned(), |last| format!("its last event says {last}"));
+        let (call, run, status): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        Ok(format!("call {call}, run {run}, is {status}, but {last}"))
+    };
+    findings.extend(db.rows(LOST_ENDS, params![], end)?);
+    let schema = "SELECT max(version) FROM refinery_schema_history";
+    Ok(Health {
+        db_uuid: text("SELECT value FROM meta WHERE key = 'db_uuid'")?,
+        schema: db.row(schema, params![], |row| Ok(row.try_get::<_, Option<i32>>(0)?))?.flatten().unwrap_or(0),
+        server_version: text("SELECT current_setting('server_version')")?,
+        bytes: db
+            .row("SELECT pg_database_size(current_database())", params![], |row| Ok(row.try_get(0)?))?
+            .unwrap_or(0),
+        findings,
+        warnings,
+    })
+}

@@ -1,0 +1,85 @@
+//! `ua` on a PostgreSQL server: the same commands and the same promises, for one root.
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+use crate::cluster::{Cluster, skipped};
+
+/// A world whose database is `name` on a server of our own, without a schema; through the pooler if it is there and wanted.
+fn on_server(name: &str, is_pooled: bool) -> Option<(TestEnv, String)> {
+    static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
+    let Some(cluster) = CLUSTER.get_or_init(|| Cluster::start("")) else {
+        skipped("PostgreSQL is not installed");
+        return None;
+    };
+    cluster.create(name, "");
+    let (direct, pooled) = (cluster.url(name, 5432), cluster.url(name, 6432));
+    let url = if is_pooled && cluster.pooler.is_some() { pooled } else { direct.clone() };
+    Some((env().with_forum().with_env("UA_DATABASE_URL", &url), direct))
+}
+
+fn comment_job(env: &TestEnv) -> String {
+    let turns =
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "first"}}]}, {"text": "Posted."}]);
+    env.job(&json!({"tools": {"builtin": false}}), &turns)
+}
+
+/// What `ua db check` says of a database in which every run is as it must be.
+fn is_whole(env: &TestEnv, runs: u32) {
+    let page = env.run(&["db", "check", "--invariants", "--json"]).code(74).json();
+    assert_eq!((&page["violations"], &page["checked_runs"]), (&json!([]), &json!(runs)), "{page}");
+    // The servers of tests do without syncs, and that is what is wrong with them.
+    assert_eq!(page["findings"].as_array().unwrap().len(), 1, "{page}");
+    assert!(page["findings"][0].as_str().unwrap().contains("fsync = off"), "{page}");
+}
+
+#[test]
+fn a_job_runs_on_a_server_once_its_schema_is_made() {
+    let Some((env, direct)) = on_server("first", false) else { return };
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["has no schema", "ua db migrate"]);
+    assert!(env.comments().is_empty());
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 1"]);
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+    env.run(&["runs", "list"]).code(0).shows(&["r", "succeeded"]);
+    env.run(&["calls", "list", "--run", "r"]).code(0).shows(&["post_comment", "succeeded"]);
+    env.run(&["runs", "show", "last"]).code(0).shows(&["succeeded"]);
+    is_whole(&env, 1);
+    assert!(!env.root().join("runtime_state.db").exists(), "there is no file beside the server");
+    env.run(&["db", "backup", "copy.db"]).refused(2, &["pg_dump"]);
+    env.run(&["runs", "delete", "r"]).code(0);
+    is_whole(&env, 0);
+}
+
+/// Killed between an effect and its receipt, through a pooler: nobody knows, so a person is asked, and the effect is had once.
+#[test]
+fn a_run_on_a_server_that_was_killed_asks_and_goes_on() {
+    let Some((env, direct)) = on_server("killed", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &comment_job(&env), "--run-id", "r"]);
+    env.run(&["runs", "list"]).code(0).shows(&["crashed"]);
+    env.run(&["resume", "r"]).code(75);
+    let asked: Value = env.run(&["questions", "--json"]).code(0).json();
+    let question = asked.as_array().map_or_else(|| asked["questions"][0].clone(), |all| all[0].clone());
+    let question = question["question_id"].as_str().unwrap().to_owned();
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+    is_whole(&env, 1);
+}
+
+/// Locks and workspaces lie in the root, so a second root would not see that a run is driven.
+#[test]
+fn a_database_on_a_server_is_used_from_one_root() {
+    let Some((env, _)) = on_server("shared", false) else { return };
+    env.run(&["db", "migrate"]).code(0);
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    let other = env.arg("other");
+    env.run(&["runs", "list", "--root", &other]).refused(2, &["has no runs in the database shared"]);
+    let again = ["job", &comment_job(&env), "--run-id", "s", "--root", &other];
+    env.run(&again).refused(74, &["is used from", "root on"]);
+    assert_eq!(env.comments().len(), 1);
+}
