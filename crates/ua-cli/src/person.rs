@@ -80,6 +80,7 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         Command::Db(db) => match db {
             DbCommand::Check { .. } => None,
             DbCommand::Migrate => Some("migrate the database"),
+            DbCommand::Copy => Some("move the database"),
             DbCommand::Backup { .. } => Some("copy the database"),
             DbCommand::Restore { .. } => Some("restore the database"),
             DbCommand::Accept { .. } => Some("accept what the database forgot"),
@@ -324,6 +325,7 @@ mod tests {
             "ua db accept r",
             "ua db prune",
             "ua db migrate",
+            "ua db copy",
             "ua gateway stop",
             "ua gateway install --file x.json",
         ] {

@@ -21,7 +21,7 @@ use ua_store::{
 
 pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
-    AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbPruned, DbRestored, DoctorFinding,
+    AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,
     DoctorReport, Level, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow, TrustRow,
 };
 

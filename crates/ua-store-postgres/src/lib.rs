@@ -15,6 +15,7 @@ mod column;
 mod config;
 mod db;
 mod error;
+mod filling;
 mod gateway_rows;
 mod health;
 mod ledger_rows;
@@ -31,6 +32,7 @@ mod tls;
 mod value;
 
 pub use config::{Place, PostgresConfig};
+pub use filling::Filling;
 pub use health::Health;
 pub use schema::migrate;
 pub use store::PostgresStore;

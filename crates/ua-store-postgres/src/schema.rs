@@ -22,7 +22,7 @@ const OLDEST: i32 = 150_000;
 const LOCK: i64 = 0x7561_0000;
 
 /// The newest schema that this program knows.
-fn newest() -> i32 {
+pub(crate) fn newest() -> i32 {
     embedded::migrations::runner().get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0)
 }
 
@@ -50,7 +50,7 @@ pub async fn migrate(config: &PostgresConfig) -> Result<i32, StoreError> {
 }
 
 /// A connection of its own.
-async fn connect(config: &PostgresConfig) -> Result<Client, StoreError> {
+pub(crate) async fn connect(config: &PostgresConfig) -> Result<Client, StoreError> {
     let mode = config.server.get_ssl_mode();
     if mode == tokio_postgres::config::SslMode::Disable {
         let (client, connection) = config.server.connect(NoTls).await.map_err(sql_error)?;

@@ -78,7 +78,7 @@ impl PostgresStore {
             let purpose = if self.place.is_some() { Purpose::Write(Durability::Synced) } else { Purpose::Read };
             self.begun(purpose, work).await?.map_err(DbError::into_store)
         });
-        checked.await.map(|()| ())
+        checked.await.copied()
     }
 
     /// Reads from one snapshot.

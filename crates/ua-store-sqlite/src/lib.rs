@@ -27,6 +27,7 @@ mod blob_rows;
 mod column;
 mod config;
 mod db;
+mod departure;
 mod effects;
 mod error;
 mod event_chain;
@@ -48,6 +49,7 @@ mod store;
 mod writer;
 
 pub use config::SqliteConfig;
+pub use departure::Departure;
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore};
 pub use mirror::Forgotten;

@@ -17,6 +17,7 @@
 mod apply;
 mod archive_store;
 mod blob_store;
+mod cell;
 mod change;
 mod commit;
 #[cfg(feature = "conformance")]
@@ -43,6 +44,7 @@ mod taint;
 pub use apply::apply;
 pub use archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery};
 pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobUse};
+pub use cell::Cell;
 pub use change::{Author, Batch, Change, Committed, Done};
 pub use commit::{
     AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,

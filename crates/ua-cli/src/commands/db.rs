@@ -30,6 +30,9 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
+        DbCommand::Copy => Err(HostError::usage("nobody says where the database is to go").hint(
+            "name a server with --database-url, or in UA_DATABASE_URL; a copy in a file is made by `ua db backup`",
+        )),
         DbCommand::Backup { file } => backup(home, &file),
         DbCommand::Restore { file } => restore(home, &file).await,
         DbCommand::Accept { run } => accept(home, &run).await,
@@ -237,15 +240,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     };
     // From here on nobody takes a run, so that nobody who drives one is overlooked.
     let restore = ua_store_sqlite::Restore::begin(file, home.database()).map_err(|e| replaced(&e))?;
-    match ua_runner::RunLock::none_held(&home.locks()) {
-        Ok(()) => {}
-        Err(LockError::Held { run, .. }) => {
-            return Err(
-                HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed")
-            );
-        }
-        Err(error) => return Err(error.into()),
-    }
+    nobody_drives(home)?;
     let kept =
         restore.finish(ua_core::system::env().now()).map_err(|e| HostError::store("put the copy in place", &e))?;
     let health = home.open_file()?.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
@@ -263,6 +258,17 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     }
     refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)
+}
+
+/// Refuses while a run is driven.
+fn nobody_drives(home: &Home) -> Result<(), HostError> {
+    match ua_runner::RunLock::none_held(&home.locks()) {
+        Ok(()) => Ok(()),
+        Err(LockError::Held { run, .. }) => {
+            Err(HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Which runs are not driven on because of what was forgotten, in sentences: one for each family, and one for what nobody knows the family

@@ -217,6 +217,17 @@ pub(crate) struct DbMigrated {
     pub(crate) schema: i64,
 }
 
+/// What `ua db copy` did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DbMoved {
+    /// The database on the server.
+    pub(crate) path: PathBuf,
+    /// How many rows there are.
+    pub(crate) rows: u64,
+    /// What the file is called now.
+    pub(crate) kept: PathBuf,
+}
+
 /// What `ua db backup` made.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DbCopied {
@@ -256,20 +267,31 @@ pub(crate) struct DbChecked {
     db_uuid: String,
     /// Its schema.
     schema: i64,
-    /// The SQLite library that reads it.
-    sqlite_version: String,
-    /// How it is journaled.
-    journal_mode: String,
+    /// Of a file: the SQLite library that reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sqlite_version: Option<String>,
+    /// Of a file: how it is journaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal_mode: Option<String>,
+    /// On a server: the version of PostgreSQL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_version: Option<String>,
+    /// On a server: where the promise ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
     /// Its size, without its log.
     bytes: u64,
     /// What is wrong with it.
     findings: Vec<String>,
-    /// Lines of effects.log.
-    mirror_lines: u64,
-    /// Those of another database, or cut ones.
-    mirror_foreign_lines: u64,
-    /// Attempts, and words of people about them, that effects.log knows and the database does not.
-    forgotten: Vec<Row>,
+    /// Of a file: lines of effects.log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirror_lines: Option<u64>,
+    /// Of a file: those of another database, or cut ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirror_foreign_lines: Option<u64>,
+    /// Of a file: attempts, and words of people about them, that effects.log knows and the database does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forgotten: Option<Vec<Row>>,
     /// Whether nothing is wrong.
     ok: bool,
     /// With --invariants: how many runs were checked.

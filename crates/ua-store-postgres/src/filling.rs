@@ -1,0 +1,141 @@
+//! Rows of another store come in as they are: one transaction, past the triggers, which would make events of their own.
+
+use futures_util::future::try_join_all;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Statement};
+use ua_store::{Cell, StoreError};
+
+use crate::config::PostgresConfig;
+use crate::error::{refused, sql_error};
+use crate::schema;
+
+/// A database that is being filled; nothing of it is there before [`commit`](Self::commit).
+pub struct Filling {
+    client: Client,
+    /// The statement of the table that is being filled, with the types of its columns.
+    insert: Option<(String, Statement)>,
+}
+
+impl std::fmt::Debug for Filling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filling").finish_non_exhaustive()
+    }
+}
+
+impl Filling {
+    /// Begins; the database must have the newest schema, and no run. Not through a pooler: it takes a session of its own.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when it is not so, or this user may not change the tables.
+    pub async fn begin(config: &PostgresConfig) -> Result<Self, StoreError> {
+        let client = schema::connect(config).await?;
+        let found = client.query_opt("SELECT max(version) FROM ua.refinery_schema_history", &[]).await;
+        let version: Option<i32> = found.ok().flatten().and_then(|row| row.try_get(0).ok());
+        if version != Some(schema::newest()) {
+            return Err(refused("the database on the server has not this program's schema; `ua db migrate` makes it"));
+        }
+        client
+            .batch_execute(
+                "BEGIN; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = on; SET CONSTRAINTS ALL DEFERRED; \
+                 LOCK TABLE runs IN EXCLUSIVE MODE",
+            )
+            .await
+            .map_err(sql_error)?;
+        let row = client.query_one("SELECT count(*) FROM runs", &[]).await.map_err(sql_error)?;
+        let runs: i64 = row.try_get(0).map_err(sql_error)?;
+        if runs > 0 {
+            return Err(refused(format!(
+                "the database on the server has {runs} run(s) already; only an empty one can be filled"
+            )));
+        }
+        let mut filling = Self { client, insert: None };
+        filling.triggers("DISABLE").await?;
+        // Which database it is comes with the rows.
+        filling.execute("DELETE FROM meta").await?;
+        Ok(filling)
+    }
+
+    /// Brings rows in.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` or `Conflict` when the server does not take them.
+    pub async fn rows(&mut self, table: &str, columns: &[String], rows: Vec<Vec<Cell>>) -> Result<(), StoreError> {
+        if self.insert.as_ref().is_none_or(|(of, _)| of != table) {
+            let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
+            let sql = format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), places.join(", "));
+            self.insert = Some((table.to_owned(), self.client.prepare(&sql).await.map_err(sql_error)?));
+        }
+        let this = &*self;
+        let Some((_, insert)) = &this.insert else { return Ok(()) };
+        let values = rows.into_iter().map(|row| {
+            let row = row.into_iter().zip(insert.params());
+            row.map(|(cell, kind)| value(cell, kind)).collect::<Result<Vec<_>, _>>()
+        });
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        // All are under way at once: a distant server is waited for once.
+        let sent = values.iter().map(|row| async move {
+            let row: Vec<&(dyn ToSql + Sync)> = row.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+            this.client.execute(insert, &row).await
+        });
+        try_join_all(sent).await.map_err(sql_error)?;
+        Ok(())
+    }
+
+    /// Looks whether all rows fit together, and puts everything back that was switched off.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` when a row refers to one that is missing; `Unavailable` for the server's reasons.
+    pub async fn check(&mut self) -> Result<(), StoreError> {
+        self.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
+        let identities = "SELECT table_name::text, column_name::text FROM information_schema.columns \
+                          WHERE table_schema = 'ua' AND is_identity = 'YES'";
+        for row in self.client.query(identities, &[]).await.map_err(sql_error)? {
+            let (table, column): (String, String) = (row.get(0), row.get(1));
+            let sql = format!(
+                "SELECT setval(pg_get_serial_sequence('ua.{table}', '{column}'), (SELECT max({column}) FROM {table})) \
+                 WHERE EXISTS (SELECT 1 FROM {table})"
+            );
+            self.execute(&sql).await?;
+        }
+        self.triggers("ENABLE").await
+    }
+
+    /// From here on it is all there.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when nobody knows whether it is.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        self.execute("COMMIT").await
+    }
+
+    async fn triggers(&mut self, how: &str) -> Result<(), StoreError> {
+        for table in ["blobs", "runs", "tool_attempts", "tool_call_events", "tool_calls", "tool_receipts", "usage"] {
+            self.execute(&format!("ALTER TABLE {table} {how} TRIGGER USER")).await?;
+        }
+        Ok(())
+    }
+
+    async fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        self.client.batch_execute(sql).await.map_err(sql_error)
+    }
+}
+
+/// A value as the column takes it.
+fn value(cell: Cell, kind: &Type) -> Result<Box<dyn ToSql + Sync + Send>, StoreError> {
+    Ok(match (cell, kind) {
+        (Cell::Null, &Type::INT8) => Box::new(None::<i64>),
+        (Cell::Null, &Type::BOOL) => Box::new(None::<bool>),
+        (Cell::Null, &Type::BYTEA) => Box::new(None::<Vec<u8>>),
+        (Cell::Null, _) => Box::new(None::<String>),
+        (Cell::Int(number), &Type::BOOL) => Box::new(number != 0),
+        (Cell::Int(number), &Type::INT8) => Box::new(number),
+        (Cell::Text(text), &Type::TEXT) => Box::new(text.replace('\0', "\u{fffd}")),
+        (Cell::Text(text), &Type::BYTEA) => Box::new(text.into_bytes()),
+        (Cell::Bytes(bytes), &Type::BYTEA) => Box::new(bytes),
+        (cell, kind) => return Err(refused(format!("a column of type {kind} cannot hold {cell:?}"))),
+    })
+}
