@@ -183,7 +183,7 @@ async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Fi
     };
     match examined {
         Err(error) => {
-            findings.fail("database", chain(&error), "start the server, or make the schema with `ua db migrate`")
+            findings.fail("database", chain(&error), "start the server, or make the schema with `ua db migrate`");
         }
         Ok(health) if !health.findings.is_empty() => {
             findings.fail(
