@@ -1,5 +1,7 @@
 //! `ua` on a PostgreSQL server: the same commands and the same promises, for one root.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};

@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use tokio_postgres::config::{Host, SslMode};
 use ua_store::{Retry, StoreError};
 
 use crate::error::{refused, unavailable};
+
+/// How long a connection may be silent where an answer is due.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the database is.
 #[derive(Debug, Clone)]
@@ -17,6 +21,8 @@ pub struct PostgresConfig {
     pub(crate) root_certificates: Option<PathBuf>,
     /// How many connections are kept for reads and writes.
     pub connections: usize,
+    /// How long a write waits for others before it is given up, to be tried again.
+    pub lock_wait: Duration,
     /// Who alone may use the database; whoever comes first, when it was nobody's.
     pub place: Option<Place>,
 }
@@ -64,9 +70,17 @@ impl PostgresConfig {
             server.application_name("ua");
         }
         if server.get_connect_timeout().is_none() {
-            server.connect_timeout(std::time::Duration::from_secs(10));
+            server.connect_timeout(Duration::from_secs(10));
         }
-        Ok(Self { server, root_certificates, connections: 8, place: None })
+        // A server that is gone without a word is noticed, also while it is waited for.
+        if server.get_tcp_user_timeout().is_none() {
+            server
+                .tcp_user_timeout(PATIENCE)
+                .keepalives_idle(PATIENCE)
+                .keepalives_interval(PATIENCE / 3)
+                .keepalives_retries(3);
+        }
+        Ok(Self { server, root_certificates, connections: 8, lock_wait: Duration::from_secs(10), place: None })
     }
 
     /// Where the database is, in a few words without a password.

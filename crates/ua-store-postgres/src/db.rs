@@ -3,10 +3,12 @@
 //! Writes are not answered one by one: they wait until something has to be read, or until the end, and go out with it in one flight. The
 //! server works on them in order, so a read sees what was written before it; the first that fails is the error of the whole.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use deadpool_postgres::Object;
 use tokio::runtime::Handle;
@@ -31,16 +33,21 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// The schema and the durability hold for the transaction alone: a pooler may give the next one another connection.
-    const fn begin(self) -> &'static str {
-        match self {
-            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ua",
-            Self::Write(Durability::Synced) => {
-                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = on"
+    ///
+    /// A writer that stands still in the middle, with its whole machine for example, does not hold others up for long: its session is ended.
+    fn begin(self, lock_wait: Duration) -> String {
+        let commit = match self {
+            Self::Read => {
+                return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ua".to_owned();
             }
-            Self::Write(Durability::Relaxed) => {
-                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = off"
-            }
-        }
+            Self::Write(Durability::Synced) => "on",
+            Self::Write(Durability::Relaxed) => "off",
+        };
+        format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = ua; SET LOCAL synchronous_commit = {commit}; \
+             SET LOCAL lock_timeout = {}; SET LOCAL idle_in_transaction_session_timeout = 30000",
+            lock_wait.as_millis()
+        )
     }
 }
 
@@ -48,7 +55,7 @@ impl Purpose {
 #[derive(Debug)]
 enum Pending {
     /// Statements without parameters.
-    Batch(&'static str),
+    Batch(Cow<'static, str>),
     /// One statement; with the row that is there already when it is not unique.
     Statement { sql: String, values: Vec<Value>, row: Option<RowRef> },
 }
@@ -77,8 +84,8 @@ impl Drop for Db {
 
 impl Db {
     /// Begins a transaction; whoever calls may block.
-    pub(crate) fn begin(client: Object, runtime: Handle, purpose: Purpose) -> Self {
-        let pending = RefCell::new(vec![Pending::Batch(purpose.begin())]);
+    pub(crate) fn begin(client: Object, runtime: Handle, purpose: Purpose, lock_wait: Duration) -> Self {
+        let pending = RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]);
         Self { client: Some(client), runtime, purpose, pending, flights: Cell::new(0), run: RefCell::default() }
     }
 
@@ -117,7 +124,7 @@ impl Db {
 
     /// Writes statements without parameters.
     pub(crate) fn batch(&self, sql: &'static str) {
-        self.pending.borrow_mut().push(Pending::Batch(sql));
+        self.pending.borrow_mut().push(Pending::Batch(sql.into()));
     }
 
     /// Writes.

@@ -1,6 +1,7 @@
 //! The store: a pool of connections, each taken for one transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::runtime::Handle;
@@ -25,6 +26,7 @@ pub struct PostgresStore {
     pool: Pool,
     runtime: Handle,
     place: Option<Place>,
+    lock_wait: Duration,
     /// Set once the database was found fit.
     is_checked: Arc<OnceCell<()>>,
 }
@@ -62,7 +64,13 @@ impl PostgresStore {
         };
         let pool = Pool::builder(manager).max_size(config.connections.max(1)).runtime(Runtime::Tokio1).build();
         let pool = pool.map_err(|error| unavailable("the pool of connections cannot be made", error, Retry::Never))?;
-        Ok(Self { pool, runtime: Handle::current(), place: config.place.clone(), is_checked: Arc::default() })
+        Ok(Self {
+            pool,
+            runtime: Handle::current(),
+            place: config.place.clone(),
+            lock_wait: config.lock_wait,
+            is_checked: Arc::default(),
+        })
     }
 
     /// Ends all connections that nobody uses, and lets nobody take one any more.
@@ -152,8 +160,8 @@ impl PostgresStore {
         purpose: Purpose,
         work: impl FnOnce(&Db) -> Result<T, DbError> + Send + 'static,
     ) -> Result<Result<T, DbError>, StoreError> {
-        let (client, runtime) = (self.client().await?, self.runtime.clone());
-        let done = self.runtime.spawn_blocking(move || Db::begin(client, runtime, purpose).finish(work));
+        let (client, runtime, lock_wait) = (self.client().await?, self.runtime.clone(), self.lock_wait);
+        let done = self.runtime.spawn_blocking(move || Db::begin(client, runtime, purpose, lock_wait).finish(work));
         done.await.map_err(|error| unavailable("the write broke off", error, Retry::Never))
     }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use ua_core::{CallStatus, RunStatus, Scope};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    Author, Batch, Blob, BlobPrune, Change, LedgerStore as _, NewBlob, NewRun, RunLease, RunStore as _, StartAttempt,
-    Store as _, StoreError,
+    Author, Batch, Blob, BlobPrune, Change, LedgerStore as _, NewBlob, NewRun, Retry, RunLease, RunStore as _,
+    StartAttempt, Store as _, StoreError,
 };
 use ua_store_postgres::PostgresStore;
 
+use crate::cluster::blocking;
 use crate::database::{Database, until};
 
 /// So many at once.
@@ -199,6 +200,23 @@ fn waiting(database: &Database, writers: u32) -> String {
          HAVING count(*) = {writers}",
         database.name
     )
+}
+
+/// Somebody who holds a lineage and does not go on holds nobody up for ever: whoever waits is told that another try may help.
+#[tokio::test]
+async fn a_write_that_waits_too_long_may_be_tried_again() {
+    let Some(database) = Database::fresh() else { return };
+    let mut config = database.direct();
+    config.lock_wait = std::time::Duration::from_millis(50);
+    let store = blocking(PostgresStore::open(&config)).unwrap();
+    let scene = Scene::begin(&store, "run_1").await;
+    let by_hand = database.by_hand();
+    by_hand.batch_execute("BEGIN; SELECT 1 FROM runs WHERE run_id = 'run_1' FOR UPDATE").await.unwrap();
+    let beat = || store.note_alive(&scene.lease, std::time::Duration::ZERO, samples::at(5));
+    let waited = beat().await;
+    assert!(matches!(&waited, Err(StoreError::Unavailable { retry: Retry::Later, .. })), "{waited:?}");
+    by_hand.batch_execute("COMMIT").await.unwrap();
+    beat().await.unwrap();
 }
 
 /// Runs of different lineages do not wait for each other: with one held by somebody, all others go on.
