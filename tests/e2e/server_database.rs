@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;
+use ua_sdk::prelude::{Model, Outcome, Runs, Step};
 
 use super::env;
-use crate::cluster::{Cluster, skipped};
+use crate::cluster::{Cluster, blocking, skipped};
 
 /// A world whose database is `name` on a server of our own, without a schema; through the pooler if it is there and wanted.
 fn on_server(name: &str, is_pooled: bool) -> Option<(TestEnv, String)> {
@@ -110,4 +111,25 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     assert_eq!(env.comments().len(), 1);
     run(&["db", "copy"]).refused(2, &["there is no runtime database"]);
     drop(on_server);
+}
+
+/// The library face on a server: a step is run once and says its result again, from its own folder.
+#[test]
+fn a_step_of_a_program_is_kept_on_a_server() {
+    let Some((env, direct)) = on_server("library", false) else { return };
+    env.run(&["db", "migrate"]).code(0);
+    let step =
+        || Step::new("greeting").model(Model::scripted(r#"{"turns": [{"text": "Hello."}]}"#).unwrap()).input("Greet.");
+    for _ in 0..2 {
+        let (folder, url) = (env.path("steps"), direct.clone());
+        let outcome =
+            blocking(
+                async move { Runs::on_server(&url, folder).await.unwrap().run(&step(), "november").await.unwrap() },
+            );
+        let Outcome::Complete { final_output, turns, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((final_output.as_str(), turns), ("Hello.", 1));
+    }
+    assert!(env.path("steps/workspaces/november").is_dir());
+    let elsewhere = blocking(Runs::on_server(&direct, env.path("elsewhere"))).err().unwrap();
+    assert!(ua_sdk::Error::to_string(&elsewhere).contains("open the runs"), "{elsewhere}");
 }

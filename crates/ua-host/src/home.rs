@@ -37,10 +37,6 @@ pub struct Home {
     root_is_named: bool,
 }
 
-/// The file among the locks that names a root to a database on a server.
-#[cfg(feature = "postgres")]
-const ROOT_ID: &str = "root_id";
-
 /// What lies in a root, or beside a database, and belongs to no run.
 const OWN: [&str; 9] = [
     "agent_core.db",
@@ -93,38 +89,13 @@ impl Home {
         self.server.as_ref()
     }
 
-    /// The server, as the database of this root.
+    /// This root as a place that a database on a server belongs to; it gets a name if it has none.
     #[cfg(feature = "postgres")]
-    fn served(&self, id: String) -> Result<Option<Database>, HostError> {
-        let Some(server) = &self.server else { return Ok(None) };
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let place = Place { id, shown: format!("{} on {host}", self.root.display()) };
-        let mut config = server.clone();
-        config.place = Some(place);
-        let store = PostgresStore::lazy(&config);
-        store.map(Database::Server).map(Some).map_err(|error| HostError::store("reach the runtime database", &error))
-    }
-
-    /// The name of this root, which is made when there is none.
-    #[cfg(feature = "postgres")]
-    fn root_id(&self) -> Result<String, HostError> {
-        let path = self.locks().join(ROOT_ID);
-        let fail = |e: std::io::Error| {
-            HostError::storage(format!("cannot make {}: {e}", path.display()))
+    pub fn place(&self) -> Result<Place, HostError> {
+        Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
+            HostError::storage(format!("cannot make files in {}: {e}", self.locks().display()))
                 .hint("make that folder writable; nothing was started")
-        };
-        fs::create_dir_all(self.locks()).map_err(fail)?;
-        if !path.exists() {
-            // Linked when it is whole, so that of two processes one names it.
-            let made = tempfile::NamedTempFile::new_in(self.locks()).map_err(fail)?;
-            fs::write(made.path(), ua_core::system::env().uuid_v7()).map_err(fail)?;
-            match made.persist_noclobber(&path) {
-                Ok(_) => {}
-                Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(fail(error.error)),
-            }
-        }
-        fs::read_to_string(&path).map_err(fail)
+        })
     }
 
     /// The folder that holds all workspaces.
@@ -169,10 +140,8 @@ impl Home {
                 .hint("remove it, or choose another --root; nothing was started"));
         }
         #[cfg(feature = "postgres")]
-        if self.server.is_some()
-            && let Some(served) = self.served(self.root_id()?)?
-        {
-            return Ok(served);
+        if let Some(server) = &self.server {
+            return served(server, self.place()?);
         }
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file that was emptied is as good as gone.
@@ -251,15 +220,13 @@ impl Home {
         self.believe()?;
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
-            let Ok(id) = fs::read_to_string(self.locks().join(ROOT_ID)) else {
+            let Some(place) = Place::known(&self.root, &self.locks()) else {
                 return Err(HostError::usage(format!("{} has no runs in the {}", self.root.display(), server.shown()))
                     .hint(
                         "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
                     ));
             };
-            if let Some(served) = self.served(id)? {
-                return Ok(served);
-            }
+            return served(server, place);
         }
         self.file().map(Database::File)
     }
@@ -354,6 +321,15 @@ impl Home {
         }
         Ok(self.root.join(path))
     }
+}
+
+/// The database on a server, as that of a place.
+#[cfg(feature = "postgres")]
+fn served(server: &PostgresConfig, place: Place) -> Result<Database, HostError> {
+    let mut config = server.clone();
+    config.place = Some(place);
+    let store = PostgresStore::lazy(&config);
+    store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
 }
 
 /// The server that the settings name.

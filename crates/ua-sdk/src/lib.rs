@@ -68,6 +68,8 @@ pub use ua_store::{Choice, QuestionRecord, RunRecord};
 pub mod crates {
     #[cfg(feature = "mcp")]
     pub use ua_mcp;
+    #[cfg(feature = "postgres")]
+    pub use ua_store_postgres;
     #[cfg(feature = "sqlite")]
     pub use ua_store_sqlite;
     pub use {ua_classify, ua_core, ua_dispatch, ua_llm, ua_runner, ua_store};

@@ -62,6 +62,22 @@ impl Runs {
         Ok(Self::with(folder, Arc::new(store)))
     }
 
+    /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
+    /// version already (`ua db migrate`, or `ua_store_postgres::migrate`), and is used from one folder on one machine. On the runtime of the caller.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot, or is another folder's.
+    #[cfg(feature = "postgres")]
+    pub async fn on_server(url: &str, folder: impl AsRef<Path>) -> Result<Self, Error> {
+        use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
+        let folder = made(folder.as_ref())?;
+        let mut config = PostgresConfig::from_url(url).map_err(Error::store("open the runs"))?;
+        let place = Place::of(&folder, &folder.join("locks"), &ua_core::system::env().uuid_v7());
+        config.place = Some(place.map_err(|source| Error::Folder { path: folder.clone(), source })?);
+        let store = PostgresStore::open(&config).await.map_err(Error::store("open the runs"))?;
+        Ok(Self::with(folder, Arc::new(store)))
+    }
+
     /// Runs in any store, with workspaces and locks in `folder`.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What a store is opened with.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -34,6 +35,39 @@ pub struct Place {
     pub id: String,
     /// Where it is, for people.
     pub shown: String,
+}
+
+/// The file among the locks that names a place.
+const ROOT_ID: &str = "root_id";
+
+impl Place {
+    /// The place of the workspaces in `root`, if it has a name.
+    pub fn known(root: &Path, locks: &Path) -> Option<Self> {
+        let id = fs::read_to_string(locks.join(ROOT_ID)).ok()?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Some(Self { id, shown: format!("{} on {host}", root.display()) })
+    }
+
+    /// The same, named `fresh` if it has no name yet.
+    ///
+    /// # Errors
+    ///
+    /// The folder of locks cannot be written.
+    pub fn of(root: &Path, locks: &Path, fresh: &str) -> std::io::Result<Self> {
+        fs::create_dir_all(locks)?;
+        let path = locks.join(ROOT_ID);
+        if !path.exists() {
+            // Linked when it is whole, so that of two processes one names it.
+            let made = tempfile::NamedTempFile::new_in(locks)?;
+            fs::write(made.path(), fresh)?;
+            match made.persist_noclobber(&path) {
+                Ok(_) => {}
+                Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.error),
+            }
+        }
+        Self::known(root, locks).ok_or_else(|| std::io::Error::other("its name cannot be read"))
+    }
 }
 
 impl PostgresConfig {

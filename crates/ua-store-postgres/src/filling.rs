@@ -5,13 +5,14 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Statement};
 use ua_store::{Cell, StoreError};
 
-use crate::config::PostgresConfig;
+use crate::config::{Place, PostgresConfig};
 use crate::error::{refused, sql_error};
 use crate::schema;
 
 /// A database that is being filled; nothing of it is there before [`commit`](Self::commit).
 pub struct Filling {
     client: Client,
+    place: Option<Place>,
     /// The statement of the table that is being filled, with the types of its columns.
     insert: Option<(String, Statement)>,
 }
@@ -49,7 +50,7 @@ impl Filling {
                 "the database on the server has {runs} run(s) already; only an empty one can be filled"
             )));
         }
-        let mut filling = Self { client, insert: None };
+        let mut filling = Self { client, place: config.place.clone(), insert: None };
         filling.triggers("DISABLE").await?;
         // Which database it is comes with the rows.
         filling.execute("DELETE FROM meta").await?;
@@ -83,13 +84,17 @@ impl Filling {
         Ok(())
     }
 
-    /// Looks whether all rows fit together, and puts everything back that was switched off.
+    /// Looks whether all rows fit together, says whose the database is, and puts everything back that was switched off.
     ///
     /// # Errors
     ///
     /// `Conflict` when a row refers to one that is missing; `Unavailable` for the server's reasons.
     pub async fn check(&mut self) -> Result<(), StoreError> {
         self.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
+        if let Some(Place { id, shown }) = &self.place {
+            let sql = "INSERT INTO meta (key, value) VALUES ('place', $1), ('place_shown', $2)";
+            self.client.execute(sql, &[id, shown]).await.map_err(sql_error)?;
+        }
         let identities = "SELECT table_name::text, column_name::text FROM information_schema.columns \
                           WHERE table_schema = 'ua' AND is_identity = 'YES'";
         for row in self.client.query(identities, &[]).await.map_err(sql_error)? {

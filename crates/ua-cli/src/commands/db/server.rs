@@ -52,7 +52,9 @@ async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
     };
     let departure = Departure::begin(file).map_err(|e| failed(&e))?;
     super::nobody_drives(home)?;
-    let mut filling = Filling::begin(server).await.map_err(|e| failed(&e))?;
+    let mut config = server.clone();
+    config.place = Some(home.place()?);
+    let mut filling = Filling::begin(&config).await.map_err(|e| failed(&e))?;
     let mut rows = 0;
     for (table, columns) in departure.tables().map_err(|e| failed(&e))? {
         let mut behind = 0;
