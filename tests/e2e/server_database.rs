@@ -100,7 +100,12 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     let run = |words: &[&str]| env.run(&[words, &url].concat());
     run(&["db", "copy"]).refused(74, &["ua db migrate"]);
     run(&["db", "migrate"]).code(0);
-    run(&["db", "copy"]).code(0).shows(&["rows are in the database moved"]);
+    let moved = run(&["db", "copy", "--json"]).code(0).json();
+    assert!(
+        moved["rows"].as_u64().unwrap() > 10 && moved["path"].as_str().unwrap().starts_with("database moved on"),
+        "{moved}"
+    );
+    assert!(moved["kept"].as_str().unwrap().contains("runtime_state.db.moved-"), "{moved}");
     // Without the URL there is nothing to go on with, and nothing is begun anew.
     env.run(&["resume", "r"]).refused(2, &["there is no runtime database"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["their database is gone"]);

@@ -174,6 +174,12 @@ impl Cluster {
         Ok(client)
     }
 
+    /// Where its sockets are.
+    #[allow(dead_code, reason = "tests of other crates take this file in, too")]
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// How it is named.
     pub(crate) fn url(&self, database: &str, port: u16) -> String {
         let host = self.folder.to_str().unwrap();

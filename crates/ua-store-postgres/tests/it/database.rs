@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -77,6 +78,16 @@ impl Database {
         let name = format!("db_{}", NEXT.fetch_add(1, Ordering::SeqCst));
         cluster.create(&name, how);
         Some(Self { cluster, name })
+    }
+
+    /// Where the server's sockets are.
+    pub(crate) fn folder(&self) -> &Path {
+        self.cluster.folder()
+    }
+
+    /// How it is named at a port.
+    pub(crate) fn url_at(&self, port: u16) -> String {
+        self.cluster.url(&self.name, port)
     }
 
     /// How the server itself is reached.

@@ -3,6 +3,7 @@
 mod chain;
 mod cluster;
 mod conformance;
+mod cut;
 mod database;
 mod durability;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
