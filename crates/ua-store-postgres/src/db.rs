@@ -60,6 +60,14 @@ enum Pending {
     Statement { sql: String, values: Vec<Value>, row: Option<RowRef> },
 }
 
+/// A query of one table whose rows are there already.
+struct Ahead {
+    table: &'static str,
+    sql: &'static str,
+    values: Vec<Value>,
+    rows: Vec<Row>,
+}
+
 /// A connection inside a transaction. The SQL is in `run_rows`, `ledger_rows`, `blob_rows` and their like.
 pub(crate) struct Db {
     /// Taken out and closed when a transaction is left in a state that nobody knows.
@@ -67,6 +75,8 @@ pub(crate) struct Db {
     runtime: Handle,
     purpose: Purpose,
     pending: RefCell<Vec<Pending>>,
+    /// What was read before anybody asked.
+    ahead: RefCell<Vec<Ahead>>,
     /// Flights to the server, so that what waited is told from what left.
     flights: Cell<u64>,
     /// The run that was read or stored last: each change of a batch begins by looking at its run.
@@ -86,7 +96,15 @@ impl Db {
     /// Begins a transaction; whoever calls may block.
     pub(crate) fn begin(client: Object, runtime: Handle, purpose: Purpose, lock_wait: Duration) -> Self {
         let pending = RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]);
-        Self { client: Some(client), runtime, purpose, pending, flights: Cell::new(0), run: RefCell::default() }
+        Self {
+            client: Some(client),
+            runtime,
+            purpose,
+            pending,
+            ahead: RefCell::default(),
+            flights: Cell::new(0),
+            run: RefCell::default(),
+        }
     }
 
     /// Does `work` and commits it, or rolls it back.
@@ -129,12 +147,14 @@ impl Db {
 
     /// Writes.
     pub(crate) fn execute(&self, sql: &str, values: impl Values) {
+        self.forget_ahead(sql);
         let (sql, values) = values.placed(sql);
         self.pending.borrow_mut().push(Pending::Statement { sql, values, row: None });
     }
 
     /// Writes a row that must not be there.
     pub(crate) fn insert(&self, sql: &str, values: impl Values, row: impl FnOnce() -> RowRef) {
+        self.forget_ahead(sql);
         let (sql, values) = values.placed(sql);
         self.pending.borrow_mut().push(Pending::Statement { sql, values, row: Some(row()) });
     }
@@ -147,8 +167,42 @@ impl Db {
         read: impl FnMut(&Row) -> DbResult<T>,
     ) -> DbResult<Vec<T>> {
         let (sql, values) = values.placed(sql);
-        let rows = self.fly(Some((&sql, &values)))?;
+        if let Some(known) = self.ahead.borrow().iter().find(|known| known.sql == sql && known.values == values) {
+            return known.rows.iter().map(read).collect();
+        }
+        let rows = self.fly(&[(&sql, &values)])?.pop().unwrap_or_default();
         rows.iter().map(read).collect()
+    }
+
+    /// Reads in one flight what a batch is about to ask for, behind the locks that it takes. What is written to a table afterwards makes what
+    /// was read of it worth nothing.
+    pub(crate) fn look_ahead(&self, queries: Vec<(&'static str, &'static str, Vec<Value>)>) -> DbResult<()> {
+        if queries.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<(&str, &[Value])> = queries.iter().map(|(_, sql, values)| (*sql, values.as_slice())).collect();
+        let found = self.fly(&asked)?;
+        let known =
+            queries.into_iter().zip(found).map(|((table, sql, values), rows)| Ahead { table, sql, values, rows });
+        self.ahead.borrow_mut().extend(known);
+        Ok(())
+    }
+
+    /// A table is written to.
+    fn forget_ahead(&self, sql: &str) {
+        let mut words = sql.split_ascii_whitespace();
+        let table = match words.next() {
+            Some("INSERT" | "DELETE") => words.nth(1),
+            Some("UPDATE") => words.next(),
+            // A lock, which nobody reads.
+            Some(_) | None => return,
+        };
+        self.ahead.borrow_mut().retain(|known| match table {
+            // A receipt is noted in its call.
+            Some("tool_receipts") => known.table != "tool_calls",
+            Some(table) => known.table != table,
+            None => false,
+        });
     }
 
     /// The first row of a query, if any.
@@ -169,11 +223,11 @@ impl Db {
 
     /// Sends what waits, and waits for it.
     pub(crate) fn flush(&self) -> DbResult<()> {
-        if self.pending.borrow().is_empty() { Ok(()) } else { self.fly(None).map(drop) }
+        if self.pending.borrow().is_empty() { Ok(()) } else { self.fly(&[]).map(drop) }
     }
 
-    /// One flight: what waits, and a query behind it.
-    fn fly(&self, query: Option<(&str, &[Value])>) -> DbResult<Vec<Row>> {
+    /// One flight: what waits, and queries behind it; their rows.
+    fn fly(&self, queries: &[(&str, &[Value])]) -> DbResult<Vec<Vec<Row>>> {
         let pending = self.pending.take();
         let client = self.client()?;
         self.flights.set(self.flights.get() + 1);
@@ -191,13 +245,14 @@ impl Db {
                     }),
                 });
             }
-            if let Some((sql, values)) = query {
+            for (sql, values) in queries.iter().copied() {
                 flights.push(Box::pin(async move {
                     let typed: Vec<_> = values.iter().map(Value::typed).collect();
                     Ok(client.query_typed(sql, &typed).await?)
                 }));
             }
-            in_order(flights).await
+            let mut answers = in_order(flights).await?;
+            Ok(answers.split_off(pending.len()))
         })
     }
 
@@ -288,8 +343,8 @@ const LINEAGES: &str = "SELECT r.run_id FROM runs r WHERE r.run_id IN ( \
 
 type Flight<'f> = Pin<Box<dyn Future<Output = DbResult<Vec<Row>>> + Send + 'f>>;
 
-/// Sends all requests, then takes their answers; the rows of the last, or the first error.
-async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Row>> {
+/// Sends all requests, then takes their answers, or the first error.
+async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Vec<Row>>> {
     // A request leaves when its future is polled first.
     let mut answers: Vec<Option<DbResult<Vec<Row>>>> = poll_fn(|context| {
         Poll::Ready(
@@ -308,9 +363,5 @@ async fn in_order(mut flights: Vec<Flight<'_>>) -> DbResult<Vec<Row>> {
             *answer = Some(flight.await);
         }
     }
-    let mut rows = Vec::new();
-    for answer in answers.into_iter().flatten() {
-        rows = answer?;
-    }
-    Ok(rows)
+    answers.into_iter().flatten().collect()
 }

@@ -15,6 +15,7 @@ type DbResult<T> = Result<T, DbError>;
 // What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`lineage_rows`'
 // tests), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
 pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = $1";
+pub(crate) const ATTEMPT: &str = "SELECT * FROM tool_attempts WHERE tool_call_id = $1 AND attempt = $2";
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = $1 \
                                  AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const RIVALS: &str = "SELECT * FROM tool_calls WHERE root_run_id = $1 AND side_effect_scope = $2 AND attempt > 0 \
@@ -179,8 +180,7 @@ impl Db {
     }
 
     pub(crate) fn current_attempt(&self, call: &CallRecord) -> DbResult<Option<AttemptRecord>> {
-        let sql = "SELECT * FROM tool_attempts WHERE tool_call_id = $1 AND attempt = $2";
-        self.row(sql, params![call.call_id.as_str(), call.attempt], attempt_record)
+        self.row(ATTEMPT, params![call.call_id.as_str(), call.attempt], attempt_record)
     }
 
     pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) {

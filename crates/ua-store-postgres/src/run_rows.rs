@@ -19,13 +19,15 @@ pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbE
     StoreError::NotFound { row: RowRef::new(table, key) }.into()
 }
 
+pub(crate) const WRITTEN: &str = "SELECT batches, words FROM run_writes WHERE run_id = $1";
+pub(crate) const RUN: &str = "SELECT * FROM runs WHERE run_id = $1";
+
 impl Db {
     // --- Runs.
 
     pub(crate) fn written(&self, run: &RunId) -> DbResult<Written> {
-        let sql = "SELECT batches, words FROM run_writes WHERE run_id = $1";
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let written = self.row(sql, params![run.as_str()], |row| {
+        let written = self.row(WRITTEN, params![run.as_str()], |row| {
             Ok(Written { batches: count(row.try_get(0)?), words: count(row.try_get(1)?) })
         })?;
         Ok(written.unwrap_or_default())
@@ -45,7 +47,7 @@ impl Db {
         if let Some(known) = self.known_run(id) {
             return Ok(known);
         }
-        let found = self.row("SELECT * FROM runs WHERE run_id = $1", params![id.as_str()], run_record)?;
+        let found = self.row(RUN, params![id.as_str()], run_record)?;
         let found = found.ok_or_else(|| not_found("runs", id))?;
         self.keep_run(&found);
         Ok(found)

@@ -9,12 +9,15 @@ use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
 use tracing::Instrument as _;
-use ua_store::{Author, Batch, Committed, Durability, Retry, StoreError, apply};
+use ua_store::{Author, Batch, Change, Committed, Durability, Retry, StoreError, apply};
 
 use crate::config::{Place, PostgresConfig};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, refused, sql_error, unavailable};
+use crate::ledger_rows::{ATTEMPT, CALL, HOLDER};
 use crate::locks::Plan;
+use crate::run_rows::{RUN, WRITTEN};
+use crate::value::{Value, params};
 use crate::{schema, spans, tls};
 
 /// How often a transaction is begun anew that the server gave up for another one's sake.
@@ -128,6 +131,7 @@ impl PostgresStore {
         let (by, batch, plan) = (by.clone(), batch.clone(), plan.clone());
         let work = move |db: &Db| {
             db.lock(&plan);
+            db.look_ahead(asked_by(&by, &batch))?;
             apply(db, &by, batch)
         };
         self.transaction(Purpose::Write(durability), work).await
@@ -178,4 +182,21 @@ impl PostgresStore {
             }
         })
     }
+}
+
+/// What the rules ask first about the changes of a run's owner: its run, and the calls that are sent or have come back.
+fn asked_by(by: &Author, batch: &Batch) -> Vec<(&'static str, &'static str, Vec<Value>)> {
+    let Author::Owner(lease) = by else { return Vec::new() };
+    let of_run = || params![lease.run_id.as_str()].to_vec();
+    let mut asked = vec![("run_writes", WRITTEN, of_run()), ("runs", RUN, of_run())];
+    for change in batch.changes() {
+        asked.extend(change.call().map(|call| ("tool_calls", CALL, params![call.as_str()].to_vec())));
+        if let Change::StartAttempt(start) = change {
+            asked.push(("tool_calls", HOLDER, params![start.key.as_str()].to_vec()));
+        }
+        if let Change::SettleAttempt(settle) = change {
+            asked.push(("tool_attempts", ATTEMPT, params![settle.call_id.as_str(), settle.attempt].to_vec()));
+        }
+    }
+    asked
 }

@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 /// A value of a parameter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     /// `text`.
     Text(Option<String>),

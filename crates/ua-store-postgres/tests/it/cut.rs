@@ -51,7 +51,7 @@ async fn pump(
 }
 
 /// A socket before the server's, in its folder.
-async fn cut_before(folder: &Path) -> Arc<Cut> {
+fn cut_before(folder: &Path) -> Arc<Cut> {
     let cut = Arc::new(Cut { asked: AtomicUsize::new(usize::MAX), answered: AtomicUsize::new(usize::MAX) });
     let (server, shared) = (folder.join(".s.PGSQL.5432"), cut.clone());
     let listener = UnixListener::bind(folder.join(format!(".s.PGSQL.{PORT}"))).unwrap();
@@ -74,7 +74,7 @@ async fn cut_before(folder: &Path) -> Arc<Cut> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_there_once_wherever_the_connection_is_cut() {
     let Some(database) = Database::fresh() else { return };
-    let cut = cut_before(database.folder()).await;
+    let cut = cut_before(database.folder());
     let mut config = PostgresConfig::from_url(&database.url_at(PORT)).unwrap();
     config.connections = 1;
     let (direct, store) = (database.store(), blocking(PostgresStore::open(&config)).unwrap());
