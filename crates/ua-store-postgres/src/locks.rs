@@ -57,6 +57,14 @@ impl Plan {
         self.runs.is_empty() && self.calls.is_empty() && self.questions.is_empty()
     }
 
+    /// The run, if one run is all that the batch names.
+    pub(crate) fn one_run(&self) -> Option<&str> {
+        match self.runs.as_slice() {
+            [run] if self.calls.is_empty() && self.questions.is_empty() => Some(run),
+            _ => None,
+        }
+    }
+
     pub(crate) fn runs(&self) -> Value {
         Value::Texts(self.runs.clone())
     }
