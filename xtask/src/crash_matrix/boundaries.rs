@@ -83,10 +83,18 @@ impl Boundary {
         class.shape == Shape::Waits && has_asked && !point.starts_with("after:tool.go_on")
     }
 
+    /// Whether it belongs to somebody beside the subject, so that the call may be anywhere between its start and its answer. The tool
+    /// server is one for all of them.
+    fn is_beside(&self, class: &Class) -> bool {
+        let Death::Crossing(point) = &self.death else { return false };
+        class.shape == Shape::SubAgents && !point.contains(class.tool)
+    }
+
     /// Whether a question about the subject is allowed when the runner (or else its tool server) dies here.
     pub(crate) fn may_ask(&self, class: &Class, is_server: bool) -> bool {
         let is_at_tool = matches!(self.death, Death::AtTheTool(_));
-        class.guarantee == Guarantee::Asked && self.in_flight && (!is_server || is_at_tool || self.is_waited_on(class))
+        let is_reached = !is_server || is_at_tool || self.is_waited_on(class) || self.is_beside(class);
+        class.guarantee == Guarantee::Asked && self.in_flight && is_reached
     }
 }
 

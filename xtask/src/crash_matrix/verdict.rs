@@ -387,4 +387,15 @@ mod tests {
         let verdict = Verdict::of(&cell, class, &seen, &clean);
         assert_eq!((verdict.explain().as_str(), verdict.asked), ("", 1));
     }
+
+    #[test]
+    fn a_tool_server_that_dies_in_the_work_of_a_sibling_may_take_the_call_with_it() {
+        let class = CLASSES.iter().find(|class| class.name == "sub-agent, opaque").unwrap();
+        let may_ask = |point: &str| {
+            let death = Death::Crossing(point.to_owned());
+            Boundary { step: "sibling: call", death, in_flight: true }.may_ask(class, true)
+        };
+        assert!(may_ask("before:store.settle_attempt:file_report"));
+        assert!(!may_ask(&format!("before:store.settle_attempt:{}", class.tool)), "its answer is in hand");
+    }
 }
