@@ -181,7 +181,9 @@ fn a_killed_run_leaves_a_trace_and_an_export_brings_it_up_to_date() {
     let trace =
         || -> Value { serde_json::from_str(&fs::read_to_string(env.workspace().join("trace.json")).unwrap()).unwrap() };
     let turns = |trace: &Value| trace["turns"].as_array().unwrap().len();
-    assert_eq!((trace()["run"]["turn_index"].clone(), turns(&trace())), (json!(10), 10));
+    let written = turns(&trace());
+    assert!((5..=13).contains(&written), "how often depends on what it takes; {written} turns");
+    assert_eq!(trace()["run"]["turn_index"], written);
     assert!(
         env.read("root/RESTART.md").contains("    ua resume r --root"),
         "whoever finds the folder knows how to go on"
