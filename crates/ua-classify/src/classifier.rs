@@ -21,7 +21,7 @@ use crate::name::{NameSays, made_by_name, made_by_word, read_name, vocabulary};
 use crate::packs::Pack;
 use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
 
-const SHIPPED: &str = include_str!("shipped_policy.toml");
+pub(crate) const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
 const SHIPPED_PREFIX: &str = "shipped:";
 const SHIPPED_FILE: &str = "the built-in policy";
@@ -148,7 +148,7 @@ impl Classifier {
         };
         Ok(Self {
             user,
-            shipped: PolicyRules::parse(SHIPPED, SHIPPED_FILE)?,
+            shipped: PolicyRules::shipped(SHIPPED, SHIPPED_FILE, None)?,
             denylist: compile("side_effect_denylist", &lists.side_effect_denylist)?,
             allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
             trusted_servers,

@@ -14,7 +14,7 @@ use std::sync::{LazyLock, OnceLock};
 use toml::de::DeValue;
 
 use crate::error::PolicyError;
-use crate::parse::{Place, parse_toml};
+use crate::parse::{Origin, Place, parse_toml};
 use crate::rule::{PolicyRules, Rule};
 
 /// The table that a pack has beside its rules.
@@ -171,7 +171,7 @@ impl Pack {
 
     pub(crate) fn rules(&self) -> Result<&PolicyRules, PolicyError> {
         let read = || {
-            let rules = PolicyRules::parse_beside(self.text, &format!("the pack {}", self.id), Some(HEAD))?;
+            let rules = PolicyRules::shipped(self.text, &format!("the pack {}", self.id), Some(HEAD))?;
             let sourced = rules.rules.iter().find(|rule| rule.source.is_none());
             match sourced {
                 Some(rule) => Err(PolicyError::Field {
@@ -202,7 +202,7 @@ impl Pack {
         let head = text.find("\n[[rule]]").map_or(text, |end| &text[..end]);
         let file = format!("the pack {id}");
         let document = parse_toml(head, &file)?;
-        let top = Place::top(&file, head);
+        let top = Place::top(&file, head, Origin::Shipped);
         let mut pack = Self {
             id,
             text,
@@ -268,6 +268,14 @@ mod tests {
             }
         }
         assert!(FILES.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn the_regular_expressions_of_shipped_rules_compile() {
+        for pack in Pack::all().unwrap() {
+            PolicyRules::read(pack.text, &pack.id, Some(HEAD), Origin::Anybody).unwrap();
+        }
+        PolicyRules::parse(crate::classifier::SHIPPED, "shipped").unwrap();
     }
 
     #[test]
