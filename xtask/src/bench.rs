@@ -3,6 +3,7 @@
 mod calls;
 mod instructions;
 mod model;
+mod peers;
 mod start;
 
 use clap::Subcommand;
@@ -16,6 +17,8 @@ pub(crate) enum Bench {
     Start(start::Options),
     /// How many instructions a turn takes, which is the same on a busy machine as on a quiet one
     Instructions(instructions::Options),
+    /// What a step costs in durare, DBOS and LangGraph, in the same rounds; each is installed where that is possible
+    Peers(peers::Options),
 }
 
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
@@ -23,5 +26,6 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Calls(options) => calls::run(options),
         Bench::Start(options) => start::run(options),
         Bench::Instructions(options) => instructions::run(options),
+        Bench::Peers(options) => peers::run(options),
     }
 }

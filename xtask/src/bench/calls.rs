@@ -127,7 +127,7 @@ impl Round {
         let turns: Vec<&Value> = lines.iter().filter(|line| line["turn"].is_u64()).collect();
         let mean = |turns: &[&Value], name: &str| {
             let values: Vec<f64> = turns.iter().filter_map(|line| number(line, name)).collect();
-            values.iter().sum::<f64>() / float(values.len().max(1))
+            values.iter().sum::<f64>() / number_of(values.len().max(1))
         };
         ensure!(turns.len() + 1 >= options.turns as usize, "only {} turns were measured", turns.len());
         let window = (options.window as usize).min(turns.len() / 2).max(1);
@@ -135,7 +135,7 @@ impl Round {
         let all = lines.last().and_then(|line| number(line, "all_micros")).context("the end says no time")?;
         let taken = f64::from(options.turns) * f64::from(options.runs);
         Ok(Self {
-            floor_micros: floor.iter().sum::<f64>() / float(floor.len().max(1)),
+            floor_micros: floor.iter().sum::<f64>() / number_of(floor.len().max(1)),
             turn_micros: mean(&turns, "micros"),
             cpu_micros: mean(&turns, "cpu_micros"),
             pages: mean(&turns, "bytes") / 4_096.0,
@@ -149,6 +149,22 @@ impl Round {
     }
 }
 
+/// What a step of the floor takes, in microseconds.
+pub(super) fn floor_of(program: &Path, folder: &str, steps: &str) -> anyhow::Result<f64> {
+    Ok(mean(&lines(program, &["floor", folder, steps])?))
+}
+
+/// What a turn with one effect takes, with a window of 3,000 tokens.
+pub(super) fn turn_of(program: &Path, folder: &str, turns: &str) -> anyhow::Result<f64> {
+    let lines = lines(program, &["calls", folder, turns, "1", "3000"])?;
+    Ok(mean(&lines.into_iter().filter(|line| line["turn"].is_u64()).collect::<Vec<_>>()))
+}
+
+fn mean(lines: &[Value]) -> f64 {
+    let micros: Vec<f64> = lines.iter().filter_map(|line| number(line, "micros")).collect();
+    micros.iter().sum::<f64>() / number_of(micros.len().max(1))
+}
+
 fn number(line: &Value, name: &str) -> Option<f64> {
     line[name].as_f64()
 }
@@ -159,7 +175,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// No count here comes near four thousand million.
-fn float(number: usize) -> f64 {
+pub(super) fn number_of(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 

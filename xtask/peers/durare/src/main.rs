@@ -1,0 +1,37 @@
+//! Steps of one durare workflow on SQLite, each synced. `durare-steps FOLDER STEPS` prints how many microseconds they took.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use durare::{DurableContext, DurableEngine, Error, SqliteProvider, WorkflowOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (folder, steps) = (arguments.next().ok_or("a folder")?, arguments.next().ok_or("a number")?);
+    let steps: u64 = steps.parse()?;
+    // Its own default does not sync a commit; what is compared here does.
+    let options = SqliteConnectOptions::new()
+        .filename(format!("{folder}/durare.db"))
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    let pool = SqlitePoolOptions::new().connect_with(options).await?;
+    let mut engine = DurableEngine::new(Arc::new(SqliteProvider::from_pool(pool))).await?;
+    engine.register("steps", |context: DurableContext, steps: u64| async move {
+        let mut micros = 0;
+        for step in 0..steps {
+            let begun = Instant::now();
+            context
+                .step(&format!("step_{step}"), || async move { Ok::<_, Error>(format!("done {step}")) })
+                .await?;
+            micros += u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        }
+        Ok::<_, Error>(micros)
+    });
+    let micros: u64 = engine.start("steps", steps, WorkflowOptions::with_id("measured")).await?.result().await?;
+    println!("{micros}");
+    Ok(())
+}
