@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 40] = [
+const MUTANTS: [Mutant; 51] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -215,6 +215,89 @@ const MUTANTS: [Mutant; 40] = [
         "tests/e2e/bad_storage.rs",
         "a_full_disk_sends_nothing_and_loses_nothing",
         &["-p", "ua-e2e", "--test", "e2e"],
+    ),
+    patch(
+        "M18",
+        "a start does not look for a cancel",
+        "crates/ua-store/src/conformance/calls.rs",
+        "nothing_starts_after_a_cancel_request",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M19",
+        "an attempt is written a second time",
+        "crates/ua-store/src/conformance/calls.rs",
+        "attempts_are_numbered_and_keep_their_key",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M20",
+        "what is in doubt may be sent under another key",
+        "crates/ua-store/src/conformance/calls.rs",
+        "only_what_did_nothing_may_get_another_key",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M21",
+        "a key in flight or in doubt is given to another call",
+        "crates/ua-store/src/conformance/calls.rs",
+        "a_held_key_refuses_every_other_call",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M22",
+        "a start does not see what began since it was decided",
+        "crates/ua-store/src/conformance/calls.rs",
+        "a_start_sees_what_touched_its_scope_meanwhile",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M23",
+        "an effect limit lets one more through",
+        "crates/ua-store/src/conformance/calls.rs",
+        "an_effect_limit_counts_the_lineage",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M24",
+        "an approval lets a second attempt run",
+        "crates/ua-store/src/conformance/calls.rs",
+        "an_approval_lets_one_attempt_run",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M25",
+        "a batch whose answer was lost is written twice",
+        "crates/ua-store/src/conformance/batches.rs",
+        "a_numbered_batch_is_written_once",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    patch(
+        "M26",
+        "an epoch that a restored copy gives twice has two owners",
+        "crates/ua-store/src/conformance/batches.rs",
+        "an_epoch_that_is_given_twice_has_one_owner",
+        &["-p", "ua-store", "--features", "conformance", "--test", "it"],
+    ),
+    lane(
+        "M22",
+        "the same, in the simulation",
+        &["sim", "--broken-rule", "starts-unguarded"],
+    ),
+    lane(
+        "M22",
+        "the same, on every path",
+        &[
+            "explore",
+            "--scene",
+            "fork",
+            "--deviations",
+            "1",
+            "--most-wrong",
+            "1",
+            "--broken-rule",
+            "starts-unguarded",
+        ],
     ),
     lane(
         "–",

@@ -47,11 +47,13 @@ pub enum BrokenRule {
     AbortOfOneCall,
     /// A call that failed is tried again without looking beside it: [`Blind::InRetries`].
     RetriesLookAtNobody,
+    /// What began since a start was decided is not looked at when it is written: [`Blind::InTheWrite`].
+    StartsUnguarded,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -67,6 +69,7 @@ impl BrokenRule {
         Self::RestoreLooksAtOneRun,
         Self::AbortOfOneCall,
         Self::RetriesLookAtNobody,
+        Self::StartsUnguarded,
     ];
 
     /// Its name on a command line.
@@ -87,6 +90,7 @@ impl BrokenRule {
             Self::RestoreLooksAtOneRun => "restore-looks-at-one-run",
             Self::AbortOfOneCall => "abort-of-one-call",
             Self::RetriesLookAtNobody => "retries-look-at-nobody",
+            Self::StartsUnguarded => "starts-unguarded",
         }
     }
 
@@ -105,6 +109,7 @@ impl BrokenRule {
             Self::RefusalEndsDoubt => Some(Arc::new(RefusalEndsDoubt)),
             Self::SubAgentsUnseen => Some(Arc::new(Blind::ToSubAgents)),
             Self::RetriesLookAtNobody => Some(Arc::new(Blind::InRetries)),
+            Self::StartsUnguarded => Some(Arc::new(Blind::InTheWrite)),
             Self::NoFence
             | Self::LostIsFailed
             | Self::NoEpochCheck
@@ -174,7 +179,8 @@ impl BrokenRule {
             | Self::SubAgentsUnseen
             | Self::RestoreLooksAtOneRun
             | Self::AbortOfOneCall
-            | Self::RetriesLookAtNobody => inner,
+            | Self::RetriesLookAtNobody
+            | Self::StartsUnguarded => inner,
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Blind {
     ToSubAgents,
     /// To everything but key and scope, when a call that was refused is tried again.
     InRetries,
+    /// To whatever began since the start was decided on: what was seen then is taken for all there is.
+    InTheWrite,
 }
 
 impl Blind {
@@ -58,6 +60,7 @@ impl Blind {
     async fn sees(&self, inner: &dyn Store, mut around: Around) -> Result<Around, StoreError> {
         let kin = std::mem::take(&mut around.relations.kin);
         match self {
+            Self::InTheWrite => around.relations.kin = kin,
             Self::ToSubAgents if is_task(&around.run) => {}
             Self::ToSubAgents => {
                 for call in kin {
@@ -83,7 +86,7 @@ impl Writes for Blind {
             let Ok(around) = inner.around(&start.call_id, start.scope.as_ref(), None).await else { continue };
             let Some(seen) = &mut start.seen else { continue };
             let all = around.relations.seen();
-            if self.sees(inner, around).await?.relations.news(seen).is_none() {
+            if matches!(self, Self::InTheWrite) || self.sees(inner, around).await?.relations.news(seen).is_none() {
                 *seen = all;
             }
         }
