@@ -100,6 +100,7 @@ fn a_changed_policy_stops_the_run_until_it_is_accepted() {
     env.write("work/policy.toml", rule("external"));
     after_one_turn(&env, &json!({"policies": ["policy.toml"]}));
     env.write("work/policy.toml", rule("local"));
+    env.trust_policy("policy.toml");
     stops(&env, &["resume", "r"], "policy mcp__forum__post_comment: external → local");
     ends_well(&env, &["resume", "r", "--accept", "policy"]);
 }

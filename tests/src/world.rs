@@ -152,7 +152,18 @@ impl TestEnv {
         if job["constraints"].get("allowed_recipients").is_none() {
             job["constraints"]["allowed_recipients"] = json!(["@example.test"]);
         }
-        self.write(&format!("work/{name}.json"), job.to_string())
+        let file = self.write(&format!("work/{name}.json"), job.to_string());
+        // Policies that are there are trusted, as their user would; tests about strangers' jobs write their own.
+        let policies = job["policies"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for policy in policies.filter(|policy| self.path("work").join(policy).is_file()) {
+            self.trust_policy(policy);
+        }
+        file
+    }
+
+    /// Trusts a policy file of the folder of jobs as it is now, if it is one.
+    pub fn trust_policy(&self, name: &str) {
+        self.run_bare(&["trust", name, "--yes"]);
     }
 
     /// Writes an MCP configuration with these servers; one that is found without being named is let in, as its user would.

@@ -4,8 +4,10 @@
 //! Invariants: the first source that names a class decides; a server that is not trusted can raise caution and never
 //! lower it; a pack lowers it only for a server that somebody vouches for; what a rule says about lost outcomes beside one
 //! class is never applied to another class.
-//! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`, `tests/it/classify/packs.rs`.
+//! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`, `tests/it/classify/packs.rs`,
+//! `tests/it/classify/job_policies.rs`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use ua_core::{
 
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, Verdict, hints};
+use crate::job::{self, JobPolicy};
 use crate::name::{NameSays, made_by_name, made_by_word, read_name, vocabulary};
 use crate::packs::Pack;
 use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
@@ -43,6 +46,8 @@ pub struct Lists {
 #[derive(Debug)]
 pub struct Classifier {
     user: Vec<PolicyRules>,
+    /// Files that come with a job; of those that nobody trusted only what raises caution counts.
+    job: Vec<JobPolicy>,
     shipped: PolicyRules,
     denylist: Patterns,
     allowlist: Patterns,
@@ -92,7 +97,7 @@ impl Packs {
 }
 
 /// What one source has to say about one tool.
-struct Opinion<'a> {
+pub(crate) struct Opinion<'a> {
     source: ClassSource,
     rule_id: String,
     file: Option<&'a str>,
@@ -100,7 +105,7 @@ struct Opinion<'a> {
     applies: bool,
     class: Option<SideEffectClass>,
     /// Set for policy rules: what else they say.
-    settings: Option<&'a Settings>,
+    settings: Option<Cow<'a, Settings>>,
     note: String,
 }
 
@@ -113,7 +118,21 @@ struct Decision<'a> {
     /// Per opinion, the fields of the policy that came from it.
     used: Vec<Vec<&'static str>>,
     /// Programs that make a call with an `argv` read-only, and the opinion that says so.
-    harmless: Option<(usize, &'a [String])>,
+    harmless: Option<(usize, Vec<String>)>,
+}
+
+/// Refuses files of which two have a rule of the same id.
+fn ids_are_unique<'a>(files: impl Iterator<Item = &'a PolicyRules>) -> Result<(), PolicyError> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for file in files {
+        for rule in &file.rules {
+            if let Some(first) = seen.insert(&rule.id, &file.file) {
+                let (first, second) = (first.to_owned(), file.file.clone());
+                return Err(PolicyError::DuplicateId { id: rule.id.clone(), first, second });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a tool of others brings in when no rule says it: what it reads, or may read because nobody knows what it does, others wrote.
@@ -135,19 +154,13 @@ impl Classifier {
     /// # Errors
     /// [`PolicyError::List`] when an entry of a list is no glob, [`PolicyError::DuplicateId`] when two files use one id.
     pub fn new(user: Vec<PolicyRules>, lists: &Lists, trusted_servers: HashSet<String>) -> Result<Self, PolicyError> {
-        for (index, file) in user.iter().enumerate() {
-            for rule in &file.rules {
-                if let Some(first) = user[..index].iter().find(|other| other.rules.iter().any(|r| r.id == rule.id)) {
-                    let (first, second) = (first.file.clone(), file.file.clone());
-                    return Err(PolicyError::DuplicateId { id: rule.id.clone(), first, second });
-                }
-            }
-        }
+        ids_are_unique(user.iter())?;
         let compile = |list: &'static str, entries: &[String]| {
             Patterns::compile(entries.to_vec()).map_err(|(entry, why)| PolicyError::List { list, entry, why })
         };
         Ok(Self {
             user,
+            job: Vec::new(),
             shipped: PolicyRules::shipped(SHIPPED, SHIPPED_FILE, None)?,
             denylist: compile("side_effect_denylist", &lists.side_effect_denylist)?,
             allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
@@ -163,6 +176,17 @@ impl Classifier {
         plain.shipped.rules.clear();
         plain.packs.are_off = true;
         Ok(plain)
+    }
+
+    /// Hears the policy files that a job names, the first one strongest. Those that a person trusted fill in what no rule of the user says;
+    /// the others only raise caution.
+    ///
+    /// # Errors
+    /// [`PolicyError::DuplicateId`] when two files use one id.
+    pub fn with_job_policies(mut self, job: Vec<JobPolicy>) -> Result<Self, PolicyError> {
+        ids_are_unique(self.user.iter().chain(job.iter().map(|file| &file.rules)))?;
+        self.job = job;
+        Ok(self)
     }
 
     /// Judges servers by the packs that somebody vouches for: by the server's name, the pack's, or `None` where no pack is to count.
@@ -196,11 +220,11 @@ impl Classifier {
     pub fn classify(&self, tool: &ToolSpec, arguments: Option<&Value>) -> CallPolicy {
         let Decision { opinions, harmless, mut policy, .. } = self.decide(tool);
         let program = arguments.and_then(|arguments| arguments.get("argv")?.get(0)?.as_str());
-        if let (Some(program), Some((index, harmless))) = (program, harmless)
+        if let (Some(program), Some((index, harmless))) = (program, harmless.as_ref())
             && harmless.iter().any(|name| name == program)
             && policy.class.has_effect()
         {
-            let by = &opinions[index];
+            let by = &opinions[*index];
             policy.class = SideEffectClass::ReadOnly;
             policy.on_unknown = OnUnknown::Redo;
             policy.requires_idempotency_key = false;
@@ -217,15 +241,16 @@ impl Classifier {
 
     /// Whether a rule about this tool says what happens to near-duplicates, so that a job's own word does not count.
     pub fn says_on_scope_conflict(&self, tool: &ToolSpec) -> bool {
-        let said = |opinion: &Opinion<'_>| opinion.settings.is_some_and(|said| said.on_scope_conflict.is_some());
-        self.opinions(tool).iter().any(said)
+        let said =
+            |opinion: &Opinion<'_>| opinion.settings.as_ref().is_some_and(|said| said.on_scope_conflict.is_some());
+        self.decide(tool).opinions.iter().any(said)
     }
 
     /// Tells how the decision about a tool comes about: each rule in order, and the one that won.
     pub fn explain(&self, tool: &ToolSpec) -> Explanation {
         let Decision { opinions, winner, policy, used, harmless } = self.decide(tool);
         let hints = hints(tool, &policy);
-        let harmless_programs = harmless.map(|(_, programs)| programs.to_vec()).unwrap_or_default();
+        let harmless_programs = harmless.map(|(_, programs)| programs).unwrap_or_default();
         let considered = opinions
             .into_iter()
             .zip(used)
@@ -255,6 +280,12 @@ impl Classifier {
             // A rule is made of texts, numbers and enums, which serde_json always can write.
             key = key.field("rule", &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
         }
+        for file in &self.job {
+            let label = if file.is_trusted { "trusted job rule" } else { "job rule" };
+            for rule in &file.rules.rules {
+                key = key.field(label, &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
+            }
+        }
         let denylist: BTreeSet<_> = self.denylist.texts().iter().collect();
         let allowlist: BTreeSet<_> = self.allowlist.texts().iter().collect();
         let trusted: BTreeSet<_> = self.trusted_servers.iter().collect();
@@ -278,7 +309,22 @@ impl Classifier {
     }
 
     fn decide<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
-        let opinions = self.opinions(tool);
+        let without = self.weigh(tool, self.opinions(tool));
+        let mut opinions = job::raising(&self.job, tool, &without.policy);
+        if opinions.is_empty() {
+            return without;
+        }
+        let raised_by: Vec<String> = opinions.iter().map(|opinion| opinion.note.clone()).collect();
+        opinions.extend(without.opinions);
+        let mut decision = self.weigh(tool, opinions);
+        job::keep_caution(&mut decision.policy, &without.policy);
+        if decision.winner >= raised_by.len() {
+            decision.policy.reason = format!("{}; {}", decision.policy.reason, raised_by.join("; "));
+        }
+        decision
+    }
+
+    fn weigh<'a>(&'a self, tool: &ToolSpec, opinions: Vec<Opinion<'a>>) -> Decision<'a> {
         // The last opinion, the default, always has a class.
         let winner = opinions.iter().position(|opinion| opinion.class.is_some()).unwrap_or(opinions.len() - 1);
         let decided = &opinions[winner];
@@ -342,14 +388,12 @@ impl Classifier {
         Self::take_back(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
         let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
-            opinion
-                .settings
-                .and_then(|settings| settings.harmless_programs.as_deref())
-                .map(|programs| (index, programs))
+            let programs = opinion.settings.as_ref().and_then(|settings| settings.harmless_programs.clone());
+            programs.map(|programs| (index, programs))
         });
         let mut used = picker.used;
-        if let Some((index, _)) = harmless {
-            used[index].push("harmless_programs");
+        if let Some((index, _)) = &harmless {
+            used[*index].push("harmless_programs");
         }
         Decision { opinions, winner, policy, used, harmless }
     }
@@ -359,8 +403,8 @@ impl Classifier {
     /// user's own word stands.
     fn take_back(tool: &ToolSpec, opinions: &[Opinion<'_>], policy: &mut CallPolicy) {
         let says_user = |opinion: &Opinion<'_>| {
-            opinion.source == ClassSource::UserPolicy
-                && opinion.settings.is_some_and(|settings| settings.on_unknown.is_some())
+            matches!(opinion.source, ClassSource::UserPolicy | ClassSource::JobPolicy)
+                && opinion.settings.as_ref().is_some_and(|settings| settings.on_unknown.is_some())
         };
         if policy.on_unknown != OnUnknown::RedoKeyed || opinions.iter().any(says_user) {
             return;
@@ -383,6 +427,16 @@ impl Classifier {
         for file in &self.user {
             opinions
                 .extend(file.rules.iter().map(|rule| rule_opinion(rule, ClassSource::UserPolicy, &file.file, tool)));
+        }
+        for file in &self.job {
+            opinions.extend(file.rules.rules.iter().map(|rule| {
+                let mut opinion = rule_opinion(rule, ClassSource::JobPolicy, &file.rules.file, tool);
+                if opinion.applies && !file.is_trusted {
+                    (opinion.class, opinion.settings) = (None, None);
+                    opinion.note = format!("the job's {} is not trusted, so it lowers nothing", file.rules.file);
+                }
+                opinion
+            }));
         }
         for (list, patterns, class) in [
             ("side_effect_denylist", &self.denylist, SideEffectClass::External),
@@ -452,6 +506,25 @@ impl Classifier {
     }
 }
 
+impl<'a> Opinion<'a> {
+    /// A rule of a job's policy file that raises the caution of what else was decided.
+    pub(crate) fn raising(rule: &'a Rule, file: &'a str, settings: Settings, fields: &[&'static str]) -> Self {
+        let note = match settings.side_effect_class {
+            Some(class) => format!("rule {} of the job's {file} raises it to {class}", rule.id),
+            None => format!("rule {} of the job's {file} raises {}", rule.id, fields.join(", ")),
+        };
+        Self {
+            source: ClassSource::JobPolicy,
+            rule_id: rule.id.clone(),
+            file: Some(file),
+            applies: true,
+            class: settings.side_effect_class,
+            settings: Some(Cow::Owned(settings)),
+            note,
+        }
+    }
+}
+
 impl Opinion<'_> {
     fn name(&self) -> String {
         match self.file {
@@ -470,7 +543,7 @@ struct Picker<'a> {
 impl Picker<'_> {
     fn first<T>(&mut self, field: &'static str, get: impl Fn(&Settings) -> Option<T>) -> Option<T> {
         let mut set = self.opinions.iter().enumerate();
-        let (index, value) = set.find_map(|(index, opinion)| Some((index, get(opinion.settings?)?)))?;
+        let (index, value) = set.find_map(|(index, opinion)| Some((index, get(opinion.settings.as_deref()?)?)))?;
         self.used[index].push(field);
         Some(value)
     }
@@ -517,6 +590,7 @@ fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &T
     let rule_id = match source {
         ClassSource::Shipped => format!("{SHIPPED_PREFIX}{}", rule.id),
         ClassSource::UserPolicy
+        | ClassSource::JobPolicy
         | ClassSource::List
         | ClassSource::Annotation
         | ClassSource::Name
@@ -526,9 +600,13 @@ fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &T
     let note = match (applies, class) {
         (false, _) => "it is about other tools".to_owned(),
         (true, None) => "it names no class".to_owned(),
+        (true, Some(class)) if source == ClassSource::JobPolicy => {
+            format!("rule {} of the job's {file}, which is trusted, calls it {class}", rule.id)
+        }
         (true, Some(class)) => format!("rule {} of {file} calls it {class}", rule.id),
     };
-    Opinion { source, rule_id, file: Some(file), applies, class, settings: applies.then_some(&rule.settings), note }
+    let settings = applies.then_some(Cow::Borrowed(&rule.settings));
+    Opinion { source, rule_id, file: Some(file), applies, class, settings, note }
 }
 
 /// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm. Of a server of others `readOnlyHint` is

@@ -6,12 +6,15 @@
 //! of a class, the strongest first; the first one that says something decides:
 //!
 //! 1. the user's policy files, in order, the first matching rule first;
-//! 2. `side_effect_denylist`, then `read_only_allowlist`;
-//! 3. the shipped rules about our own tools and Composio's;
-//! 4. the pack about the server, where somebody vouches for it;
-//! 5. MCP annotations, which may only raise caution, and of servers that are trusted so far confirm what a name suggests;
-//! 6. the words in the name;
-//! 7. `external`.
+//! 2. policy files of a job that a person trusted;
+//! 3. `side_effect_denylist`, then `read_only_allowlist`;
+//! 4. the shipped rules about our own tools and Composio's;
+//! 5. the pack about the server, where somebody vouches for it;
+//! 6. MCP annotations, which may only raise caution, and of servers that are trusted so far confirm what a name suggests;
+//! 7. the words in the name;
+//! 8. `external`.
+//!
+//! Over what was decided so the policy files of a job may raise caution, whoever trusts them.
 //!
 //! ```
 //! use std::collections::HashSet;
@@ -49,6 +52,7 @@ mod classifier;
 mod composite;
 mod error;
 mod explain;
+mod job;
 mod key_argument;
 mod name;
 mod packs;
@@ -61,6 +65,7 @@ mod wording;
 pub use classifier::{Classifier, Lists};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, Verdict};
+pub use job::JobPolicy;
 pub use key_argument::{declared_keys, likely_key_arguments, without_argument, without_key_argument};
 pub use packs::Pack;
 pub use rule::PolicyRules;

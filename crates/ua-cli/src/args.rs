@@ -765,7 +765,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua tools explain send_email
-  ua tools explain mcp__forum__post_comment --policy policy.toml")]
+  ua tools explain mcp__forum__post_comment --policy policy.toml
+  ua tools explain send_email --job job.json    with the policies that the job brings along")]
     Explain {
         /// The tool's name, bare or as the model sees it
         name: String,
@@ -775,6 +776,9 @@ Examples:
         /// Policy file (TOML), laid over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
+        /// Job file whose policies have a say, as far as you trusted them
+        #[arg(long, value_name = "FILE")]
+        job: Option<PathBuf>,
     },
     /// Write down what the tools of the configured servers are, so that a job refuses them when they become something else
     #[command(after_help = "\

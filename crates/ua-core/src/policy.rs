@@ -64,6 +64,8 @@ text_enum! {
     ClassSource {
         /// A policy file of the user's.
         UserPolicy = "user_policy",
+        /// A policy file that comes with the job: one that a person trusted, or a rule that raises caution.
+        JobPolicy = "job_policy",
         /// `side_effect_denylist` or `read_only_allowlist`.
         List = "list",
         /// A known tool, by our shipped policy.

@@ -58,7 +58,7 @@ impl Catalog {
             let policy = classifier.classify(&entry.spec, None);
             let Some(probe) = policy.probe.as_ref().filter(|_| policy.on_unknown == OnUnknown::Probe) else { continue };
             let Err(why) = self.check_probe(classifier, &entry.spec.name, probe) else { continue };
-            if policy.class_source == ClassSource::UserPolicy {
+            if matches!(policy.class_source, ClassSource::UserPolicy | ClassSource::JobPolicy) {
                 return Err(DispatchError::Configuration {
                     tool: entry.spec.name.raw.clone(),
                     why: format!("the policy `{}` wants to ask a probe, but {why}", policy.rule_id),

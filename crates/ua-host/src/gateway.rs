@@ -186,7 +186,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     let lock = BrokerLock::take(&home.locks());
     let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
     let Some(lock) = lock else { return Ok(Served::Another) };
-    let classifier = policies::classifier_of_user(host.settings(), &[], None)?;
+    let classifier = policies::classifier_of_user(host.settings(), &[], &[], None)?;
     let store = home.open()?;
     let config = BrokerConfig {
         socket: root.join(SOCKET),

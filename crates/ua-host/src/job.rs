@@ -57,6 +57,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
     let env = host.env();
     let launch = Launch::new(host.settings(), file, &spec, &request.launch)?;
     trust::ask_about(host, people.as_ref(), &launch, &spec).await?;
+    trust::tell_untrusted_policies(host, people.as_ref(), &launch);
     // Everything that can be known to be wrong is found before anything is stored or started.
     launch.check(host, &spec)?;
     refuse_secrets(host, &spec)?;

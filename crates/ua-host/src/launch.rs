@@ -69,9 +69,9 @@ pub struct Launch {
     mcp_config_is_found: bool,
     /// Policy files of the command line and the configuration, the strongest first. Of an older version: the job's among them.
     policies: Vec<PathBuf>,
-    /// Policy files of the job, which are weaker than the user's own.
+    /// Policy files of the job, which are weaker than the user's own. `None` of an older version.
     #[serde(default)]
-    job_policies: Vec<PathBuf>,
+    job_policies: Option<Vec<PathBuf>>,
     job_dir: PathBuf,
     /// The folder in which the run was started: what tool servers are told by relative paths is meant there, wherever it is resumed.
     #[serde(default)]
@@ -124,7 +124,7 @@ impl Launch {
         }
         policies.extend(policies::configured(settings)?);
         Ok(Self {
-            job_policies: spec.policies.iter().map(|file| job_dir.join(file)).collect(),
+            job_policies: Some(spec.policies.iter().map(|file| job_dir.join(file)).collect()),
             folder: Some(settings.absolute(Path::new("."))?),
             model_facts: models::facts(settings, &provider, &model)?,
             model,
@@ -176,7 +176,7 @@ impl Launch {
                 options.policy.iter().map(|file| settings.absolute(file)).collect();
             self.policies = named?;
             self.policies.extend(policies::configured(settings)?);
-            self.job_policies = spec.policies.iter().map(|file| self.job_dir.join(file)).collect();
+            self.job_policies = Some(spec.policies.iter().map(|file| self.job_dir.join(file)).collect());
         }
         self.allow_private_addresses |= options.allow_private_addresses;
         Ok(())
@@ -210,7 +210,7 @@ impl Launch {
             // A run of an older version has the job's behind those of the command line.
             let of_job: Vec<PathBuf> = before.policies.iter().map(|file| launch.job_dir.join(file)).collect();
             launch.policies.retain(|file| !of_job.contains(file));
-            launch.job_policies = spec.policies.iter().map(|file| launch.job_dir.join(file)).collect();
+            launch.job_policies = Some(spec.policies.iter().map(|file| launch.job_dir.join(file)).collect());
         }
         launch.overlay(settings, spec, options)?;
         Ok(launch)
@@ -358,19 +358,36 @@ impl Launch {
         }
     }
 
-    /// The classifier: policy files of the command line, then the user's own, then those of the job, then ours. What comes with a job fills in
-    /// what no rule of the user says.
+    /// The classifier: policy files of the command line, then the user's own, then those of the job, then ours. What comes with a job may
+    /// raise caution; where a person trusted the file, it fills in what no rule of the user says.
     pub fn classifier(&self, settings: &Settings) -> Result<Classifier, HostError> {
         self.classifier_with(settings, &[])
     }
 
     /// The same with further policy files laid over all others.
     pub fn classifier_with(&self, settings: &Settings, over: &[PathBuf]) -> Result<Classifier, HostError> {
+        let (of_user, of_job) = self.policy_files();
         let mut files = over.to_vec();
-        files.extend(self.policies.clone());
+        files.extend(of_user);
         files.extend(policies::of_user(settings));
-        files.extend(self.job_policies.clone());
-        policies::classifier(settings, &files, self.mcp_file().as_ref())
+        policies::classifier(settings, &files, &of_job, self.mcp_file().as_ref())
+    }
+
+    /// The policy files that the user named, and those that came with the job.
+    fn policy_files(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        match &self.job_policies {
+            Some(of_job) => (self.policies.clone(), of_job.clone()),
+            // An older version did not tell them apart, so whatever lies with the job came with it.
+            None => self.policies.iter().cloned().partition(|file| !file.starts_with(&self.job_dir)),
+        }
+    }
+
+    /// The policy files of the job that nobody trusted as they are now.
+    pub fn untrusted_policies(&self, settings: &Settings) -> Vec<PathBuf> {
+        let is_trusted = |file: &PathBuf| {
+            read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
+        };
+        self.policy_files().1.into_iter().filter(|file| !is_trusted(file)).collect()
     }
 
     /// The servers of the MCP configuration that the job uses.
@@ -454,7 +471,7 @@ impl Launch {
             mcp_config: None,
             mcp_config_is_found: false,
             policies: Vec::new(),
-            job_policies: Vec::new(),
+            job_policies: None,
             folder: None,
             job_dir: folder,
             allow_private_addresses: false,

@@ -1,13 +1,13 @@
 //! Policy files and the classifier that they make.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ua_classify::{Classifier, Lists, PolicyRules};
+use ua_classify::{Classifier, JobPolicy, Lists, PolicyRules};
 
 use crate::error::{HostError, chain};
 use crate::packs;
-use crate::paths::read;
+use crate::paths::{job_dir, read};
 use crate::servers::mcp_config;
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
@@ -38,33 +38,52 @@ fn names(settings: &Settings, variable: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then ours; and for the servers
-/// of `servers` the packs about them.
+/// The classifier that a new run of this user has: these files, then the configured ones and the user's own, then those of a job, then ours;
+/// and for the servers of `servers` the packs about them.
 pub fn classifier_of_user(
     settings: &Settings,
     over: &[PathBuf],
+    of_job: &[PathBuf],
     servers: Option<&ConfigFile>,
 ) -> Result<Classifier, HostError> {
     let mut files = over.to_vec();
     files.extend(configured(settings)?);
     files.extend(of_user(settings));
-    classifier(settings, &files, servers)
+    classifier(settings, &files, of_job, servers)
 }
 
-/// A classifier with these policy files over the shipped rules, the first one strongest.
+/// The policy files of a job: relative to the folder of its file.
+pub fn of_job(settings: &Settings, job: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let folder = job_dir(settings, job)?;
+    Ok(crate::job::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect())
+}
+
+/// A classifier with these policy files over the shipped rules, the first one strongest, and those of a job, of which only what raises
+/// caution counts unless a person trusted the file as it is.
 pub(crate) fn classifier(
     settings: &Settings,
     files: &[PathBuf],
+    of_job: &[PathBuf],
     servers: Option<&ConfigFile>,
 ) -> Result<Classifier, HostError> {
+    let parse = |file: &Path| {
+        let text = read(file, "the policy file")?;
+        let rules = PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?;
+        Ok::<_, HostError>((rules, text))
+    };
     let mut rules = Vec::new();
     for file in files {
-        let text = read(file, "the policy file")?;
-        rules.push(PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?);
+        rules.push(parse(file)?.0);
+    }
+    let mut job = Vec::new();
+    for file in of_job {
+        let (rules, text) = parse(file)?;
+        job.push(JobPolicy { rules, is_trusted: trust::policy::is_trusted(settings, file, &text) });
     }
     // A configuration that cannot be read vouches for nothing; whoever starts its servers says what is wrong with it.
     let config = mcp_config(servers).unwrap_or_default();
-    let classifier = Classifier::new(rules, &configured_lists(settings), HashSet::new()).map_err(|e| bad_policy(&e))?;
+    let classifier = Classifier::new(rules, &configured_lists(settings), HashSet::new());
+    let classifier = classifier.and_then(|classifier| classifier.with_job_policies(job)).map_err(|e| bad_policy(&e))?;
     let chosen = packs::chosen(settings, &config)?;
     let classifier = classifier.with_packs(&chosen).map_err(|e| {
         HostError::usage(chain(&e)).hint("`ua tools packs` lists the packs; correct the setting server_packs")

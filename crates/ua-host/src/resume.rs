@@ -81,6 +81,7 @@ pub async fn resume(
     launch.accept = changes.accept;
     launch.budgets = changes.budgets;
     trust::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
+    trust::tell_untrusted_policies(host, people.as_ref(), &launch);
     launch.check(host, &run.spec)?;
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, take_over)).await

@@ -4,6 +4,9 @@
 //! to send to. So nothing of it is started or reached until a person has seen it and said yes (`ua trust`). A file that a person
 //! names, by `--mcp-config`, `UA_MCP_CONFIG` or the user's own `config.toml`, is trusted by naming it.
 //!
+//! A policy file that comes with a job says what its tools may do unasked; it lowers caution only after a person trusted it, likewise
+//! ([`policy`]).
+//!
 //! Invariants: what was said yes to is the digest of everything that decides what happens (command line, environment, program file, files,
 //! folders and modules that the command names and what lies beside scripts, address, headers, secrets), and a person is told what it does
 //! not cover; any other digest is asked about again; the answers lie in the user's state
@@ -11,6 +14,7 @@
 //! Proved by: this file's tests and the end-to-end tests `trust`.
 
 mod covered;
+pub mod policy;
 mod record;
 mod review;
 mod roots;
@@ -106,7 +110,7 @@ pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> R
     let mut trusted = Trusted::read(host.settings())?;
     let (path, at, count) = (canonical(&file.path), host.env().now(), reviews.len());
     for ServerReview { server, digest, .. } in reviews {
-        trusted.add(Entry { file: path.clone(), server, digest, at, annotations: false });
+        trusted.add(Entry { file: path.clone(), server, digest, at, annotations: false, is_policy: false });
     }
     trusted.write(host.settings())?;
     Ok(count)
@@ -139,6 +143,16 @@ pub fn believe_annotations(
     let count = reviews.filter(|review| trusted.believe(&path, &review.server, &review.digest)).count();
     trusted.write(settings)?;
     Ok(count)
+}
+
+/// Says once that policy files of a job only raise caution.
+pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
+    for file in launch.untrusted_policies(host.settings()) {
+        let file = crate::text::plain(&file.display().to_string());
+        people.tell(&format!(
+            "note: nobody trusted the job's policy file {file} as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
+        ));
+    }
 }
 
 /// A path under which the same file is found again, from wherever it was named.

@@ -13,6 +13,7 @@ use ua_store::{
 use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
+use crate::exits::{Addresses, Heard};
 use crate::outbox::Outbox;
 use crate::patience::{NoPatience, Patience, Tries, again};
 use crate::people::PeopleRules;
@@ -51,6 +52,8 @@ pub struct Ledger {
     patience: Arc<dyn Patience>,
     /// What was read into the run's history, and whether that is all of it. Only the run's owner adds to it, and nobody takes away from it.
     taint: Mutex<(Taint, bool)>,
+    /// Addresses that earlier results named, as far as they were looked at.
+    pub(crate) heard: Mutex<Heard>,
     /// Answers that this process brought home, until they are in a committed turn.
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
 }
@@ -60,8 +63,8 @@ impl Ledger {
     pub fn new(store: Arc<Outbox>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
         let patience = Arc::new(NoPatience);
-        let (taint, answers) = (Mutex::default(), Mutex::default());
-        Self { store, lease, root, config, env, people, prices, definitions, trace, patience, taint, answers }
+        let (taint, heard, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { store, lease, root, config, env, people, prices, definitions, trace, patience, taint, heard, answers }
     }
 
     /// The same ledger, whose answers wait while the database is busy.
@@ -105,7 +108,8 @@ impl Ledger {
         if !is_simple || rules.looks_at_addresses(call) {
             return None;
         }
-        let is_tainted = if rules.looks_at_taint(call) { self.known_taint()?.is_both() } else { false };
+        let matters = rules.looks_at_taint(call) || !rules.made_addresses(call, &Addresses::default()).is_empty();
+        let is_tainted = if matters { self.known_taint()?.is_both() } else { false };
         let view = View { is_tainted, ..View::of(call.clone()) };
         let Verdict::Start { key, ends_doubt, approved_by, replay } =
             verdict(&view, facts, Known::Nothing, &rules).verdict

@@ -44,6 +44,7 @@ mod doubt;
 mod enquiry;
 mod error;
 mod events;
+mod exits;
 mod handle;
 mod interpret;
 mod ledger;

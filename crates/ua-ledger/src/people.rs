@@ -177,11 +177,12 @@ pub(crate) fn allows(question: &QuestionRecord) -> bool {
 }
 
 /// Whether a person let the call run and was asked about what it says, not only whether another one had its effect.
-fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
+pub(crate) fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
     let is_about_it = |reason: Reason<'_>| reason.is_shown_by(question);
     allows(question)
         && (is_about_it(Reason::Approval)
             || is_about_it(Reason::Tainted)
+            || is_about_it(Reason::MadeAddress(Vec::new()))
             || is_about_it(Reason::AmbiguousRecipient(Problem::Nobody)))
 }
 

@@ -72,6 +72,8 @@ pub(crate) enum Reason<'a> {
     Approval,
     /// The run has read what others wrote and what is private, and nobody named where this goes.
     Tainted,
+    /// The same, and it reads addresses that nobody but the model has written.
+    MadeAddress(Vec<String>),
 }
 
 impl Reason<'_> {
@@ -81,6 +83,7 @@ impl Reason<'_> {
             Self::AmbiguousRecipient(_) => "ambiguous_recipient",
             Self::Approval => "approval",
             Self::Tainted => "tainted",
+            Self::MadeAddress(_) => "made_address",
         }
     }
 
@@ -88,7 +91,7 @@ impl Reason<'_> {
         match self {
             Self::NearDuplicate(_) => QuestionKind::NearDuplicate,
             Self::AmbiguousRecipient(_) => QuestionKind::AmbiguousRecipient,
-            Self::Approval | Self::Tainted => QuestionKind::Approval,
+            Self::Approval | Self::Tainted | Self::MadeAddress(_) => QuestionKind::Approval,
         }
     }
 
@@ -126,6 +129,17 @@ impl Reason<'_> {
                  the words may have asked for it.",
                 effect_words(call)
             ),
+            Self::MadeAddress(addresses) => {
+                let shown: Vec<String> =
+                    addresses.iter().take(MAX_LISTED).map(|address| format!("{:?}", cut(address, 300))).collect();
+                let left = addresses.len().saturating_sub(MAX_LISTED);
+                let more = if left == 0 { String::new() } else { format!(" and {left} more") };
+                format!(
+                    "It reads {}{more}, which stands neither in the job, nor in what a person wrote, nor in anything that others wrote \
+                     in an earlier result. This run has read words of others and private data: the address may carry it away.",
+                    shown.join(", ")
+                )
+            }
         }
     }
 }

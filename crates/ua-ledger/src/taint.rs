@@ -13,6 +13,7 @@ use serde_json::Value;
 use ua_core::{MailAddress, RunSpec, SideEffectClass, ToolNamespace};
 use ua_store::CallRecord;
 
+use crate::exits::Addresses;
 use crate::recipient::recipients;
 use crate::rules::Rules;
 
@@ -21,6 +22,8 @@ use crate::rules::Rules;
 pub struct TaintRule {
     /// Mail addresses that the job's text and inputs name, and `constraints.allowed_recipients`.
     named: BTreeSet<MailAddress>,
+    /// Addresses of pages that the job's text and inputs name.
+    pub(crate) addresses: Addresses,
     /// Addresses, `@domain`, host suffixes, tools and effect kinds.
     allowed: Vec<String>,
 }
@@ -31,14 +34,14 @@ impl TaintRule {
         let named = MailAddress::all_in(&spec.opening_prompt()).into_iter().collect();
         let constraints = &spec.constraints;
         let allowed = constraints.allowed_recipients.iter().chain(&constraints.allowed_destinations).cloned().collect();
-        spec.escalation.ask_human_on_tainted_effect.then_some(Self { named, allowed })
+        spec.escalation.ask_human_on_tainted_effect.then(|| Self { named, addresses: Addresses::of_job(spec), allowed })
     }
 
     fn covers_mail(&self, address: &MailAddress) -> bool {
         self.named.contains(address) || self.allowed.iter().any(|entry| address.is_covered_by(entry))
     }
 
-    fn covers_host(&self, host: &str) -> bool {
+    pub(crate) fn covers_host(&self, host: &str) -> bool {
         let host = host.to_lowercase();
         let is_host = |entry: &&String| entry.contains('.') && !entry.contains(['@', '*', '/']);
         self.allowed.iter().filter(is_host).any(|entry| {
@@ -47,7 +50,7 @@ impl TaintRule {
         })
     }
 
-    fn covers_tool(&self, call: &CallRecord) -> bool {
+    pub(crate) fn covers_tool(&self, call: &CallRecord) -> bool {
         let effect = call.policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str);
         let names = [Some(call.name.raw.as_str()), Some(call.name.tool.as_str()), effect];
         self.allowed.iter().any(|entry| {
@@ -113,7 +116,7 @@ mod tests {
     use super::*;
 
     fn rule(allowed: &[&str]) -> TaintRule {
-        TaintRule { named: BTreeSet::new(), allowed: allowed.iter().map(|entry| (*entry).to_owned()).collect() }
+        TaintRule { allowed: allowed.iter().map(|entry| (*entry).to_owned()).collect(), ..TaintRule::default() }
     }
 
     #[test]

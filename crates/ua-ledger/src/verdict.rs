@@ -278,6 +278,7 @@ impl<'v> Case<'v> {
         if self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known) {
             reasons.push(Reason::Tainted);
         }
+        reasons.extend(self.made_addresses());
         if let Some(why) = self.not_heard(reasons, approved_by) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
@@ -289,6 +290,13 @@ impl<'v> Case<'v> {
             replay: None,
         };
         Decision { verdict, closes }
+    }
+
+    /// The addresses that it would read and that nobody but the model has written, where that may carry something away.
+    fn made_addresses(&self) -> Option<Reason<'v>> {
+        let made = || self.rules.made_addresses(self.call, &self.view.heard);
+        let made = if self.view.is_tainted { made() } else { Vec::new() };
+        (!made.is_empty()).then_some(Reason::MadeAddress(made))
     }
 
     /// What a person is asked before the call goes out: all that speaks against it now, unless their word was about all of that.
@@ -437,6 +445,8 @@ impl<'v> Case<'v> {
             None if is_tainted && !is_as_sent => reasons.push(Reason::Tainted),
             Some(true) | None => {}
         }
+        // Its arguments went out before; only a word that was about something else is asked for again.
+        reasons.extend(self.made_addresses().filter(|reason| was_heard(reason) == Some(false)));
         reasons
     }
 

@@ -15,6 +15,7 @@ use crate::admission::Facts;
 use crate::doubt::is_left_open;
 use crate::enquiry::are_rivals;
 use crate::error::LedgerError;
+use crate::exits::Addresses;
 use crate::ledger::Ledger;
 use crate::rules::Rules;
 use crate::standing::Standing;
@@ -38,6 +39,8 @@ pub(crate) struct View {
     pub(crate) known: BTreeSet<MailAddress>,
     /// Whether untrusted content and private data met where it comes from; of calls that are about to be sent.
     pub(crate) is_tainted: bool,
+    /// Addresses that people or earlier results named; of calls of a tainted run that would read others.
+    pub(crate) heard: Addresses,
     /// A call with the same values in the arguments that its probe looks for.
     pub(crate) alike: Option<CallId>,
     /// How often the run had asked its person by `ask_user` before; of these calls alone.
@@ -65,6 +68,7 @@ impl View {
             twin: None,
             known: BTreeSet::new(),
             is_tainted: false,
+            heard: Addresses::default(),
             alike: None,
             asked_before: 0,
         }
@@ -144,7 +148,10 @@ impl Ledger {
             view.known = self.addresses_of_people(&view.call).await?;
         }
         self.learn_taint(taint);
-        view.is_tainted = rules.looks_at_taint(&view.call) && taint.is_both();
+        view.is_tainted = taint.is_both();
+        if view.is_tainted && !rules.made_addresses(&view.call, &Addresses::default()).is_empty() {
+            view.heard = self.addresses_heard(&view.call).await?;
+        }
         Ok(())
     }
 

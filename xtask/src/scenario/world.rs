@@ -110,7 +110,7 @@ impl Outside {
         self.write("servers.json", &json!({"mcpServers": servers}).to_string())
     }
 
-    /// Writes `job.json`, its policy and its script. `fields` are laid over a job whose model is played by the script.
+    /// Writes `job.json`, the user's policy and its script. `fields` are laid over a job whose model is played by the script.
     pub(crate) fn job(&self, fields: &Value, policy: &str, script: &Value) -> anyhow::Result<()> {
         let mut job = json!({
             "objective": "Do what the scenario says.",
@@ -118,8 +118,8 @@ impl Outside {
             "tools": {"builtin": false},
         });
         if !policy.is_empty() {
-            job["policies"] = json!(["policy.toml"]);
-            self.write("policy.toml", policy)?;
+            fs::create_dir_all(self.path("home/.config/ua"))?;
+            fs::write(self.path("home/.config/ua/policy.toml"), policy)?;
         }
         for (name, value) in fields.as_object().into_iter().flatten() {
             job[name] = value.clone();

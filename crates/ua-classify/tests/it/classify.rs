@@ -4,6 +4,7 @@
 
 mod adversarial;
 mod explanation;
+mod job_policies;
 mod measured;
 mod names;
 mod packs;

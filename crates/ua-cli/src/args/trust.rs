@@ -13,13 +13,15 @@ Examples:
   ua trust --list            which servers are trusted, and whether they are still what they were
   ua trust --revoke          take the word back
   ua trust DIR               take the runs in a folder for yours, whoever made it
+  ua trust policy.toml       let the policy file of a job lower caution, too
 
 A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached.
 Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with
 --mcp-config is yours and needs no word. Nor are the runs of an AGENT_RUN_WORKSPACES used that somebody else made, until you name the
-folder: `ua trust AGENT_RUN_WORKSPACES` takes it for yours. docs/security.md says why.")]
+folder: `ua trust AGENT_RUN_WORKSPACES` takes it for yours. A policy file that a job names can only raise caution, until you have seen
+and trusted it as it is; one that you name with --policy is yours. docs/security.md says why.")]
 pub struct TrustArgs {
-    /// The configuration [default: .mcp.json of the current folder], or a folder of workspaces that is yours
+    /// The configuration [default: .mcp.json of the current folder], a job's policy file (.toml), or a folder of workspaces that is yours
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// List what is trusted, of FILE or of all files

@@ -15,7 +15,8 @@ use crate::output::{line, plain, print, print_json, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
-    let classifier = classifier_of_user(host.settings(), policies, mcp_config_file(host.settings(), None).as_ref())?;
+    let classifier =
+        classifier_of_user(host.settings(), policies, &[], mcp_config_file(host.settings(), None).as_ref())?;
     let mut seen = BTreeSet::new();
     let rows: Vec<AuditRow> = noted(host.home().root())
         .into_iter()

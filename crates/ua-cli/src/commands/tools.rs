@@ -6,7 +6,7 @@ use serde_json::json;
 use ua_core::{RunId, ToolSpec};
 use ua_dispatch::{ToolTransport as _, TransportError};
 use ua_host::launch::Launch;
-use ua_host::policies::classifier_of_user;
+use ua_host::policies::{self, classifier_of_user};
 use ua_host::servers::{self, builtin_server, mcp_config_file};
 use ua_host::{Host, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
@@ -21,7 +21,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::List { mcp_config, json } => {
             let Looked { specs, about, notes } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let classifier = classifier_of_user(host.settings(), &[], file.as_ref())?;
+            let classifier = classifier_of_user(host.settings(), &[], &[], file.as_ref())?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
                 print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
@@ -44,10 +44,11 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 }
             }
         }
-        ToolsCommand::Explain { name, mcp_config, policy } => {
+        ToolsCommand::Explain { name, mcp_config, policy, job } => {
             let specs = offered(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let classifier = classifier_of_user(host.settings(), &policy, file.as_ref())?;
+            let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?.unwrap_or_default();
+            let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {

@@ -1,9 +1,10 @@
-//! `ua trust`: lets the tool servers of a project in, after a person has seen them.
+//! `ua trust`: lets the tool servers of a project in, and policies of a job lower caution, after a person has seen them.
 
 use std::path::{Path, PathBuf};
 
 use ua_host::home::Home;
 use ua_host::servers::mcp_config;
+use ua_host::trust::policy::{self, PolicyReview};
 use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, ServerReview, Trusted};
 use ua_host::{Host, Settings};
 use ua_mcp::Reach;
@@ -43,7 +44,12 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         let mut trusted = Trusted::read(host.settings())?;
         let count = trusted.revoke(&trust::canonical(&path));
         trusted.write(host.settings())?;
-        say(&format!("{count} server(s) of {} are no longer trusted\n", plain(&path.display().to_string())))?;
+        let file = plain(&path.display().to_string());
+        say(&if is_policy(&path) && count > 0 {
+            format!("{file} is no longer trusted\n")
+        } else {
+            format!("{count} server(s) of {file} are no longer trusted\n")
+        })?;
         return Ok(OK);
     }
     if !path.exists() {
@@ -54,6 +60,9 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         Home::adopt(host.settings(), &path)?;
         say(&format!("the runs in {} are taken for yours\n", plain(&path.display().to_string())))?;
         return Ok(OK);
+    }
+    if is_policy(&path) {
+        return decide_about_policy(host, args, &path).await;
     }
     let file = ConfigFile { path, is_found: true };
     let config = mcp_config(Some(&file))?;
@@ -75,12 +84,8 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
             ))
             .hint("name an exact version in the file, or add --allow-unpinned"));
         }
-    } else if !is_attended() {
-        return Err(
-            HostError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
-        );
-    } else if !ask().await? {
-        tell("nothing was trusted");
+    }
+    if !is_agreed(args, "Trust them, to run and be reached from here?").await? {
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
@@ -88,6 +93,44 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
+    Ok(OK)
+}
+
+fn is_policy(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == policy::ENDING)
+}
+
+/// Whether a person says yes to what was shown, or said it before.
+async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> {
+    if args.yes {
+        return Ok(true);
+    }
+    if !is_attended() {
+        return Err(
+            HostError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
+        );
+    }
+    let agreed = confirm(question).await?;
+    if !agreed {
+        tell("nothing was trusted");
+    }
+    Ok(agreed)
+}
+
+/// Lets a policy file of jobs lower caution, as it is now.
+async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Result<u8, HostError> {
+    let review = PolicyReview::of(host.settings(), path)?;
+    let file = plain(&path.display().to_string());
+    if review.is_trusted {
+        say(&format!("{file}: nothing new to trust\n"))?;
+        return Ok(OK);
+    }
+    say(&format!("{file} is not trusted yet, or changed since. It says:\n{}", review.shown()))?;
+    if !is_agreed(args, "Let it lower caution in the jobs that name it?").await? {
+        return Ok(FAILED);
+    }
+    policy::remember(host, path, &review)?;
+    say(&format!("{file} is trusted as it is now\n"))?;
     Ok(OK)
 }
 
@@ -124,6 +167,7 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     let rows: Vec<TrustRow> = entries
         .map(|entry| TrustRow {
             file: entry.file.clone(),
+            kind: if entry.is_policy { "policy" } else { "server" },
             server: entry.server.clone(),
             state: state(settings, entry),
             digest: entry.digest.clone(),
@@ -137,13 +181,24 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     }
     let cells = rows
         .iter()
-        .map(|row| vec![row.server.clone(), row.state.to_owned(), row.at.to_string(), row.file.display().to_string()]);
+        .map(|row| vec![named(row), row.state.to_owned(), row.at.to_string(), row.file.display().to_string()]);
     print_table(&["SERVER", "STATE", "SINCE", "FILE"], cells.collect())?;
     Ok(OK)
 }
 
-/// How a server that was let in is now.
+fn named(row: &TrustRow) -> String {
+    if row.kind == "policy" { "(policy file)".to_owned() } else { row.server.clone() }
+}
+
+/// How a server that was let in, or a policy file, is now.
 fn state(settings: &Settings, entry: &Entry) -> &'static str {
+    if entry.is_policy {
+        return match PolicyReview::of(settings, &entry.file) {
+            Ok(review) if review.digest == entry.digest => "trusted",
+            _ if entry.file.exists() => "changed",
+            _ => "gone",
+        };
+    }
     let config = mcp_config(Some(&ConfigFile::named(&entry.file)));
     let base = entry.file.parent().unwrap_or(Path::new("/"));
     let found = config.ok().and_then(|config| config.servers.into_iter().find(|(name, _)| *name == entry.server));

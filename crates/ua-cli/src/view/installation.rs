@@ -152,12 +152,14 @@ pub(crate) struct ConfigShown {
     pub(crate) settings: Vec<SettingRow>,
 }
 
-/// A tool server that was let in.
+/// A tool server that was let in, or a policy file of jobs that was trusted.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TrustRow {
-    /// The configuration file it is named in.
+    /// The configuration file it is named in, or the policy file.
     pub(crate) file: PathBuf,
-    /// Its name.
+    /// `server` or `policy`.
+    pub(crate) kind: &'static str,
+    /// The server's name; empty for a policy file.
     pub(crate) server: String,
     /// `trusted`, `changed` since it was let in (and asked about again), or `gone`.
     pub(crate) state: &'static str,

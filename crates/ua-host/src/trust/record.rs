@@ -11,12 +11,12 @@ use ua_core::Timestamp;
 use crate::error::HostError;
 use crate::settings::Settings;
 
-/// One server that was let in.
+/// One server that was let in, or one policy file that was trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The configuration file, without links.
     pub file: PathBuf,
-    /// The server's name in it.
+    /// The server's name in it; empty for a policy file.
     pub server: String,
     /// What it was then.
     pub digest: String,
@@ -25,6 +25,9 @@ pub struct Entry {
     /// Whether what it says of its tools may confirm what their names suggest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub annotations: bool,
+    /// The file holds the policies of a job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_policy: bool,
 }
 
 /// Everything that was let in.
@@ -105,7 +108,13 @@ impl Trusted {
 
     /// Whether this server of this file was let in as it is.
     pub fn allows(&self, file: &Path, server: &str, digest: &str) -> bool {
-        self.entries.iter().any(|entry| entry.file == file && entry.server == server && entry.digest == digest)
+        let same = |entry: &Entry| entry.file == file && entry.server == server && entry.digest == digest;
+        self.entries.iter().any(|entry| !entry.is_policy && same(entry))
+    }
+
+    /// Whether this policy file was trusted as it is.
+    pub(super) fn allows_policy(&self, file: &Path, digest: &str) -> bool {
+        self.entries.iter().any(|entry| entry.is_policy && entry.file == file && entry.digest == digest)
     }
 
     /// Whether this server's annotations were believed when it was let in as it is.
@@ -157,6 +166,7 @@ mod tests {
             digest: digest.into(),
             at: Timestamp::from_millis(0),
             annotations: false,
+            is_policy: false,
         }
     }
 
@@ -170,6 +180,22 @@ mod tests {
         assert!(allows("/p/.mcp.json", "a", "2") && allows("/p/.mcp.json", "b", "1"));
         assert!(!allows("/p/.mcp.json", "a", "1") && !allows("/q/.mcp.json", "a", "2"));
         assert_eq!((trusted.revoke(Path::new("/q/.mcp.json")), trusted.revoke(Path::new("/p/.mcp.json"))), (0, 2));
+    }
+
+    #[test]
+    fn a_word_about_a_policy_file_is_about_its_path_and_text_and_lets_no_server_in() {
+        let mut trusted = Trusted::default();
+        let policy = |digest: &str| Entry { file: "/p/evil.toml".into(), is_policy: true, ..entry("", digest) };
+        trusted.add(policy("1"));
+        let (file, other) = (Path::new("/p/evil.toml"), Path::new("/q/evil.toml"));
+        assert!(trusted.allows_policy(file, "1") && !trusted.allows(file, "", "1"));
+        assert!(!trusted.allows_policy(file, "2") && !trusted.allows_policy(other, "1"));
+        trusted.add(entry("a", "1"));
+        assert!(!trusted.allows_policy(Path::new("/p/.mcp.json"), "1"));
+        trusted.add(policy("2"));
+        assert!(!trusted.allows_policy(file, "1"), "what it was before is not trusted any more");
+        assert_eq!(trusted.revoke(file), 1);
+        assert!(!trusted.allows_policy(file, "2"));
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! What `ua tools explain` has to show.
 
 use serde_json::json;
-use ua_classify::Verdict;
+use ua_classify::{JobPolicy, PolicyRules, Verdict};
 use ua_core::{ClassSource, SideEffectClass, ToolAnnotations, ToolSpec};
 
 use super::{foreign, own, plain, with_policy};
 
 #[test]
 fn every_source_is_shown_in_order_with_the_one_that_won() {
+    let job = "[[rule]]\nid = \"cheap\"\nname = \"buy_items\"\nside_effect_class = \"read_only\"\n";
+    let rules = PolicyRules::parse(job, "job.toml").unwrap();
     let classifier = with_policy(
         "[[rule]]\nid = \"slow\"\npatterns = [\"*_items\"]\ntimeout = \"5s\"\n\
          [[rule]]\nid = \"unrelated\"\nname = \"other\"\ntimeout = \"6s\"",
-    );
+    )
+    .with_job_policies(vec![JobPolicy { rules, is_trusted: false }])
+    .unwrap();
     let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     let spec = ToolSpec {
         annotations,
@@ -27,6 +31,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       effect       item.pay (the same content is the same effect)
     considered, the strongest first:
       user_policy slow                         -           it names no class [timeout]
+      job_policy  cheap                        -           the job's job.toml is not trusted, so it lowers nothing
       annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that lowers nothing
     * name        name:buy                     external    its name contains the side-effect word "buy" [effect_kind]
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect

@@ -1,0 +1,123 @@
+//! Policy files that come with a job: what they may say depends on whether a person trusted them.
+//!
+//! A job may be from anywhere, and so may its policies. A file that a person trusted as it is fills in what no rule of the user says. Any
+//! other may only raise caution: over the built-in rules, over what names and servers say, and over the user's own rules. Whatever lowers a
+//! class, lets a call be repeated, says that answers are clean, or changes by what a call is known, it may not say.
+//! Invariant: with an untrusted file no decision is less careful than without it. Proved by: `tests/it/classify/job_policies.rs`.
+
+use ua_core::{CallPolicy, OnScopeConflict, OnUnknown, Reads, ToolSpec};
+
+use crate::classifier::Opinion;
+use crate::rule::{PolicyRules, Settings};
+
+/// The rules of a policy file that a job names.
+#[derive(Debug, Clone)]
+pub struct JobPolicy {
+    /// What the file says.
+    pub rules: PolicyRules,
+    /// A person trusted the file as it is.
+    pub is_trusted: bool,
+}
+
+/// How careful it is to do this with a call whose outcome is lost.
+fn care_of(on_unknown: OnUnknown) -> u8 {
+    match on_unknown {
+        OnUnknown::Redo => 0,
+        OnUnknown::RedoKeyed => 1,
+        OnUnknown::Probe => 2,
+        OnUnknown::Continue => 3,
+        OnUnknown::Hold => 4,
+    }
+}
+
+/// How careful it is to do this with a near-duplicate.
+fn care_of_conflict(on_conflict: OnScopeConflict) -> u8 {
+    match on_conflict {
+        OnScopeConflict::Allow => 0,
+        OnScopeConflict::Ask => 1,
+        OnScopeConflict::Refuse => 2,
+    }
+}
+
+impl Settings {
+    /// What of this makes a decision more careful; where an earlier rule of the job said something, that one counts.
+    fn raising(&self, base: &CallPolicy, earlier: &Self) -> Self {
+        let on_unknown = self.on_unknown.filter(|said| matches!(said, OnUnknown::Hold | OnUnknown::Continue));
+        let horizon = base.horizon.unwrap_or(CallPolicy::DEFAULT_HORIZON);
+        let reads = self.reads.as_ref().filter(|_| earlier.reads.is_none());
+        let more: Vec<Reads> =
+            reads.into_iter().flatten().filter(|reads| !base.reads.contains(reads)).copied().collect();
+        Self {
+            side_effect_class: self
+                .side_effect_class
+                .filter(|class| earlier.side_effect_class.is_none() && *class > base.class),
+            on_unknown: on_unknown
+                .filter(|said| earlier.on_unknown.is_none() && care_of(*said) > care_of(base.on_unknown)),
+            approval: self.approval.filter(|asks| earlier.approval.is_none() && *asks && !base.needs_approval),
+            reads: (!more.is_empty()).then(|| base.reads.iter().copied().chain(more).collect()),
+            on_scope_conflict: self.on_scope_conflict.filter(|said| {
+                earlier.on_scope_conflict.is_none()
+                    && care_of_conflict(*said) > care_of_conflict(base.on_scope_conflict)
+            }),
+            requires_idempotency_key: self.requires_idempotency_key.filter(|required| {
+                earlier.requires_idempotency_key.is_none() && *required && !base.requires_idempotency_key
+            }),
+            horizon: self.horizon.filter(|said| earlier.horizon.is_none() && *said > horizon),
+            ..Self::default()
+        }
+    }
+
+    /// Notes what a rule said, so that no later one of the job is asked about it.
+    fn absorb(&mut self, said: &Self) {
+        self.side_effect_class = self.side_effect_class.or(said.side_effect_class);
+        self.on_unknown = self.on_unknown.or(said.on_unknown);
+        self.approval = self.approval.or(said.approval);
+        self.reads = self.reads.take().or_else(|| said.reads.clone());
+        self.on_scope_conflict = self.on_scope_conflict.or(said.on_scope_conflict);
+        self.requires_idempotency_key = self.requires_idempotency_key.or(said.requires_idempotency_key);
+        self.horizon = self.horizon.or(said.horizon);
+    }
+
+    /// The fields that raise something, as a policy file calls them.
+    pub(crate) fn raised_fields(&self) -> Vec<&'static str> {
+        let set = [
+            ("side_effect_class", self.side_effect_class.is_some()),
+            ("on_unknown", self.on_unknown.is_some()),
+            ("approval", self.approval.is_some()),
+            ("reads", self.reads.is_some()),
+            ("on_scope_conflict", self.on_scope_conflict.is_some()),
+            ("requires_idempotency_key", self.requires_idempotency_key.is_some()),
+            ("horizon", self.horizon.is_some()),
+        ];
+        set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
+    }
+}
+
+/// The opinions of a job's rules that raise the caution of a decision, trusted or not; empty when none does.
+pub(crate) fn raising<'a>(job: &'a [JobPolicy], tool: &ToolSpec, base: &CallPolicy) -> Vec<Opinion<'a>> {
+    let mut earlier = Settings::default();
+    let mut raising = Vec::new();
+    for file in job {
+        for rule in file.rules.rules.iter().filter(|rule| rule.selector.matches(tool)) {
+            let settings = rule.settings.raising(base, &earlier);
+            earlier.absorb(&rule.settings);
+            let fields = settings.raised_fields();
+            if !fields.is_empty() {
+                raising.push(Opinion::raising(rule, &file.rules.file, settings, &fields));
+            }
+        }
+    }
+    raising
+}
+
+/// What a raised class would have taken away with it: a doubt policy that fits the lower class, and what only a read brings in.
+pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
+    if base.class.has_effect() && care_of(base.on_unknown) > care_of(policy.on_unknown) {
+        policy.on_unknown = base.on_unknown;
+    }
+    for reads in &base.reads {
+        if !policy.reads.contains(reads) {
+            policy.reads.push(*reads);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Reads as a way out: an address that the model made carries whatever it put there to whoever answers.
+//!
+//! `https://example.org/log?d=…` is a read, and what stands behind the `=` has left. So a run in which words of others and private data met
+//! ([`crate::taint`]) asks before it reads an address that stands neither in the job, nor in what a person wrote or approved, nor in what
+//! others wrote in an earlier result. A result vouches for an address only if it could not have it from the model: answers of tools that
+//! show what the run itself holds (files of the workspace, memory, programs, sub-agents) vouch for none, and no answer for what was asked.
+//! What is compared is the whole address, without its scheme and fragment. Invariant: nothing that the model writes, asks for or has
+//! repeated makes an address known. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, attack 8.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use serde_json::Value;
+use ua_core::{CallId, CallStatus, RawReply, Reads, RunSpec, SideEffectClass, ToolNamespace};
+use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
+
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::people::lets_go_as_it_is;
+use crate::rules::Rules;
+
+/// Addresses that stand in texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Addresses(BTreeSet<String>);
+
+impl Addresses {
+    /// What a job's author wrote.
+    pub(crate) fn of_job(spec: &RunSpec) -> Self {
+        let mut named = Self::default();
+        named.learn(&spec.opening_prompt());
+        spec.phases.iter().for_each(|phase| named.learn(&phase.instructions));
+        named.learn(spec.model.system_prompt.as_deref().unwrap_or_default());
+        // The prompt shows inputs as JSON, where some characters are written otherwise.
+        spec.inputs.values().for_each(|input| named.learn_all(input));
+        named
+    }
+
+    fn learn(&mut self, text: &str) {
+        let text = text.replace("\\/", "/").replace("&amp;", "&");
+        for word in text.split(ends_an_address).filter(|word| word.contains("://") || looks_like_host(word)) {
+            self.0.insert(normal(word));
+            // In prose and markup something else may follow.
+            let mut cut = word;
+            while let Some(shorter) = cut.strip_suffix(follows_in_prose) {
+                self.0.insert(normal(shorter));
+                cut = shorter;
+            }
+            let starts = cut.match_indices("://").map(|(at, _)| scheme_before(cut, at));
+            for start in starts.chain([0]) {
+                let rest = cut.get(start..).unwrap_or_default();
+                self.0.insert(normal(rest));
+                self.0.extend(rest.split([')', ']', ',', ';']).next().map(normal));
+            }
+        }
+        self.0.remove("");
+    }
+
+    fn learn_all(&mut self, value: &Value) {
+        each_text(value, &mut |text| self.learn(text));
+    }
+
+    /// Takes out what whoever was asked may only have repeated: all that stands in the arguments, also in percent signs. What a call asked
+    /// for went there already, and so did the beginning of it.
+    fn forget_repeated(&mut self, arguments: &Value) {
+        let mut asked = String::new();
+        each_text(arguments, &mut |text| {
+            for part in [text, &percent_decoded(text)] {
+                asked.push_str(&part.to_lowercase());
+                asked.push('\n');
+            }
+        });
+        let mut read = Vec::new();
+        collect("", arguments, &mut read);
+        let was_read = |address: &str| {
+            let mut read = read.iter().map(|read| normal(read));
+            read.any(|read| {
+                read.strip_prefix(address).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+            })
+        };
+        self.0.retain(|address| was_read(address) || !asked.contains(&address.to_lowercase()));
+    }
+
+    fn has(&self, address: &str) -> bool {
+        let whole = normal(address);
+        // The model may have quoted the end of a sentence with it.
+        self.0.contains(&whole) || self.0.contains(&normal(whole.trim_end_matches(follows_in_prose)))
+    }
+
+    fn extend(&mut self, others: &Self) {
+        self.0.extend(others.0.iter().cloned());
+    }
+}
+
+/// What earlier results say, as far as this process has looked.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    calls: BTreeSet<CallId>,
+    addresses: Addresses,
+}
+
+impl Rules<'_> {
+    /// The addresses that a call would read of which neither the job nor `known` knows; none for a call that reads none, or whose run need
+    /// not ask.
+    pub(crate) fn made_addresses(&self, call: &CallRecord, known: &Addresses) -> Vec<String> {
+        let Some(rule) = self.people.taint.as_ref().filter(|rule| reaches_out(call) && !rule.covers_tool(call)) else {
+            return Vec::new();
+        };
+        let mut asked = Vec::new();
+        collect("", &call.arguments, &mut asked);
+        asked.retain(|address| {
+            let is_named = rule.addresses.has(address) || known.has(address);
+            !is_named && !rule.covers_host(host_of(&normal(address)))
+        });
+        asked
+    }
+}
+
+/// Whether a call may carry its arguments away although it is no external effect, about which more is asked than this: it reads what
+/// others wrote, or nobody here knows what it does.
+pub(crate) fn reaches_out(call: &CallRecord) -> bool {
+    let is_foreign = call.name.namespace != ToolNamespace::Local;
+    call.policy.class != SideEffectClass::External && (is_foreign || call.policy.reads.contains(&Reads::Untrusted))
+}
+
+/// Whether the answer of a call is the words of others: not what the run's own files, memory, programs and sub-agents have.
+fn vouches(call: &CallRecord) -> bool {
+    let is_foreign = call.name.namespace != ToolNamespace::Local;
+    let shows_own_files = !is_foreign && call.name.tool == "read_research_files";
+    let has_answered = matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported);
+    has_answered && !shows_own_files && (is_foreign || call.policy.reads.contains(&Reads::Untrusted))
+}
+
+impl Ledger {
+    /// Addresses that a person wrote or approved in this run, and those that earlier results of its family have from others.
+    pub(crate) async fn addresses_heard(&self, call: &CallRecord) -> Result<Addresses, LedgerError> {
+        let failed = || LedgerError::at("look where addresses are from", &call.call_id);
+        let mut known = Addresses::default();
+        let questions = self.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await.map_err(failed())?;
+        for question in &questions {
+            let Some(answer) = &question.answer else { continue };
+            known.learn(answer.text.as_deref().unwrap_or_default());
+            let Some(approved) = question.call_id.as_ref().filter(|_| lets_go_as_it_is(question)) else { continue };
+            known.learn_all(&self.store.call(approved).await.map_err(failed())?.arguments);
+        }
+        // Up to whom it works for or was forked from, and down to whoever worked for these.
+        let (mut runs, mut next) = (BTreeSet::new(), vec![call.run_id.clone()]);
+        while let Some(run) = next.pop() {
+            if !runs.insert(run.clone()) {
+                continue;
+            }
+            next.extend(self.store.run(&run).await.map_err(failed())?.parent_run_id);
+            let children = self.store.runs_of(RunsOf::Children(run.clone())).await.map_err(failed())?;
+            next.extend(children.into_iter().filter(is_task).map(|child| child.run_id));
+            for other in self.store.calls(&run, None).await.map_err(failed())? {
+                self.hear(&other).await.map_err(failed())?;
+            }
+        }
+        known.extend(&self.heard.lock().unwrap_or_else(PoisonError::into_inner).addresses);
+        Ok(known)
+    }
+
+    /// Learns what the answer of a call says, once. What cannot be read any more vouches for nothing.
+    async fn hear(&self, call: &CallRecord) -> Result<(), ua_store::StoreError> {
+        let is_heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).calls.contains(&call.call_id);
+        if is_heard || !vouches(call) {
+            return Ok(());
+        }
+        let receipt = self.store.receipt(&call.call_id).await?;
+        let mut said = Addresses::default();
+        if let Some(receipt) = receipt
+            && let Ok(raw) = whole_reply(self.store.as_ref(), &receipt).await
+        {
+            match raw {
+                RawReply::ToolResult { result } => said.learn_all(&result),
+                RawReply::RpcError { message: text, .. } | RawReply::HttpStatus { body: text, .. } => said.learn(&text),
+                RawReply::Statement { .. } | RawReply::Found { .. } => {}
+            }
+        }
+        said.forget_repeated(&call.arguments);
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.addresses.extend(&said);
+        heard.calls.insert(call.call_id.clone());
+        Ok(())
+    }
+}
+
+/// The addresses in the arguments of a call. A text that is one counts whole, whatever stands in it.
+fn collect(name: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            let text = text.trim();
+            let is_whole =
+                begins_an_address(text) || (names_an_address(name) && (text.contains("://") || looks_like_host(text)));
+            if text.to_ascii_lowercase().starts_with("file:///") {
+                // A file of this machine.
+            } else if is_whole {
+                found.push(text.to_owned());
+            } else {
+                let words = text.split(ends_an_address).filter(|word| word.contains("://"));
+                found.extend(
+                    words.map(|word| word[word.find("://").map_or(0, |at| scheme_before(word, at))..].to_owned()),
+                );
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(name, item, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| collect(name, field, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => with(text),
+        Value::Array(items) => items.iter().for_each(|item| each_text(item, with)),
+        Value::Object(fields) => fields.values().for_each(|field| each_text(field, with)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A text with its percent signs read, as far as they can be.
+fn percent_decoded(text: &str) -> String {
+    let (bytes, mut read, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while let Some(byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(decoded) => {
+                read.push(decoded);
+                at += 3;
+            }
+            None => {
+                read.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&read).into_owned()
+}
+
+fn ends_an_address(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '<' | '>' | '`' | '{' | '}' | '|' | '\\' | '^')
+}
+
+fn follows_in_prose(c: char) -> bool {
+    matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | ')' | ']' | '*' | '_' | '~' | '”' | '’' | '»' | '…')
+}
+
+/// Where the scheme begins whose `://` is at `at`.
+fn scheme_before(text: &str, at: usize) -> usize {
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    at - text.as_bytes()[..at].iter().rev().take_while(|byte| is_scheme(byte)).count()
+}
+
+/// Whether a text is an address from its beginning. Fetchers take `https:` without slashes as well.
+fn begins_an_address(text: &str) -> bool {
+    let lower: String = text.chars().take(8).collect::<String>().to_ascii_lowercase();
+    ["http:", "https:", "ftp:", "ws:", "wss:"].iter().any(|scheme| lower.starts_with(scheme))
+        || text.find("://").is_some_and(|at| at > 0 && scheme_before(text, at) == 0)
+}
+
+/// Whether an argument of this name is taken for an address without a scheme, if it looks like one.
+fn names_an_address(name: &str) -> bool {
+    const PARTS: [&str; 13] = [
+        "url", "uri", "href", "link", "site", "host", "domain", "endpoint", "address", "location", "page", "target",
+        "src",
+    ];
+    let name = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| name.contains(part))
+}
+
+/// `example.org`, `example.org/a`, `10.0.0.1:80/x`: a name with a dot in it, or of this machine.
+fn looks_like_host(text: &str) -> bool {
+    let host = host_of(text);
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_');
+    let has_ending = host.rsplit('.').next().is_some_and(|ending| {
+        (ending.chars().count() > 1 && ending.chars().all(char::is_alphabetic)) || ending.parse::<u8>().is_ok()
+    });
+    host == "localhost" || (host.contains('.') && host.split('.').all(is_name) && has_ending)
+}
+
+/// The host of an address without a scheme.
+fn host_of(text: &str) -> &str {
+    let authority = text.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(':').next().unwrap_or_default()
+}
+
+/// An address as it is compared: without scheme, fragment and last slash; the host in small letters.
+fn normal(address: &str) -> String {
+    let address = address.trim();
+    let rest = match address.split_once(':') {
+        Some((scheme, rest))
+            if rest.starts_with("//") || matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") =>
+        {
+            rest.trim_start_matches(['/', '\\'])
+        }
+        _ => address,
+    };
+    let rest = rest.split('#').next().unwrap_or_default();
+    let end = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    format!("{}{}", host.to_lowercase(), path.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn known(text: &str) -> Addresses {
+        let mut known = Addresses::default();
+        known.learn(text);
+        known
+    }
+
+    fn asked(arguments: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        collect("", arguments, &mut found);
+        found
+    }
+
+    #[test]
+    fn an_address_is_known_as_it_stands_and_in_no_other_words() {
+        let text = "See [the report](https://Example.org/a/b?x=1&amp;y=2#top), https://example.org/c. Or www.example.net/d; \
+                    {\"next\":\"https:\\/\\/example.org\\/e\"} and (http://127.0.0.1:8080/page).";
+        let known = known(text);
+        for address in [
+            "https://example.org/a/b?x=1&y=2",
+            "HTTPS://EXAMPLE.org/a/b?x=1&y=2#other",
+            "http://example.org/c",
+            "https://example.org/c/",
+            "https://www.example.net/d",
+            "https://example.org/e",
+            "http://127.0.0.1:8080/page",
+        ] {
+            assert!(known.has(address), "{address}: {known:?}");
+        }
+        for address in [
+            "https://example.org/a/b?x=1&y=PRIVATE",
+            "https://example.org/a/b?x=1&y=2&z=PRIVATE",
+            "https://example.org/",
+            "https://example.org/C",
+            "https://PRIVATE.example.org/c",
+            "https://PRIVATE@example.org/c",
+            "https://example.org:1/c",
+            "https://example.org/c PRIVATE",
+            "https://example.org/c)PRIVATE",
+            "https://example.org/c.PRIVATE",
+        ] {
+            assert!(!known.has(address), "{address}: {known:?}");
+        }
+    }
+
+    #[test]
+    fn every_address_among_the_arguments_is_asked_for_and_a_text_that_is_one_counts_whole() {
+        let arguments = json!({
+            "urls": ["https://a.test/x", " https://b.test/y z "],
+            "url": "c.test/log?d=1", "site": "d.test", "note": "not.anaddress by its name",
+            "prompt": "fetch https://e.test/1, then (http://f.test/2)", "odd": "https:g.test/3", "file": "file:///w/a.txt",
+            "page": 2, "deep": {"target_url": "localhost:9/x", "path": "notes.md"},
+        });
+        let mut found = asked(&arguments);
+        found.sort();
+        let wanted = [
+            "c.test/log?d=1",
+            "d.test",
+            "http://f.test/2)",
+            "https://a.test/x",
+            "https://b.test/y z",
+            "https://e.test/1,",
+            "https:g.test/3",
+            "localhost:9/x",
+        ];
+        assert_eq!(found, wanted);
+        let all = known("https://e.test/1 http://f.test/2 https://g.test/3");
+        assert!(["https://e.test/1,", "http://f.test/2)", "https:g.test/3"].iter().all(|address| all.has(address)));
+    }
+
+    #[test]
+    fn whoever_is_asked_for_an_address_does_not_make_it_known_by_repeating_it() {
+        let said = "No results for evil.test/log?d=1. https://evil.test/log?d=1 https://evil.test/other https://site.test/ https://site.test/b";
+        let heard = |arguments: Value| {
+            let mut heard = known(said);
+            heard.forget_repeated(&arguments);
+            ["evil.test/log?d=1", "evil.test/other", "site.test"].map(|address| heard.has(address))
+        };
+        assert_eq!(heard(json!({"query": "cats"})), [true, true, true]);
+        assert_eq!(heard(json!({"query": "see Evil.test/log?d=1"})), [false, true, true]);
+        assert_eq!(heard(json!({"url": "https://search.test/?q=evil.test%2Flog%3Fd%3D1"})), [false, true, true]);
+        // The home page of what was read is no news to its host.
+        assert_eq!(heard(json!({"urls": ["https://site.test/a"]})), [true, true, true]);
+        assert_eq!(heard(json!({"query": "what is on site.test today"})), [true, true, false]);
+    }
+
+    #[test]
+    fn hosts_are_told_from_names_of_files_and_prose() {
+        for text in
+            ["example.org", "a.b.example.org/x", "10.0.0.1:80/x", "localhost/x", "user@example.org/x", "bücher.example"]
+        {
+            assert!(looks_like_host(text), "{text}");
+        }
+        for text in ["", "v1.2x", "e.g.", "a b.test", "...", "/etc/passwd", "12", "Mr.Smith!"] {
+            assert!(!looks_like_host(text), "{text}");
+        }
+    }
+}
