@@ -157,7 +157,8 @@ fn what_the_records_may_not_say_is_listed_and_is_no_damage() {
     assert_eq!(json()["to_look_at"], json!([]));
     // As a process leaves it that dies behind the answer to a run that went on without it.
     let database = Connection::open(env.database_path()).unwrap();
-    let answer = "INSERT INTO answers (question_id, choice, answered_by, answered_at) SELECT question_id, 'happened', 'tester', created_at FROM questions";
+    let answer = "INSERT INTO answers (question_id, choice, answered_by, answered_at, link) \
+                  SELECT question_id, 'happened', 'tester', created_at, '' FROM questions";
     assert_eq!(database.execute(answer, []).unwrap(), 1);
     assert_eq!(database.execute("UPDATE questions SET status = 'answered'", []).unwrap(), 1);
     drop(database);

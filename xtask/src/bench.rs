@@ -4,6 +4,7 @@ mod calls;
 mod instructions;
 mod model;
 mod peers;
+mod sandbox;
 mod start;
 
 use clap::Subcommand;
@@ -15,6 +16,8 @@ pub(crate) enum Bench {
     Calls(calls::Options),
     /// How long `ua` takes to be at work, what a run of thousands of turns holds, and what thousands of runs cost
     Start(start::Options),
+    /// What the walls around a program of `run_command` cost a call
+    Sandbox(sandbox::Options),
     /// How many instructions a turn takes, which is the same on a busy machine as on a quiet one
     Instructions(instructions::Options),
     /// What a step costs in durare, DBOS and LangGraph, in the same rounds; each is installed where that is possible
@@ -25,6 +28,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Calls(options) => calls::run(options),
         Bench::Start(options) => start::run(options),
+        Bench::Sandbox(options) => sandbox::run(options),
         Bench::Instructions(options) => instructions::run(options),
         Bench::Peers(options) => peers::run(options),
     }

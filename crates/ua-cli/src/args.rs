@@ -35,6 +35,9 @@ pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
+    /// Take that folder for yours, although no ua of yours made it: its runs start their tool servers as its maker said
+    #[arg(long, global = true, help_heading = GLOBAL)]
+    pub trust_root: bool,
     /// The runtime database on a PostgreSQL server, in the place of a file in the root: postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     pub database_url: Option<String>,

@@ -158,6 +158,7 @@ fn hide_from_others() {
 fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -> Result<Host, HostError> {
     let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
     let host = Host::new(settings, cli.root.as_deref(), redactor)?.with_spans(spans);
+    let host = if cli.trust_root { host.trusting_root() } else { host };
     Ok(match &parts.seams {
         Some(seams) => host.with_seams(seams.clone()),
         None => host,

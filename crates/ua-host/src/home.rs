@@ -83,6 +83,13 @@ impl Home {
         })
     }
 
+    /// The same, taken for this user's own whoever made it.
+    #[must_use]
+    pub(crate) fn trusted(mut self) -> Self {
+        self.root_is_named = true;
+        self
+    }
+
     /// The server that the runtime database is on, if it is no file.
     #[cfg(feature = "postgres")]
     pub fn server(&self) -> Option<&PostgresConfig> {
@@ -191,7 +198,7 @@ impl Home {
     fn believe(&self) -> Result<(), HostError> {
         let refused = |folder: &Path, why: &str| {
             Err(HostError::usage(format!("{} {why}", folder.display())).hint(format!(
-                "its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}`, or name it with --root {0}; \
+                "its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root {0}; \
                  nothing was read",
                 folder.display()
             )))

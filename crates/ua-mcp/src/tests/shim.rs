@@ -87,6 +87,38 @@ fn a_killed_runner_takes_a_stubborn_server_and_its_descendants_with_it() {
     assert!(descendants.iter().all(|pid| !is_alive(*pid)));
 }
 
+/// What a program that this thread starts finds among its keys.
+#[cfg(target_os = "linux")]
+fn keys(program: &mut Command) -> String {
+    let output = program.stdin(Stdio::null()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_has_none_of_the_keys_of_this_session() {
+    use keyutils::keytypes::User;
+    use keyutils::{Keyring, Permission};
+
+    // A keyring belongs to a thread, and so does what this test does to its own.
+    let found = std::thread::spawn(|| {
+        let name = format!("ua-test-{}", std::process::id());
+        let mut session = Keyring::join_anonymous_session()?;
+        let mut key = session.add_key::<User, _, _>(name.as_str(), &b"ticket"[..])?;
+        // Whoever does not have it does not see it.
+        key.set_permissions(Permission::POSSESSOR_ALL)?;
+        let mut cat = Command::new("cat");
+        let here = keys(cat.arg("/proc/keys")).contains(&name);
+        let below = keys(&mut ServerBed::new().shim(200, "cat", &["/proc/keys"])).contains(&name);
+        Ok::<_, keyutils::Error>((here, below))
+    });
+    match found.join().unwrap() {
+        Ok(found) => assert_eq!(found, (true, false)),
+        // A container without keyrings; a test that cannot see its wall fails where walls are expected.
+        Err(error) => assert_eq!(std::env::var_os("CI_NO_WALLS").as_deref(), Some("1".as_ref()), "{error}"),
+    }
+}
+
 #[test]
 fn a_server_that_ends_when_its_input_closes_is_not_hurried() {
     let world = ServerBed::new();

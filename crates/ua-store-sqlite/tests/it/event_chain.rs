@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use ua_core::{CallStatus, CorrectedTo};
-use ua_store::LedgerStore as _;
 use ua_store::conformance::{Scene, samples};
+use ua_store::{LedgerStore as _, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 struct Database {
@@ -143,4 +143,35 @@ async fn s19_what_a_person_said_is_part_of_the_chain() {
         let findings = database.findings().await;
         assert!(findings.iter().any(|one| one.contains("call run_a_1, run run_a, is not what")), "{sql}: {findings:?}");
     }
+}
+
+#[tokio::test]
+async fn s19_an_answer_that_was_forged_or_edited_is_named() {
+    let database = Database::with_history().await;
+    let store = SqliteStore::open(SqliteConfig::new(&database.path)).unwrap();
+    let scene = Scene::begin(&store, "run_c").await;
+    for name in ["one", "two"] {
+        let question = samples::question(name, None);
+        let id = question.question_id.clone();
+        store.raise_question(&scene.lease, question).await.unwrap();
+        store.insert_answer(samples::answer(id.as_str(), ua_store::Choice::Happened)).await.unwrap();
+    }
+    store.close().unwrap();
+    assert_eq!(database.findings().await, [""; 0]);
+    let raw = Connection::open(&database.path).unwrap();
+    let changed = |sql: &str| raw.execute(sql, []).unwrap();
+    // The owner notes that it acted on an answer, and that changes nothing about what was said.
+    assert_eq!(changed("UPDATE answers SET applied_at = answered_at"), 2);
+    assert_eq!(database.findings().await, [""; 0]);
+    assert_eq!(changed("UPDATE answers SET answered_by = 'somebody' WHERE rowid = 1"), 1);
+    assert_eq!(changed("DELETE FROM answers WHERE rowid = 2"), 1);
+    let forged = "INSERT INTO answers (question_id, choice, answered_by, answered_at) SELECT question_id, 'execute', 'me', created_at \
+                  FROM questions WHERE question_id NOT IN (SELECT question_id FROM answers)";
+    assert_eq!(changed(forged), 1);
+    let findings = database.findings().await;
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(
+        findings[0].contains("it was edited") && findings[1].contains("\"me\", was not written by this program"),
+        "{findings:?}"
+    );
 }
