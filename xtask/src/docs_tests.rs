@@ -275,3 +275,21 @@ fn a_made_up_flag_is_seen() {
     let wanted = ["--quite", "--brocken-rule"].map(|flag| format!("docs/x.md:1: no program has the flag {flag}"));
     assert_eq!((wrong, count), (wanted.to_vec(), 4));
 }
+
+/// Clippy reads the nearest configuration alone.
+#[test]
+fn crates_with_lints_of_their_own_keep_those_of_all() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read =
+        |path: std::path::PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let all = read(root.join("clippy.toml"));
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    for name in ["ua-runner", "ua-toolserver", "ua-cli"] {
+        let own = read(root.join("crates").join(name).join("clippy.toml"));
+        let missing: Vec<_> = lines(&all).difference(&lines(&own)).cloned().collect();
+        assert_eq!(missing, [""; 0], "{name}");
+        for method in ["fs::read", "fs::write", "fs::File::open", "fs::File::create", "fs::OpenOptions::new"] {
+            assert!(own.contains(&format!("\"std::{method}\"")), "{name} lets {method} be written");
+        }
+    }
+}

@@ -279,25 +279,11 @@ const MUTANTS: [Mutant; 51] = [
         "an_epoch_that_is_given_twice_has_one_owner",
         &["-p", "ua-store", "--features", "conformance", "--test", "it"],
     ),
-    lane(
-        "M22",
-        "the same, in the simulation",
-        &["sim", "--broken-rule", "starts-unguarded"],
-    ),
+    lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(
         "M22",
         "the same, on every path",
-        &[
-            "explore",
-            "--scene",
-            "fork",
-            "--deviations",
-            "1",
-            "--most-wrong",
-            "1",
-            "--broken-rule",
-            "starts-unguarded",
-        ],
+        &["explore", "--scene", "fork", "--deviations", "1", "--most-wrong", "1", "--broken-rule", "starts-unguarded"],
     ),
     lane(
         "–",

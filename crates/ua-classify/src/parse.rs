@@ -64,12 +64,7 @@ impl PolicyRules {
         Self::read(text, file_name, table, Origin::Shipped)
     }
 
-    pub(crate) fn read(
-        text: &str,
-        file_name: &str,
-        table: Option<&str>,
-        origin: Origin,
-    ) -> Result<Self, PolicyError> {
+    pub(crate) fn read(text: &str, file_name: &str, table: Option<&str>, origin: Origin) -> Result<Self, PolicyError> {
         let document = parse_toml(text, file_name)?;
         let top = Place::top(file_name, text, origin);
         let mut rules: Vec<Rule> = Vec::new();
@@ -107,12 +102,7 @@ pub(crate) fn parse_toml<'t>(text: &'t str, file_name: &str) -> Result<Spanned<D
     })
 }
 
-fn parse_rule(
-    top: &Place<'_>,
-    number: usize,
-    table: &DeTable<'_>,
-    span: Range<usize>,
-) -> Result<Rule, PolicyError> {
+fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<usize>) -> Result<Rule, PolicyError> {
     let named = table.get("id").and_then(|id| id.get_ref().as_str()).map(|id| format!("rule {id:?}"));
     let rule = named.unwrap_or_else(|| format!("rule number {number}"));
     let place = Place { file: top.file, text: top.text, origin: top.origin, rule };

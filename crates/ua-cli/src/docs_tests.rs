@@ -3,6 +3,8 @@
 //!
 //! What the commands name besides (files, tests, settings) is checked by `crates/ua-testkit/tests/it/docs.rs`, `cargo` commands by `xtask`.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;

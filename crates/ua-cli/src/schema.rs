@@ -191,6 +191,7 @@ fn kind(field: &Value) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use std::path::Path;
 

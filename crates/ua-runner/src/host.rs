@@ -27,6 +27,7 @@ pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
 
 /// When the process started, in clock ticks since boot (field 22 of its `stat`); `None` when it is gone, a process that
 /// ended and was not waited for included.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses and may hold anything.
@@ -36,6 +37,7 @@ pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     if has_ended { None } else { fields.nth(18)?.parse().ok() }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 fn read_line(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }

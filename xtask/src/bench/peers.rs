@@ -68,7 +68,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let floor = median(floors);
     println!("| what | stored | a step | steps of the floor in that time | syncs a step |");
     println!("|---|---|---|---|---|");
-    println!("| the floor: two synced commits of one row | SQLite, WAL, FULL | {:.2} ms | 1.0 | 2.0 |", floor / 1_000.0);
+    println!(
+        "| the floor: two synced commits of one row | SQLite, WAL, FULL | {:.2} ms | 1.0 | 2.0 |",
+        floor / 1_000.0
+    );
     let turn = median(turns);
     println!(
         "| `ua`: a turn with one effect | SQLite, WAL, FULL | {:.2} ms | {:.1} | 2.0 |",

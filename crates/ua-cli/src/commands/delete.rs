@@ -160,6 +160,7 @@ fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 

@@ -1,4 +1,6 @@
 //! The example `granular_step`, killed at each of its moments and started again: what it did is counted in files.
+
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
 use std::path::{Path, PathBuf};

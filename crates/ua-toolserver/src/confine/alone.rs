@@ -43,6 +43,7 @@ pub(super) fn enter(network: bool) -> Result<(), String> {
         ("/proc/self/gid_map", format!("{group} {group} 1")),
     ];
     for (file, text) in files {
+        #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
         std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))?;
     }
     pass_on_mounting(true).map_err(|error| format!("capabilities: {error}"))
@@ -119,6 +120,7 @@ pub(super) fn first_process(args: &[OsString], own_proc: bool) -> Result<i32, St
 
 /// Whether the keeper ended before its death could be noticed. Numbers in `/proc` are still those outside, where a lost child is that of the
 /// first process or of a shim; the keeper was told the same as this process.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 fn has_lost_its_parent(args: &[OsString]) -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());

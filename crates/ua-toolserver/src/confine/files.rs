@@ -138,6 +138,7 @@ pub(super) fn version() -> i32 {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
     use super::*;
 

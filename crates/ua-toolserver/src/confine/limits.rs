@@ -39,6 +39,7 @@ fn lower(resource: Resource, most: u64) -> rustix::io::Result<()> {
 }
 
 /// Limits the processes of the namespaces that this process is in, and says whether that holds.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
 pub(super) fn limit_processes(limits: &Limits) -> bool {
     if limits.processes == 0 {
         return true;

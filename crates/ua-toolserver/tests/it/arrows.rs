@@ -1,6 +1,8 @@
 //! The order of the modules that `lib.rs` states, against the sources: nobody uses what stands beside or above it.
 //!
 //! Between the tools themselves there is no order to state, but no circle either.
+
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,7 @@
 //! Jobs in iterations: the process dies at every crossing, no iteration is lost or counted twice, and every effect happens once.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use serde_json::{Value, json};
 use ua_core::{Env, Origin, RunStatus, RunStop, StepStatus};
 use ua_store::{NewOverride, OverrideKind, QuestionKind, RunRecords};

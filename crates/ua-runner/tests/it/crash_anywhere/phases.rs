@@ -1,5 +1,7 @@
 //! Jobs with phases: the process dies at every crossing, each phase is entered once, and every effect happens once.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::time::Duration;
 
 use serde_json::json;

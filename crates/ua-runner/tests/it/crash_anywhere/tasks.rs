@@ -3,6 +3,8 @@
 //!
 //! Durability Architecture (Task relaunch rules); Durable Jobs v1 spec §11.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use ua_core::{CallStatus, RunStatus};
 use ua_store::{Choice, QuestionKind, ReplayStatus, RunStore as _};
 use ua_testkit::CrashAt;

@@ -1,6 +1,8 @@
 //! Calls whose outcome is lost and that can be asked about, or that the run goes on without: wherever the process dies, also while
 //! it asks, between the asking and the repeat, and when nobody dies but the answer never comes.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Every outcome of a step, and what is an error instead.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

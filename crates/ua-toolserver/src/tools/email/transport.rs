@@ -129,6 +129,9 @@ fn wire(text: &str, settings: &Settings) -> Result<Result<Wire, ToolServerError>
     }
 }
 
+/// The most that is read of it.
+const MAX_CA_BYTES: u64 = 4 * 1024 * 1024;
+
 /// The certificates of `--mail-ca-file`.
 fn authorities(settings: &Settings, security: Security) -> Result<Vec<Certificate>, ToolServerError> {
     let Some(path) = &settings.mail_ca_file else { return Ok(Vec::new()) };
@@ -139,7 +142,7 @@ fn authorities(settings: &Settings, security: Security) -> Result<Vec<Certificat
     if security == Security::Plain {
         return Err(setting("starttls=never checks no certificate; leave one of the two out".to_owned()));
     }
-    let pem = std::fs::read(path).map_err(|error| setting(error.to_string()))?;
+    let pem = ua_files::read_text(path, MAX_CA_BYTES).map_err(|error| setting(error.to_string()))?.into_bytes();
     // A file without a certificate in it would be no complaint to the library, and no server would be trusted for it.
     if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
         return Err(setting("there is no certificate in it; give a file in PEM form".to_owned()));

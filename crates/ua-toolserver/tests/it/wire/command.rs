@@ -1,5 +1,7 @@
 //! Programs: only when enabled, without a shell, and never left running.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use serde_json::json;
 use ua_toolserver::Sandbox;
 

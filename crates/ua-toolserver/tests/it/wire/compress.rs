@@ -1,5 +1,7 @@
 //! Archives: what is in them, that they are always the same, and what is refused.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::io::Read;
 
 use serde_json::json;

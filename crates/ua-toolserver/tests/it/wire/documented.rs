@@ -2,6 +2,8 @@
 //!
 //! `UA_WRITE_DOCS=1 cargo test -p ua-toolserver --test it documented` writes them anew.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! Reading, writing and listing, and the walls around them.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::os::unix::fs::symlink;
 
 use serde_json::json;

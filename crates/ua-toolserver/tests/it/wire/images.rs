@@ -1,5 +1,7 @@
 //! Images: small copies without harm, and answers that are paid for once.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;

@@ -1,5 +1,7 @@
 //! A real server process, killed in the middle of its work, and the same calls asked again of its successor.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 

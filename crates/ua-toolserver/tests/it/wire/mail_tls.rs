@@ -1,5 +1,7 @@
 //! E-mail over TLS: who is trusted, that it is used before anything is said, and signing in through it.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use serde_json::json;
 use tempfile::TempDir;
 use ua_core::Env;

@@ -1,5 +1,7 @@
 //! Memory: each change once per key, wherever the server is killed, and found again later by its words.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -3,6 +3,8 @@
 //! The kernel keeps the walls, so these tests need one that has them. A test that cannot see its wall fails, unless `CI_NO_WALLS=1` says that
 //! nobody expects one here; `.ci/run` repeats that as its last line.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

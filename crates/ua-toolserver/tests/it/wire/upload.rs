@@ -1,5 +1,7 @@
 //! Objects: created once, never replaced, never elsewhere.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use serde_json::json;
 use url::Url;
 

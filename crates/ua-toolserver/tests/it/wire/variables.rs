@@ -1,5 +1,7 @@
 //! Options that come by the environment instead of the command line, and which of them a server is given.
 
+#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args as _, Command};
