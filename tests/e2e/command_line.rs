@@ -78,7 +78,7 @@ fn a_turn_is_shown_with_its_reply_and_what_its_calls_brought() {
 fn the_tail_of_a_finished_run_is_what_happened_and_how_it_ended() {
     let env = env().with_forum();
     commented(&env, "r");
-    let lines = |output: &str| output.lines().map(|line| line[9..].to_owned()).collect::<Vec<_>>();
+    let lines = |output: &str| output.lines().map(|line| line[10..].to_owned()).collect::<Vec<_>>();
     let tail = env.run(&["runs", "tail", "r"]).code(0);
     insta::with_settings!({filters => vec![(r"in \d+\.\d s", "in [TIME]"), (r"\d+ tokens in", "[N] tokens in")]}, {
         insta::assert_snapshot!("tail_of_a_finished_run", lines(&tail.stdout).join("\n"));
@@ -132,7 +132,7 @@ fn a_finished_run_is_deleted_with_its_workspace() {
         .code(0)
         .shows(&["a (succeeded), with its workspace", "would delete 1 run(s)"]);
     assert!(Path::new(&workspace).is_dir());
-    let deleted = env.run(&["runs", "delete", "a", "--json"]).code(0).json();
+    let deleted = env.run(&["runs", "delete", "a", "--yes", "--json"]).code(0).json();
     assert_eq!(
         (&deleted["deleted"][0]["run_id"], &deleted["deleted"][0]["workspace_removed"]),
         (&json!("a"), &json!(true))
@@ -151,7 +151,7 @@ fn a_finished_run_is_deleted_with_its_workspace() {
     // Old ones go without being named, and their files can stay.
     env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 run(s)"]);
     let workspace = env.workspace();
-    env.run(&["runs", "delete", "--older-than", "0s", "--keep-files"])
+    env.run(&["runs", "delete", "--older-than", "0s", "--keep-files", "--yes"])
         .code(0)
         .shows(&["b (succeeded), its workspace stays"]);
     assert!(workspace.is_dir());
@@ -165,7 +165,7 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "delete", "r"]).refused(2, &["run r is running, not finished", "--force"]);
     env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 run(s)"]);
-    env.run(&["runs", "delete", "r", "--force"]).code(0).shows(&["deleted 1 run(s)"]);
+    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run(s)"]);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
     env.run_bare(&["runs", "delete"]).code(2).says(&["ua runs delete --older-than 30d --dry-run"]);
@@ -176,10 +176,10 @@ fn a_deletion_that_is_killed_is_done_or_not_begun() {
     let env = env().with_forum();
     commented(&env, "a");
     let workspace = env.workspace();
-    env.run_killed_at("before:store.delete_run", &["runs", "delete", "a"]);
+    env.run_killed_at("before:store.delete_run", &["runs", "delete", "a", "--yes"]);
     env.run(&["runs", "show", "a"]).code(0);
     assert!(workspace.is_dir());
-    env.run_killed_at("after:store.delete_run", &["runs", "delete", "a"]);
+    env.run_killed_at("after:store.delete_run", &["runs", "delete", "a", "--yes"]);
     env.run(&["runs", "show", "a"]).refused(2, &["there is no run `a`"]);
     env.run(&["db", "check", "--invariants"]).code(0);
     // What is left is a folder of no run, and somebody says so.

@@ -53,7 +53,7 @@ fn a_job_runs_on_a_server_once_its_schema_is_made() {
     is_whole(&env, 1);
     assert!(!env.root().join("runtime_state.db").exists(), "there is no file beside the server");
     env.run(&["db", "backup", "copy.db"]).refused(2, &["pg_dump"]);
-    env.run(&["runs", "delete", "r"]).code(0);
+    env.run(&["runs", "delete", "r", "--yes"]).code(0);
     is_whole(&env, 0);
 }
 

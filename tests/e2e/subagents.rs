@@ -195,7 +195,7 @@ fn check_what_people_see(env: &TestEnv) {
     for command in [&["fork", &boss][..], &["runs", "delete", &boss]] {
         env.run(command).refused(2, &["sub-agent of run r"]);
     }
-    env.run(&["runs", "delete", "r"]).code(0);
+    env.run(&["runs", "delete", "r", "--yes"]).code(0);
     assert_eq!(env.rows("SELECT run_id FROM runs"), [""; 0]);
     assert!(!fs::exists(workspace).unwrap());
 }

@@ -18,7 +18,7 @@ mod runs;
 mod trust;
 
 pub(crate) use harness::HarnessArgs;
-pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, SchemaArgs};
+pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, InitArgs, ManArgs, SchemaArgs, StatusArgs};
 pub(crate) use models::ModelsCommand;
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
 pub(crate) use trust::TrustArgs;
@@ -70,7 +70,9 @@ const GLOBAL: &str = "Global options";
 
 const EXAMPLES: &str = "\
 Examples:
-  ua job fixtures/jobs/research_report.json     run a job
+  ua init                                       make a job that runs offline
+  ua job job.json                               run a job
+  ua status                                     what runs, and what waits for you?
   ua resume last                                resume after a kill, an answer or a stop
   ua calls list --run last --unknown            which calls may or may not have happened?
   ua calls resolve call_01… --happened          settle one, then `ua resume last`
@@ -86,12 +88,16 @@ Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a job, a policy and settings that run offline as they are
+    Init(InitArgs),
     /// Run a job, or resume the run that `--run-id` names
     Job(JobArgs),
     /// Resume a run that was killed, stopped, or has been answered
     Resume(ResumeArgs),
     /// Branch off from a turn of a run as another run: another try, another prompt, another model
     Fork(Box<ForkArgs>),
+    /// Say what runs, what waits for you, and what it costs
+    Status(StatusArgs),
     /// Look at runs
     #[command(subcommand)]
     Runs(RunsCommand),
@@ -120,6 +126,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Print a script that completes commands, runs, calls and questions in your shell
     Completions(CompletionsArgs),
+    /// Print manual pages, or write them to a folder
+    Man(ManArgs),
     /// Print the JSON Schema of what a command writes with --json
     Schema(SchemaArgs),
     /// Look after the runtime database: check it, copy it, put a copy back, delete unused data
@@ -244,6 +252,8 @@ Examples:
     after_help = "\
 Examples:
   ua job report.json
+  ua job --check report.json                    would it start, and which tools do its words select?
+  jq '.inputs.month = \"11\"' report.json | ua job -
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json
   ua job report.json --again                    once more, although the run of its job_key succeeded
@@ -254,9 +264,12 @@ Examples:
 A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields."
 )]
 pub struct JobArgs {
-    /// The job file
-    #[arg(required_unless_present_any = ["resume", "fork"])]
+    /// The job file; `-` reads the job from standard input
+    #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
+    /// Only say what can be known before a start: exit code 0 when the job would start, 2 when not
+    #[arg(long, conflicts_with_all = ["resume", "fork", "run_id", "again", "new"])]
+    pub check: bool,
     /// Name of the run; one that exists is resumed if it was made of the same job
     #[arg(long, value_name = "ID", add = ArgValueCompleter::new(complete::runs))]
     pub run_id: Option<String>,
@@ -287,10 +300,10 @@ pub struct JobArgs {
 #[derive(Debug, Args, Default)]
 pub struct LaunchArgs {
     /// Model provider: anthropic, openai, openai-chat, claude-code, scripted or replay [default: the job's, else anthropic]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::providers))]
     pub provider: Option<String>,
     /// The provider's name of the model [default: the job's, else ANTHROPIC_MODEL or OPENAI_MODEL]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::models))]
     pub model: Option<String>,
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
     #[arg(long, value_name = "FILE")]
@@ -349,7 +362,7 @@ Examples:
 A run that is finished is shown, not run: exit code 0 if it succeeded."
 )]
 pub struct ResumeArgs {
-    /// A run id, the beginning of one, or `last`
+    /// A run id, its beginning or end, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// File with an `mcpServers` object [default: the one the run was started with]
@@ -362,7 +375,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "FILE")]
     pub pricing: Option<PathBuf>,
     /// Resume with what changed: policy, tools, pricing, blob-threshold; several with commas
-    #[arg(long, value_name = "COMPONENT", value_delimiter = ',')]
+    #[arg(long, value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
     pub accept: Vec<String>,
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
@@ -449,7 +462,7 @@ Examples:
   ua runs show last
   ua runs show run_019 --json | jq .usage")]
     Show {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// As JSON
@@ -462,9 +475,11 @@ Examples:
   ua runs diff last run_019
   ua runs diff monthly-2026-10 monthly-2026-11 --all")]
     Diff {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
         a: String,
         /// Another one
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
         b: String,
         /// Show also what is alike
         #[arg(long)]
@@ -481,7 +496,7 @@ Examples:
   ua runs cancel last
   ua runs cancel last --reason 'the customer called it off'")]
     Cancel {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Why
@@ -507,7 +522,8 @@ Everything is made of the database alone, whether the run is at work, finished o
 changes. See docs/guide/workspace.md."
 )]
 pub struct ExportArgs {
-    /// A run id, the beginning of one, or `last`
+    /// A run id, its beginning or end, or `last`
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// Where to write: a folder, or with one of --html, --json, --transcript a file; `-` is standard output [default: the workspace,
     /// and for --json and --transcript standard output]
@@ -541,7 +557,7 @@ Examples:
   ua calls list --unknown                    which calls may or may not have happened?
   ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
     List {
-        /// Only this run: an id, the beginning of one, or `last`
+        /// Only this run: an id, its beginning or end, or `last`
         #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
         /// Only calls that were sent and whose outcome nobody knows, those that were skipped included
@@ -557,7 +573,7 @@ Examples:
   ua calls show call_019
   ua calls show call_019 --full > answer.txt")]
     Show {
-        /// A call id, or the beginning of one
+        /// A call id, its beginning or its end
         #[arg(add = ArgValueCompleter::new(complete::calls))]
         call: String,
         /// The whole answer and nothing else; with --json, the answer as it came
@@ -581,7 +597,7 @@ Examples:
   ua calls probe call_019 --apply            and make that the answer
   ua calls probe call_019 --policy probe.toml")]
 pub struct ProbeArgs {
-    /// A call id, or the beginning of one
+    /// A call id, its beginning or its end
     #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
     pub call: String,
     /// Make what the probe says the answer to the question that waits, if it proves anything
@@ -610,7 +626,7 @@ Examples:
 The first two answer the question about a call. --as puts its record right, whatever it says, also after the run has ended."
 )]
 pub struct ResolveArgs {
-    /// A call id, or the beginning of one
+    /// A call id, its beginning or its end
     #[arg(add = ArgValueCompleter::new(complete::calls))]
     pub call: String,
     /// It happened
@@ -660,7 +676,7 @@ Examples:
   ua questions --watch                   shows each new question as it comes, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
-    /// Only this run: an id, the beginning of one, or `last`
+    /// Only this run: an id, its beginning or end, or `last`
     #[arg(long, add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Show the arguments of each call in full, one field a line
@@ -686,7 +702,7 @@ Examples:
 
 Then resume: `ua resume RUN`.")]
 pub struct AnswerArgs {
-    /// A question id, or the beginning of one; without it, one is chosen on the terminal
+    /// A question id, its beginning or its end; without it, one is chosen on the terminal
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
@@ -772,6 +788,7 @@ Examples:
   ua tools explain send_email --job job.json    with the policies that the job brings along")]
     Explain {
         /// The tool's name, bare or as the model sees it
+        #[arg(add = ArgValueCompleter::new(complete::tools))]
         name: String,
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
@@ -807,6 +824,7 @@ Examples:
 A pack counts for a server whose configuration names its package, program or address, or that `server_packs` names.")]
     Packs {
         /// The pack's name
+        #[arg(add = ArgValueCompleter::new(complete::packs))]
         name: Option<String>,
     },
     /// List the tools of past runs that nothing was known about, and how to write a policy for each
@@ -879,7 +897,7 @@ Examples:
   ua db check                                what was sent that the database does not know?
   ua db accept run_019 && ua resume run_019")]
     Accept {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },

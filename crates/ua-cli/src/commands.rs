@@ -6,6 +6,7 @@ pub(crate) mod ask;
 mod audit;
 mod calls;
 mod cancel;
+mod check;
 mod completions;
 mod config;
 mod db;
@@ -15,8 +16,10 @@ mod doctor;
 mod export;
 mod fork;
 pub(crate) mod gateway;
+pub(crate) mod init;
 mod job;
 mod lineage;
+mod man;
 mod models;
 mod packs;
 mod pins;
@@ -25,6 +28,7 @@ mod prune;
 mod resume;
 mod runs;
 mod schema;
+mod status;
 pub(crate) mod summary;
 mod tail;
 mod tools;
@@ -44,6 +48,9 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
     match cli.command {
+        Command::Init(args) => init::run(&args),
+        Command::Status(_) => status::run(host).await,
+        Command::Man(args) => man::run(&args),
         Command::Job(args) => Box::pin(job::run(host, args)).await,
         Command::Resume(args) => resume::run(host, args).await,
         Command::Fork(args) => Box::pin(fork::run(host, *args)).await,

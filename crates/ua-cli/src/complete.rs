@@ -1,7 +1,8 @@
-//! Completion while one types: run, call and question ids of the database.
+//! Completion while one types: run, call and question ids of the database, and names of tools, providers, models and packs.
 //!
 //! It reads without writing, never makes a database, and says nothing when something is wrong: a shell is no place for errors.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -48,7 +49,7 @@ pub(crate) fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Calls by the beginning of their id.
 pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
-        let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT };
+        let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
         let found = store.find_calls(&query).await.ok()?.into_iter();
         Some(found.map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status))).collect())
     })
@@ -72,6 +73,66 @@ pub(crate) fn questions(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
+/// Tools by name: our own, and those of others that runs of the database called. No server is started for a completion.
+pub(crate) fn tools(current: &OsStr) -> Vec<CompletionCandidate> {
+    let called = from_database(current, async |store, prefix| {
+        let calls = store.find_calls(&CallQuery { limit: LIMIT, ..CallQuery::default() }).await.ok()?;
+        let names: BTreeSet<String> = calls.into_iter().flat_map(|call| [call.name.raw, call.name.tool]).collect();
+        let ours = own_tools().into_iter().flat_map(|tool| [format!("mcp__ua__{tool}"), tool]);
+        let all: BTreeSet<String> = names.into_iter().chain(ours).filter(|name| name.starts_with(prefix)).collect();
+        Some(all.into_iter().map(|name| (name, String::new())).collect())
+    });
+    if called.is_empty() { among(current, own_tools().into_iter().map(|tool| (tool, String::new()))) } else { called }
+}
+
+#[cfg(feature = "toolserver")]
+fn own_tools() -> Vec<String> {
+    ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[cfg(not(feature = "toolserver"))]
+fn own_tools() -> Vec<String> {
+    Vec::new()
+}
+
+/// Model providers.
+pub(crate) fn providers(current: &OsStr) -> Vec<CompletionCandidate> {
+    among(current, ua_host::providers::NAMES.iter().map(|name| ((*name).to_owned(), String::new())))
+}
+
+/// Models that are known by name.
+pub(crate) fn models(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Ok(table) = ua_host::models::table(&Settings::of_process()) else { return Vec::new() };
+    let known = table.all().filter(|(_, name, _)| !name.ends_with('*'));
+    let names = known.map(|(provider, name, _)| (name.to_owned(), provider.to_owned()));
+    among(current, names)
+}
+
+/// What a resume may accept; several with commas.
+pub(crate) fn components(current: &OsStr) -> Vec<CompletionCandidate> {
+    let text = current.to_string_lossy();
+    let before = text.rfind(',').map_or("", |at| &text[..=at]);
+    let names = ["policy", "tools", "pricing", "blob-threshold"];
+    among(current, names.iter().map(|name| (format!("{before}{name}"), String::new())))
+}
+
+/// Policy packs.
+pub(crate) fn packs(current: &OsStr) -> Vec<CompletionCandidate> {
+    let packs = ua_classify::Pack::all().unwrap_or_default();
+    among(current, packs.iter().map(|pack| (pack.id().to_owned(), pack.about().to_owned())))
+}
+
+/// Those words that begin as what was typed, each with what it is.
+fn among(current: &OsStr, words: impl Iterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
+    let typed = current.to_string_lossy();
+    words.filter(|(word, _)| word.starts_with(&*typed)).map(candidate).collect()
+}
+
+fn candidate((word, about): (String, String)) -> CompletionCandidate {
+    let help = Some(about).filter(|about| !about.is_empty()).map(|about| line(&about, 80).into());
+    CompletionCandidate::new(word).help(help)
+}
+
 fn from_database(
     current: &OsStr,
     look: impl AsyncFnOnce(&Database, &str) -> Option<Vec<(String, String)>>,
@@ -86,11 +147,7 @@ fn from_database(
         })
     })();
     let candidates = found.unwrap_or_default().into_iter().enumerate();
-    candidates
-        .map(|(index, (id, help))| {
-            CompletionCandidate::new(id).help(Some(line(&help, 80).into())).display_order(Some(index))
-        })
-        .collect()
+    candidates.map(|(index, found)| candidate(found).display_order(Some(index))).collect()
 }
 
 /// The value of `--root` on the line that is being completed.

@@ -1,4 +1,6 @@
-//! Finding rows by what a person types: an id, the beginning of one, or `last`.
+//! Finding rows by what a person types: an id, the beginning of one, the end of one ([`crate::ids`]), or `last`.
+//!
+//! A whole id wins over those that only begin with it, and these over those that end so.
 
 use ua_core::{CallId, QuestionId, RunId};
 use ua_store::{CallQuery, CallRecord, LedgerStore, QuestionRecord, RunQuery, RunRecord, RunStore, Store, StoreError};
@@ -7,6 +9,12 @@ use crate::error::HostError;
 
 /// How many candidates are read for a prefix; as many as an error names, and one that says that there are more.
 const FEW: u32 = 6;
+
+/// What is shorter is the end of no id: a few letters are typed by accident.
+const SHORTEST_END: usize = 4;
+
+/// An answer cannot be taken back, so its question is named by no fewer letters than this.
+const SHORTEST_QUESTION: usize = 6;
 
 /// The run that `text` names.
 pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, HostError> {
@@ -17,8 +25,9 @@ pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, Host
 /// The id of the run that `text` names. Deleted runs are not found.
 async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
     let fail = |error: &StoreError| HostError::store("look for the run", error);
-    let find = async |prefix: &str, limit| {
-        let query = RunQuery { prefix: prefix.to_owned(), limit, ..RunQuery::default() };
+    let find = async |prefix: &str, ending: &str| {
+        let (prefix, ending) = (prefix.to_owned(), ending.to_owned());
+        let query = RunQuery { prefix, ending, limit: u32::MAX, ..RunQuery::default() };
         let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
         Ok::<_, HostError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
     };
@@ -30,11 +39,15 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
     }
     let no_run = |error: HostError| error.hint("`ua runs list` shows them; `last` is the newest");
     // No id begins with nothing, and one that is whole wins over those that only begin with it.
-    let found = if RunId::parse(text).is_ok() { find(text, u32::MAX).await? } else { Vec::new() };
+    let mut found = if RunId::parse(text).is_ok() { find(text, "").await? } else { Vec::new() };
+    let mut part = Part::Beginning;
+    if found.is_empty() && is_end(text) {
+        (found, part) = (find("", text).await?, Part::End);
+    }
     if let Some(whole) = found.iter().find(|id| id.as_str() == text) {
         return Ok(whole.clone());
     }
-    one("run", text, found, RunId::to_string).map_err(no_run)
+    one("run", (text, part), found, RunId::to_string).map_err(no_run)
 }
 
 /// The call that `text` names.
@@ -47,11 +60,17 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Ho
             Err(error) => return Err(fail(&error)),
         }
     }
-    let query = CallQuery { prefix: text.to_owned(), limit: FEW };
+    let query = CallQuery { prefix: text.to_owned(), limit: FEW, ..CallQuery::default() };
     // No id begins with nothing.
-    let found =
+    let mut found =
         if CallId::parse(text).is_ok() { store.find_calls(&query).await.map_err(|e| fail(&e))? } else { Vec::new() };
-    one("call", text, found, |call| call.call_id.to_string())
+    let mut part = Part::Beginning;
+    if found.is_empty() && is_end(text) {
+        part = Part::End;
+        let query = CallQuery { ending: text.to_owned(), limit: FEW, ..CallQuery::default() };
+        found = store.find_calls(&query).await.map_err(|e| fail(&e))?;
+    }
+    one("call", (text, part), found, |call| call.call_id.to_string())
         .map_err(|error| error.hint("`ua calls list --run last` shows them"))
 }
 
@@ -62,14 +81,40 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     {
         return Ok(question);
     }
+    if text.len() < SHORTEST_QUESTION {
+        return Err(HostError::usage(format!("`{text}` is too short for the name of a question"))
+            .hint(format!("write {SHORTEST_QUESTION} letters of it at least: an answer cannot be taken back")));
+    }
     let open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
-    one("question", text, open.into_iter().filter(|q| q.question_id.as_str().starts_with(text)).collect(), |q| {
-        q.question_id.to_string()
-    })
-    .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
+    let begins = |question: &&QuestionRecord| question.question_id.as_str().starts_with(text);
+    let ends = |question: &&QuestionRecord| question.question_id.as_str().ends_with(text);
+    let mut found: Vec<QuestionRecord> = open.iter().filter(begins).cloned().collect();
+    let mut part = Part::Beginning;
+    if found.is_empty() {
+        (found, part) = (open.iter().filter(ends).cloned().collect(), Part::End);
+    }
+    one("question", (text, part), found, |q| q.question_id.to_string())
+        .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
 }
 
-fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) -> Result<T, HostError> {
+/// Whether what was typed may be the end of an id.
+fn is_end(text: &str) -> bool {
+    text.len() >= SHORTEST_END && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// Which part of an id was typed.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Beginning,
+    End,
+}
+
+fn one<T>(
+    what: &str,
+    (text, part): (&str, Part),
+    mut found: Vec<T>,
+    id: impl Fn(&T) -> String,
+) -> Result<T, HostError> {
     if found.len() == 1 {
         return Ok(found.remove(0));
     }
@@ -79,5 +124,9 @@ fn one<T>(what: &str, text: &str, mut found: Vec<T>, id: impl Fn(&T) -> String) 
     let ids: Vec<String> = found.iter().take(5).map(id).collect();
     let more = if found.len() > ids.len() { ", …" } else { "" };
     let many = if found.len() >= FEW as usize { "several".to_owned() } else { found.len().to_string() };
-    Err(HostError::usage(format!("`{text}` is the beginning of {many} {what}s: {}{more}", ids.join(", "))))
+    let part = match part {
+        Part::Beginning => "beginning",
+        Part::End => "end",
+    };
+    Err(HostError::usage(format!("`{text}` is the {part} of {many} {what}s: {}{more}", ids.join(", "))))
 }

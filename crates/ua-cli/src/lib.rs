@@ -14,7 +14,9 @@ mod commands;
 mod complete;
 mod error;
 mod find;
+mod ids;
 mod live;
+mod moment;
 mod output;
 mod parts;
 mod people;
@@ -24,6 +26,8 @@ mod prompt;
 mod sandbox;
 mod schema;
 mod shown;
+mod stray;
+mod table;
 mod telemetry;
 mod terminal;
 mod view;
@@ -45,7 +49,7 @@ fn needs_config(command: &Command) -> bool {
     if matches!(command, Command::Toolserver(_)) {
         return false;
     }
-    !matches!(command, Command::Doctor(_) | Command::Completions(_) | Command::Schema(_))
+    !matches!(command, Command::Doctor(_) | Command::Completions(_) | Command::Man(_) | Command::Schema(_))
 }
 
 /// Runs the command line of a program with these parts and returns its exit code.
@@ -67,6 +71,13 @@ pub fn main(parts: Parts) -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(error) if stray_word(&error).is_some() => {
+            let (word, meant) = stray_word(&error).unwrap_or_default();
+            let failure = HostError::usage(format!("there is no command `{word}`"))
+                .hint(format!("`{meant}` does that; `ua --help` lists the commands"));
+            error::print_as(&failure, std::env::args_os().any(|word| word == "--json"));
+            return ExitCode::from(error::USAGE);
+        }
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             let text = error.render().to_string();
             let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
@@ -141,6 +152,16 @@ pub fn main(parts: Parts) -> ExitCode {
     };
     telemetry.finish();
     ExitCode::from(code)
+}
+
+/// A word in the place of a command that other programs have, and what it is called here.
+fn stray_word(error: &clap::Error) -> Option<(String, &'static str)> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // Of `ua` itself: below a command there are other words.
+    let is_first = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).is_some_and(|first| first == *word);
+    let meant = stray::meant(word).filter(|_| error.kind() == ErrorKind::InvalidSubcommand && is_first)?;
+    Some((word.clone(), meant))
 }
 
 /// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to

@@ -2,14 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use clap::builder::styling::AnsiColor;
-use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
 
 use crate::error::HostError;
 use crate::shown::Shown;
 
+pub(crate) use crate::table::{Column, print_columns, print_table};
 pub(crate) use ua_host::text::{line, plain};
 
 /// Text as a TOML string: quoted, and without a character that drives a terminal.
@@ -68,40 +67,4 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
 pub(crate) fn tell(text: impl Into<Shown>) {
     // Nobody is left who could be told that this failed.
     crate::terminal::write_err(&text.into().then("\n")).ok();
-}
-
-/// Writes a table that fits the terminal; every cell is foreign text. The first column, by which a row is named, is never broken; a
-/// column called STATUS or LEVEL has the colour of its word.
-pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), HostError> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header.to_vec());
-    let has_color = crate::terminal::out_has_color();
-    if has_color {
-        table.enforce_styling();
-    }
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(index, cell)| {
-            let is_status = matches!(header.get(index), Some(&("STATUS" | "LEVEL")));
-            let shown = Cell::new(plain(cell));
-            match crate::terminal::status_color(cell).filter(|_| has_color && is_status) {
-                Some(color) => shown.fg(table_color(color)),
-                None => shown,
-            }
-        });
-        table.add_row(cells.collect::<Vec<_>>());
-    }
-    if let Some(first) = table.column_mut(0) {
-        first.set_constraint(ColumnConstraint::ContentWidth);
-    }
-    print(Shown::laid_out(table.lines()))
-}
-
-fn table_color(color: AnsiColor) -> Color {
-    let known = [
-        (AnsiColor::Green, Color::Green),
-        (AnsiColor::Red, Color::Red),
-        (AnsiColor::Yellow, Color::Yellow),
-        (AnsiColor::Cyan, Color::Cyan),
-    ];
-    known.into_iter().find(|(name, _)| *name == color).map_or(Color::Reset, |(_, color)| color)
 }

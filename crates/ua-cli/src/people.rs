@@ -20,6 +20,7 @@ use ua_store::{QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
+use crate::ids::{short, shortened};
 use crate::live::Live;
 use crate::output::{line, tell};
 
@@ -165,8 +166,9 @@ impl People for AtTerminal {
         if self.quiet {
             return;
         }
-        tell(format!("run {} · workspace {}", begun.run.run_id, begun.run.workspace_dir));
-        tell(format!("to resume: {}", begun.resume_command));
+        let id = begun.run.run_id.as_str();
+        tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
+        tell(format!("to resume: {}", shortened(&begun.resume_command, &[id])));
         if crate::terminal::can_draw() {
             let live = Live::start();
             live.limits(&begun.budgets, begun.held);

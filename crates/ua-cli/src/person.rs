@@ -50,7 +50,8 @@ pub(crate) fn required(command: &Command, host: &Host) -> Result<(), HostError> 
 /// that look, or that belong to the program itself.
 fn persons_only(command: &Command) -> Option<&'static str> {
     match command {
-        Command::Job(_) => Some("start a job"),
+        // It starts tool servers, and nothing else.
+        Command::Job(args) => (!args.check).then_some("start a job"),
         Command::Resume(_) => Some("resume a run"),
         Command::Fork(_) => Some("fork a run"),
         Command::Answer(_) => Some("answer a question"),
@@ -94,7 +95,10 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         },
         #[cfg(feature = "toolserver")]
         Command::Toolserver(_) => None,
-        Command::Questions(_)
+        Command::Init(_)
+        | Command::Questions(_)
+        | Command::Status(_)
+        | Command::Man(_)
         | Command::Turns(_)
         | Command::Models(_)
         | Command::Config(_)
@@ -332,6 +336,8 @@ mod tests {
             assert!(needs(line), "{line}");
         }
         for line in [
+            "ua job --check x.json",
+            "ua status",
             "ua runs list",
             "ua runs show r",
             "ua questions",

@@ -35,9 +35,12 @@ fn root<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 
 /// Every command that writes JSON.
 pub(crate) const ENTRIES: &[Entry] = &[
+    entry::<view::ProjectMade>("init", Shape::One),
     entry::<view::RunEnded>("job", Shape::One),
+    entry::<view::JobChecked>("job --check", Shape::One),
     entry::<view::RunEnded>("resume", Shape::One),
     entry::<view::RunEnded>("fork", Shape::One),
+    entry::<view::StatusShown>("status", Shape::One),
     entry::<view::RunRow>("runs list", Shape::Many),
     entry::<view::RunShown<'static>>("runs show", Shape::One),
     entry::<view::TailEvent>("runs tail", Shape::Lines),
@@ -103,7 +106,8 @@ impl Entry {
 
 /// The entry of a command.
 pub(crate) fn find(command: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.command == command)
+    // A flag that makes another command of it is a word here.
+    ENTRIES.iter().find(|entry| entry.command.replace("--", "") == command)
 }
 
 /// The page of the guide.

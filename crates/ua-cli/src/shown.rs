@@ -19,16 +19,6 @@ impl Shown {
         Self(format!("{}{text}{}", style.render(), style.render_reset()))
     }
 
-    /// What a table's layout made of cells that are harmless already, with their colours.
-    pub(super) fn laid_out(lines: impl Iterator<Item = String>) -> Self {
-        let mut text = String::new();
-        for line in lines {
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        Self(text)
-    }
-
     /// The same with more behind it.
     #[must_use]
     pub(crate) fn then(mut self, more: impl Into<Self>) -> Self {

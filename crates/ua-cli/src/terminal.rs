@@ -41,6 +41,8 @@ struct Terminal {
     json: bool,
     out: bool,
     err: bool,
+    /// Whether a person reads standard output.
+    is_read: bool,
     /// Whether a live display can be drawn on standard error.
     draws: bool,
     /// What takes secrets out of everything that is written there.
@@ -69,6 +71,7 @@ pub(crate) fn init(settings: &Settings, redactor: Redactor, json: bool, color: O
         json,
         out: wanted(io::stdout().is_terminal()),
         err: wanted(io::stderr().is_terminal()),
+        is_read: !json && io::stdout().is_terminal(),
         draws: !is_plain && io::stderr().is_terminal() && is_able,
         redactor,
     };
@@ -91,6 +94,17 @@ fn is_so(ask: impl FnOnce(&Terminal) -> bool) -> bool {
 /// Whether a machine reads: standard output is JSON, and so are errors.
 pub(crate) fn is_json() -> bool {
     is_so(|terminal| terminal.json)
+}
+
+/// Whether a person reads standard output: ids are short there, and times are those of the clock on the wall.
+pub(crate) fn is_read_by_person() -> bool {
+    is_so(|terminal| terminal.is_read)
+}
+
+/// How many columns the terminal has that standard output is; `None` where it is none.
+pub(crate) fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_read_by_person())?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Whether standard output takes colour.

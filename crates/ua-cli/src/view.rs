@@ -3,6 +3,7 @@
 //! Fields are added, never renamed or removed. Where a row of the runtime database is shown as it is stored, its type here is
 //! [`Row`]: its fields are those of the tables of Durable Jobs v1 spec §5.
 
+mod before;
 mod gateway;
 mod installation;
 
@@ -19,6 +20,7 @@ use ua_store::{
     TurnRecord,
 };
 
+pub(crate) use before::{CheckedRule, CheckedWord, JobChecked, ProjectMade, StatusRun, StatusShown};
 pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,
@@ -278,7 +280,7 @@ pub(crate) struct TailEvent {
     pub(crate) text: String,
 }
 
-/// Runs that were let go of, or would be.
+/// Runs that were deleted, or would be.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunsDeleted {
     /// Whether nothing was done.
@@ -287,7 +289,7 @@ pub(crate) struct RunsDeleted {
     pub(crate) deleted: Vec<RunDeleted>,
 }
 
-/// A run that was let go of, or would be.
+/// A run that was deleted, or would be.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunDeleted {
     /// The run.

@@ -176,6 +176,11 @@ impl Costs {
         sum.copied().unwrap_or(Money { nanos: 0, currency })
     }
 
+    /// The sums, one for each currency.
+    pub fn amounts(&self) -> &[Money] {
+        &self.0
+    }
+
     /// Whether nothing was added.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -8,13 +8,13 @@ use ua_ledger::{Enquiry, Permit};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// No server of that name is configured.
-    #[error("find the tool server `{server}` in the configuration")]
+    #[error("no tool server `{server}` is configured")]
     UnknownServer {
         /// The name.
         server: String,
     },
     /// It did not start, or did not answer the handshake.
-    #[error("start the tool server `{server}`: {why}")]
+    #[error("tool server `{server}` did not start: {why}")]
     NotStarted {
         /// The name.
         server: String,
@@ -22,7 +22,7 @@ pub enum TransportError {
         why: String,
     },
     /// Its tools are not what they were when a person looked at them, or when the step began.
-    #[error("use the tools of `{server}`: {why}")]
+    #[error("the tools of `{server}` cannot be used: {why}")]
     Changed {
         /// The name.
         server: String,
@@ -30,7 +30,7 @@ pub enum TransportError {
         why: String,
     },
     /// A call that it has under way cannot be gone on with now.
-    #[error("go on with a call of the tool server `{server}`: {why}")]
+    #[error("cannot continue a call of tool server `{server}`: {why}")]
     NotReached {
         /// The name.
         server: String,
@@ -38,7 +38,7 @@ pub enum TransportError {
         why: String,
     },
     /// It does not offer what it offered when the step began.
-    #[error("list the tools of `{server}`: {why}")]
+    #[error("cannot list the tools of `{server}`: {why}")]
     NotListed {
         /// The name.
         server: String,

@@ -133,8 +133,14 @@ impl HostError {
             | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
-            StoreError::Unavailable { .. } => Self::storage(message)
-                .hint("nothing was sent after this point; make the database usable and run `ua resume last`"),
+            StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
+                "nothing new was sent after this; make room on that disk (`ua runs delete`, `ua db prune`), then `ua resume` the run: it \
+                 finds out about a call that was under way, or asks",
+            ),
+            StoreError::Unavailable { .. } => Self::storage(message).hint(
+                "nothing new was sent after this; make the database usable, then `ua resume` the run: it finds out about a call that was \
+                 under way, or asks",
+            ),
         }
     }
 }

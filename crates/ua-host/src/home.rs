@@ -1,9 +1,11 @@
 //! Where things are: the workspace root, the runtime database, the locks.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
+use ua_files::Folder;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -21,7 +23,12 @@ pub fn close(store: Database) {
     }
 }
 
-/// The folder that holds all workspaces when nobody says which.
+/// What keeps a folder of workspaces out of version control.
+const GIT_IGNORE: (&str, &[u8]) =
+    (".gitignore", b"# Mails, transcripts and the runtime database: nothing of it belongs into a repository.\n*\n");
+
+/// The folder that holds all workspaces when nobody says which: in the current folder, or in the nearest folder above it that has one which
+/// a `ua` of this user made or was told to use.
 const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
 
 /// The folders of this installation.
@@ -51,12 +58,14 @@ const OWN: [&str; 9] = [
 ];
 
 impl Home {
-    /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder.
+    /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder, or the
+    /// one of this user in the nearest folder above.
     pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
         let root = root.map(Path::to_path_buf).or_else(|| settings.var("UA_ROOT").map(PathBuf::from));
-        let root = root.unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT));
-        let root = settings.absolute(&root)?;
+        let roots = Roots::new(state_folder(settings));
+        let usual = usual_root(settings, &roots)?;
+        let root = root.map_or_else(|| Ok(usual.clone()), |root| settings.absolute(&root))?;
         if root.to_str().is_none() {
             return Err(HostError::usage(format!("cannot use {}: its name is no UTF-8 text", root.display()))
                 .hint("choose another folder with --root; its path is stored as text"));
@@ -71,9 +80,9 @@ impl Home {
                 HostError::usage("this ua was built without PostgreSQL").hint("build it with the feature `postgres`")
             );
         }
-        let is_default = settings.absolute(Path::new(DEFAULT_ROOT)).is_ok_and(|default| default == root);
+        let is_default = usual == root;
         Ok(Self {
-            roots: Roots::new(state_folder(settings)),
+            roots,
             #[cfg(feature = "postgres")]
             server: server(settings)?,
             root,
@@ -153,18 +162,11 @@ impl Home {
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file that was emptied is as good as gone.
         let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
-        let expected = is_gone && self.has_workspaces();
+        let expected = is_gone && self.was_used();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map(Database::File).map_err(|error| {
             let failure = HostError::store(&format!("open the runtime database {}", self.database.display()), &error);
-            if expected {
-                failure.hint(format!(
-                    "there are workspaces in {}, but their database is gone; put it back, or choose another --root for new runs",
-                    self.root.display()
-                ))
-            } else {
-                failure
-            }
+            if expected { failure.hint(self.put_it_back()) } else { failure }
         })
     }
 
@@ -174,6 +176,7 @@ impl Home {
             HostError::storage(format!("cannot create {}: {e}", self.root.display()))
                 .hint("choose another folder with --root")
         };
+        let was_there = self.root.exists();
         // Without a place to note it, the root is good for this command: the next one asks for `--root`.
         if !self.root_is_named
             && self.roots.judge(&self.root) == Belief::Empty
@@ -182,6 +185,9 @@ impl Home {
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
         fs::create_dir_all(&self.root).map_err(fail)?;
+        if !was_there {
+            self.keep_out_of_git();
+        }
         let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
         let beside = (self.state() != self.root).then(|| {
             fs::create_dir_all(self.state())?;
@@ -191,6 +197,15 @@ impl Home {
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
         Ok(())
+    }
+
+    /// Keeps a root that this program made out of version control. A folder that was there already is its owner's to care for: it may hold
+    /// more than runs.
+    fn keep_out_of_git(&self) {
+        let (name, text) = GIT_IGNORE;
+        if let Err(error) = Folder::open_itself(&self.root).and_then(|root| root.replace(name, text)) {
+            tracing::debug!(%error, "the root is not kept out of version control");
+        }
     }
 
     /// Refuses a root or a database that nobody named and that this user's `ua` did not make: it came with a checkout, for instance, and a
@@ -206,6 +221,9 @@ impl Home {
         if !self.root_is_named {
             match self.roots.judge(&self.root) {
                 Belief::Empty | Belief::Own => {}
+                Belief::Foreign if let Some(error) = unreadable(&self.root) => {
+                    return Err(cannot_read(&self.root, &error));
+                }
                 Belief::Link => return refused(&self.root, "is a link that you did not name"),
                 Belief::Foreign => return refused(&self.root, "was not made by a ua of yours"),
             }
@@ -245,20 +263,52 @@ impl Home {
     }
 
     fn file(&self) -> Result<SqliteStore, HostError> {
-        if !self.database.exists() {
-            return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
-                .hint("no job was run here yet; start one with `ua job FILE`, or name another folder with --root"));
+        match fs::metadata(&self.database) {
+            Ok(_) => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_read(&self.database, &error)),
+            Err(_) if self.was_used() => {
+                return Err(HostError::storage(format!("the runtime database {} is gone", self.database.display()))
+                    .hint(self.put_it_back()));
+            }
+            Err(_) => {
+                return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
+                    .hint(
+                        "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
+                    ));
+            }
         }
         SqliteStore::open_read_only(&self.database).map_err(|error| {
             HostError::store(&format!("open the runtime database {}", self.database.display()), &error)
         })
     }
 
-    fn has_workspaces(&self) -> bool {
+    /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
+    pub fn is_unused(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if self.server.is_some() {
+            return Place::known(&self.root, &self.locks()).is_none();
+        }
+        let is_there =
+            fs::metadata(&self.database).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true);
+        !is_there && !self.was_used() && unreadable(&self.root).is_none()
+    }
+
+    /// Whether runs left something here, whatever became of the database: a workspace, or a line about an effect.
+    fn was_used(&self) -> bool {
         let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        entries
+        let has_workspaces = entries
             .into_iter()
-            .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
+            .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir());
+        has_workspaces || fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
+    }
+
+    /// What to do about a database that is gone.
+    fn put_it_back(&self) -> String {
+        format!(
+            "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
+             that `ua db backup` made), or choose another --root for new runs; nothing was changed",
+            self.root.display()
+        )
     }
 
     /// The folder of a new run: what the job says, inside the root, or a fresh name. A name that we made up gives way to a folder
@@ -330,6 +380,28 @@ impl Home {
     }
 }
 
+/// Where workspaces are when nobody says: in the folder of this process, else in the nearest folder above it that has them, if they are this
+/// user's own. What somebody else left above is not even looked into.
+fn usual_root(settings: &Settings, roots: &Roots) -> Result<PathBuf, HostError> {
+    let here = settings.absolute(Path::new(DEFAULT_ROOT))?;
+    if fs::symlink_metadata(&here).is_ok() {
+        return Ok(here);
+    }
+    let above = here.ancestors().skip(2).map(|folder| folder.join(DEFAULT_ROOT));
+    let found = above.into_iter().find(|root| roots.judge(root) == Belief::Own);
+    Ok(found.unwrap_or(here))
+}
+
+/// Why a folder cannot be looked into, if it is there and cannot.
+fn unreadable(folder: &Path) -> Option<io::Error> {
+    fs::read_dir(folder).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> HostError {
+    HostError::storage(format!("cannot read {}: {error}", path.display()))
+        .hint("make it yours (`chown`, `chmod u+rwX`), or choose another folder with --root; nothing was changed")
+}
+
 /// The database on a server, as that of a place.
 #[cfg(feature = "postgres")]
 fn served(server: &PostgresConfig, place: Place) -> Result<Database, HostError> {
@@ -371,6 +443,61 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    #[test]
+    fn a_root_above_is_found_if_it_is_this_users_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (work, user) = (folder.path().join("work"), folder.path().join("home"));
+        let below = work.join("a/b");
+        fs::create_dir_all(&below).unwrap();
+        let variables = [("HOME".to_owned(), user.display().to_string())];
+        let home = |folder: &Path| {
+            let process = Process {
+                folder: Some(folder.to_path_buf()),
+                variables: variables.clone().into(),
+                ..Process::default()
+            };
+            Home::new(&Settings::read(process), None).unwrap()
+        };
+        // Somebody else's is passed over, as if it were not there.
+        fs::create_dir_all(work.join(DEFAULT_ROOT).join("locks")).unwrap();
+        assert_eq!(home(&below).root(), below.join(DEFAULT_ROOT));
+        fs::remove_dir_all(work.join(DEFAULT_ROOT)).unwrap();
+        close(home(&work).open().unwrap());
+        assert_eq!(home(&below).root(), work.join(DEFAULT_ROOT));
+        assert!(home(&below).is_default(), "a command given there needs no --root");
+        assert!(!home(&below).is_unused());
+        // One that is there already, or is named, comes first.
+        fs::create_dir(below.join(DEFAULT_ROOT)).unwrap();
+        assert_eq!(home(&below).root(), below.join(DEFAULT_ROOT));
+    }
+
+    #[test]
+    fn a_root_that_ua_makes_stays_out_of_version_control() {
+        let folder = tempfile::tempdir().unwrap();
+        close(home(folder.path(), Some("runs")).open().unwrap());
+        let ignored = fs::read_to_string(folder.path().join("runs/.gitignore")).unwrap();
+        assert!(ignored.lines().any(|line| line == "*"), "{ignored}");
+        // A folder that was there may hold more than runs.
+        fs::create_dir(folder.path().join("project")).unwrap();
+        close(home(folder.path(), Some("project")).open().unwrap());
+        assert!(!folder.path().join("project/.gitignore").exists());
+    }
+
+    #[test]
+    fn a_database_that_is_gone_is_no_empty_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(folder.path(), Some("runs"));
+        assert!(home.is_unused());
+        assert_eq!(home.open_read_only().unwrap_err().kind(), crate::error::Kind::Usage);
+        fs::create_dir_all(home.root()).unwrap();
+        fs::write(home.root().join("effects.log"), "{}\n").unwrap();
+        assert!(!home.is_unused());
+        for refused in [home.open_read_only().unwrap_err(), home.open().unwrap_err()] {
+            assert_eq!(refused.kind(), crate::error::Kind::Storage, "{refused}");
+            assert!(refused.hint_text().unwrap().contains("put it back"), "{refused}");
+        }
     }
 
     #[test]

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use crate::Database;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
 use ua_runner::RunLock;
-use ua_store::{NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
+use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 use crate::error::HostError;
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
 use crate::launch::{Launch, LaunchOptions};
-use crate::paths::{job_dir, json_fragment};
+use crate::paths::{job_dir, json_fragment, without_bom};
 use crate::people::{People, Presence, WhichRun};
 use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
+use crate::servers;
 use crate::session::{self, Ending};
 use crate::settings::Settings;
 use crate::text::line;
@@ -27,8 +28,10 @@ use crate::trust;
 /// A job, as somebody asks for it.
 #[derive(Debug, Clone, Default)]
 pub struct JobRequest {
-    /// The job file.
+    /// The job file; `-` for a job that came another way.
     pub file: PathBuf,
+    /// The job's text, when it is in no file: what it names beside itself lies in the current folder.
+    pub text: Option<String>,
     /// Name of the run; one that exists is resumed if it was made of the same job.
     pub run_id: Option<RunId>,
     /// Run the job once more although the run of its job key succeeded.
@@ -53,16 +56,8 @@ pub struct Iterations {
 /// Starts a job and drives its run to a conclusion of this process.
 pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
     let file = &request.file;
-    let mut spec = in_iterations(read(host.settings(), file)?, request.iterations.as_ref())?;
     let env = host.env();
-    let launch = Launch::new(host.settings(), file, &spec, &request.launch)?;
-    trust::ask_about(host, people.as_ref(), &launch, &spec).await?;
-    trust::tell_untrusted_policies(host, people.as_ref(), &launch);
-    // Everything that can be known to be wrong is found before anything is stored or started.
-    launch.check(host, &spec)?;
-    refuse_secrets(host, &spec)?;
-    let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
-    launch.check_files(&spec)?;
+    let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
     let store = host.home().open()?;
     if let Some(id) = &request.run_id {
@@ -143,12 +138,39 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
     Box::pin(session::run(host, people, store, run, &launch, false)).await
 }
 
+/// A job of which nothing is known to be wrong.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) spec: RunSpec,
+    pub(crate) launch: Launch,
+    /// What is in the files that it is given.
+    pub(crate) files: Vec<NewBlob>,
+}
+
+/// Everything that can be known to be wrong is found before anything is stored or started.
+pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobRequest) -> Result<Prepared, HostError> {
+    let spec = match &request.text {
+        Some(text) => parse(host.settings(), &request.file, text)?,
+        None => read(host.settings(), &request.file)?,
+    };
+    let mut spec = in_iterations(spec, request.iterations.as_ref())?;
+    let launch = Launch::new(host.settings(), &request.file, &spec, &request.launch)?;
+    trust::ask_about(host, people, &launch, &spec).await?;
+    trust::tell_untrusted_policies(host, people, &launch);
+    launch.check(host, &spec)?;
+    servers::check_programs(&launch.configured_servers(host, &spec)?)?;
+    refuse_secrets(host, &spec)?;
+    let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
+    launch.check_files(&spec)?;
+    Ok(Prepared { spec, launch, files })
+}
+
 /// How many unfinished runs are looked at for one of the same job.
 const LOOKED_AT: u32 = 200;
 
 /// The newest run of the same job, its files included, that was begun and not finished, and that nobody drives: to start the job again would do
 /// again what that run did.
-async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
+pub(crate) async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
     let query = RunQuery {
         statuses: vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
         without_tasks: true,
@@ -197,7 +219,7 @@ fn deleted_name(run: &RunId) -> HostError {
 }
 
 /// The run that answers for a job key.
-async fn holder(store: &Database, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
+pub(crate) async fn holder(store: &Database, key: Option<&str>) -> Result<Option<RunRecord>, HostError> {
     let Some(key) = key else { return Ok(None) };
     store.run_by_job_key(key).await.map_err(|e| HostError::store("look for the job key", &e))
 }
@@ -253,7 +275,10 @@ fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
 }
 
 /// The largest job file.
-const MAX_JOB_BYTES: u64 = 256 * 1024;
+pub const MAX_JOB_BYTES: u64 = 256 * 1024;
+
+/// What a job file is called that is none: the job came on standard input.
+pub const NO_FILE: &str = "-";
 
 /// The job with what is asked for about iterations.
 fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, HostError> {
@@ -271,22 +296,36 @@ fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, 
 pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     let whole = settings.absolute(file)?;
     if let Some(size) = fs::metadata(&whole).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
-        return Err(HostError::usage(format!(
-            "{} has {size} bytes; a job file has at most {MAX_JOB_BYTES}",
-            file.display()
-        ))
-        .hint("put material into files beside the job, and let it name them"));
+        return Err(too_large(&file.display(), size));
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
-            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one")
+            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one, `ua init` writes one")
     })?;
+    parse(settings, file, &text)
+}
+
+fn too_large(file: &dyn std::fmt::Display, size: impl std::fmt::Display) -> HostError {
+    HostError::usage(format!("{file} has {size} bytes; a job file has at most {MAX_JOB_BYTES}"))
+        .hint("put material into files beside the job, and let it name them")
+}
+
+/// Reads the text of a job. `file` is where it stands, or would.
+fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunSpec, HostError> {
+    let name = if file == Path::new(NO_FILE) {
+        "invalid job on standard input".to_owned()
+    } else {
+        format!("invalid job file {}", file.display())
+    };
+    if text.len() as u64 > MAX_JOB_BYTES {
+        return Err(too_large(&"the job on standard input", text.len()));
+    }
     // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
-    let text = text.replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
+    let text = without_bom(text).replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
     RunSpec::parse(&text).map_err(|error| {
         let text = error.to_string();
         let why = text.strip_prefix("invalid job: ").unwrap_or(&text);
-        let failure = HostError::usage(format!("invalid job file {}: {why}", file.display()));
+        let failure = HostError::usage(format!("{name}: {why}"));
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
             SpecError::UnknownField { .. } => {

@@ -364,9 +364,17 @@ impl Launch {
         self.classifier_with(settings, &[])
     }
 
+    /// The policy files, the strongest first: of the command line and the configuration, the user's own, those of the job.
+    pub fn policy_files(&self, settings: &Settings) -> Vec<PathBuf> {
+        let (mut files, of_job) = self.named_policies();
+        files.extend(policies::of_user(settings));
+        files.extend(of_job);
+        files
+    }
+
     /// The same with further policy files laid over all others.
     pub fn classifier_with(&self, settings: &Settings, over: &[PathBuf]) -> Result<Classifier, HostError> {
-        let (of_user, of_job) = self.policy_files();
+        let (of_user, of_job) = self.named_policies();
         let mut files = over.to_vec();
         files.extend(of_user);
         files.extend(policies::of_user(settings));
@@ -374,7 +382,7 @@ impl Launch {
     }
 
     /// The policy files that the user named, and those that came with the job.
-    fn policy_files(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    fn named_policies(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         match &self.job_policies {
             Some(of_job) => (self.policies.clone(), of_job.clone()),
             // An older version did not tell them apart, so whatever lies with the job came with it.
@@ -387,7 +395,7 @@ impl Launch {
         let is_trusted = |file: &PathBuf| {
             read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
         };
-        self.policy_files().1.into_iter().filter(|file| !is_trusted(file)).collect()
+        self.named_policies().1.into_iter().filter(|file| !is_trusted(file)).collect()
     }
 
     /// The servers of the MCP configuration that the job uses.

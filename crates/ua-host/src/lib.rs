@@ -20,6 +20,7 @@
 mod alert;
 pub mod base_url;
 pub mod budgets;
+pub mod check;
 pub mod claude_code;
 pub mod corrections;
 pub mod credentials;

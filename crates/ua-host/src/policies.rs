@@ -32,8 +32,14 @@ fn configured_lists(settings: &Settings) -> Lists {
     }
 }
 
+/// The same, each with the setting that names them.
+pub(crate) fn lists_by_setting(settings: &Settings) -> [(&'static str, Vec<String>); 2] {
+    let lists = configured_lists(settings);
+    [("side_effect_denylist", lists.side_effect_denylist), ("read_only_allowlist", lists.read_only_allowlist)]
+}
+
 /// The names in a setting, separated by commas.
-fn names(settings: &Settings, variable: &str) -> Vec<String> {
+pub(crate) fn names(settings: &Settings, variable: &str) -> Vec<String> {
     let text = settings.var(variable).unwrap_or_default();
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
@@ -50,6 +56,13 @@ pub fn classifier_of_user(
     files.extend(configured(settings)?);
     files.extend(of_user(settings));
     classifier(settings, &files, of_job, servers)
+}
+
+/// The policy files that a new run of this user has whatever its job says, the strongest first.
+pub fn files_of_user(settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
+    let mut files = configured(settings)?;
+    files.extend(of_user(settings));
+    Ok(files)
 }
 
 /// The policy files of a job: relative to the folder of its file.

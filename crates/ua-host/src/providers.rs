@@ -40,9 +40,12 @@ pub fn default_model(
     })
 }
 
+/// Every provider there is.
+pub const NAMES: [&str; 6] = ["anthropic", "openai", "openai-chat", crate::claude_code::NAME, "scripted", "replay"];
+
 /// Why no model can be asked, when none was named.
 pub fn no_model(provider: &str) -> HostError {
-    if !["anthropic", "openai", "openai-chat", crate::claude_code::NAME, "scripted", "replay"].contains(&provider) {
+    if !NAMES.contains(&provider) {
         return HostError::usage(format!("unknown model provider `{provider}`"))
             .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`");
     }

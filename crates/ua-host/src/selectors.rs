@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use globset::Glob;
+use globset::{Glob, GlobMatcher};
 use ua_core::{CallPolicy, RunId, RunSpec, SideEffectClass, StopCondition, ToolName, ToolSpec};
-use ua_dispatch::ToolTransport as _;
+use ua_dispatch::{ToolTransport as _, TransportError};
 use ua_mcp::ServerSpec;
 
 use crate::error::HostError;
@@ -20,14 +20,21 @@ use crate::text::line;
 /// How alike a name has to be to be meant.
 const ALIKE: f64 = 0.75;
 
-/// A selector that selects nothing.
+/// Where conditions stand.
+const CONDITIONS: &str = "stop_conditions";
+
+/// A word of a job that selects tools, and what it selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmatched {
+pub struct Selection {
     /// Where it stands.
     pub field: &'static str,
     /// What stands there.
     pub word: String,
-    /// The name that is most like it.
+    /// The tools that it selects, as the model sees their names; none for a condition about a file.
+    pub tools: Vec<String>,
+    /// Whether it is the name of anything; a known kind of effect may be one that no tool of this job has.
+    pub is_known: bool,
+    /// Of one that is not, the name that is most like it.
     pub nearest: Option<String>,
 }
 
@@ -50,8 +57,7 @@ impl Names {
     }
 
     fn has(&self, word: &str, with_kinds: bool) -> bool {
-        let Ok(glob) = Glob::new(word) else { return true };
-        let glob = glob.compile_matcher();
+        let Some(glob) = glob(word) else { return true };
         self.tools.iter().chain(self.kinds.iter().filter(|_| with_kinds)).any(|name| glob.is_match(name))
     }
 
@@ -63,6 +69,37 @@ impl Names {
     }
 }
 
+/// A word as a pattern; a wrong one is refused elsewhere.
+fn glob(word: &str) -> Option<GlobMatcher> {
+    Some(Glob::new(word).ok()?.compile_matcher())
+}
+
+/// What a word may select by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Names of tools.
+    Name,
+    /// These, and kinds of effects.
+    Kind,
+    /// These, and classes.
+    Class,
+}
+
+/// The tools that a word selects.
+fn selected(word: &str, by: By, tools: &[(ToolSpec, CallPolicy)]) -> Vec<String> {
+    let (class, glob) = (word.parse::<SideEffectClass>().ok().filter(|_| by == By::Class), glob(word));
+    let is_meant = |(spec, policy): &&(ToolSpec, CallPolicy)| {
+        let kind = policy.effect_kind.as_ref().filter(|_| by != By::Name);
+        class.is_some_and(|class| class == policy.class)
+            || glob.as_ref().is_some_and(|glob| {
+                glob.is_match(&spec.name.raw)
+                    || glob.is_match(&spec.name.tool)
+                    || kind.is_some_and(|kind| glob.is_match(kind.as_str()))
+            })
+    };
+    tools.iter().filter(is_meant).map(|(spec, _)| spec.name.raw.clone()).collect()
+}
+
 fn effect_of(condition: &StopCondition) -> Option<String> {
     match condition.expanded() {
         StopCondition::Effect { effect, .. } => Some(effect),
@@ -70,35 +107,59 @@ fn effect_of(condition: &StopCondition) -> Option<String> {
     }
 }
 
-/// The selectors of a job that select none of these tools, no class and no kind of effect.
-pub fn unmatched(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Unmatched> {
+/// What each selector and condition of a job selects among these tools, in the order of the job file's fields.
+pub fn selections(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Selection> {
     let names = Names::of(tools);
     let classes: Vec<&str> = SideEffectClass::ALL.iter().map(|class| class.as_str()).collect();
+    let lists = [
+        ("escalation.ask_human_before", &spec.escalation.ask_human_before, By::Class),
+        ("constraints.forbidden_actions", &spec.constraints.forbidden_actions, By::Kind),
+        ("tools.allow", &spec.tools.allow, By::Name),
+        ("tools.deny", &spec.tools.deny, By::Name),
+    ];
     let mut found = Vec::new();
-    let mut look = |field, word: &String, with_kinds: bool, with_classes: bool| {
-        let is_class = with_classes && word.parse::<SideEffectClass>().is_ok();
-        if !is_class && !names.has(word, with_kinds) {
-            let more: &[&str] = if with_classes { &classes } else { &[] };
-            found.push(Unmatched { field, word: word.clone(), nearest: names.nearest(word, more) });
-        }
-    };
-    for word in &spec.escalation.ask_human_before {
-        look("escalation.ask_human_before", word, true, true);
+    for (field, words, by) in lists {
+        found.extend(words.iter().map(|word| {
+            let is_class = by == By::Class && word.parse::<SideEffectClass>().is_ok();
+            let is_known = is_class || names.has(word, by != By::Name);
+            let more: &[&str] = if by == By::Class { &classes } else { &[] };
+            let nearest = if is_known { None } else { names.nearest(word, more) };
+            Selection { field, word: word.clone(), tools: selected(word, by, tools), is_known, nearest }
+        }));
     }
-    for word in &spec.constraints.forbidden_actions {
-        look("constraints.forbidden_actions", word, true, false);
-    }
-    for word in &spec.tools.allow {
-        look("tools.allow", word, false, false);
-    }
-    for word in &spec.tools.deny {
-        look("tools.deny", word, false, false);
-    }
-    for kind in conditions(spec).filter_map(effect_of).filter(|kind| !names.kinds.contains(kind)) {
-        let nearest = names.nearest(&kind, &[]);
-        found.push(Unmatched { field: "stop_conditions", word: kind, nearest });
+    for condition in conditions(spec) {
+        let Some(kind) = effect_of(condition) else {
+            let word = condition.expanded().describe();
+            found.push(Selection { field: CONDITIONS, word, tools: Vec::new(), is_known: true, nearest: None });
+            continue;
+        };
+        let has_kind = |policy: &CallPolicy| policy.effect_kind.as_ref().is_some_and(|own| own.as_str() == kind);
+        let with_it = tools.iter().filter(|(_, policy)| has_kind(policy)).map(|(spec, _)| spec.name.raw.clone());
+        let is_known = names.kinds.contains(&kind);
+        let nearest = if is_known { None } else { names.nearest(&kind, &[]) };
+        found.push(Selection { field: CONDITIONS, tools: with_it.collect(), word: kind, is_known, nearest });
     }
     found
+}
+
+/// The selectors of a job that are the name of no tool of these, of no class and of no kind of effect.
+pub fn unmatched(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Vec<Selection> {
+    let mut found = selections(spec, tools);
+    found.retain(|selection| !selection.is_known);
+    found
+}
+
+/// The error about selectors that are the name of nothing.
+pub fn refusal(found: &[Selection]) -> HostError {
+    let words: Vec<String> = found
+        .iter()
+        .map(|typo| {
+            let nearest = typo.nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+            format!("`{}` in {}{nearest}", line(&typo.word, 100), typo.field)
+        })
+        .collect();
+    HostError::usage(format!("the job names tools or effects that do not exist: {}", words.join("; ")))
+        .hint("`ua tools list` shows the tools and their classes; correct the word or take it out; nothing was started")
 }
 
 fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
@@ -117,7 +178,7 @@ pub(crate) async fn check(host: &Host, launch: &Launch, spec: &RunSpec) -> Resul
     if !has_selectors(spec) {
         return Ok(());
     }
-    let Some(tools) = listed(host, launch, spec).await? else { return Ok(()) };
+    let Ok(tools) = listed(host, launch, spec).await? else { return Ok(()) };
     // Which actions a composite tool knows is not listed anywhere.
     if tools.iter().any(|(spec, _)| spec.name.tool.starts_with("COMPOSIO_")) {
         return Ok(());
@@ -126,24 +187,18 @@ pub(crate) async fn check(host: &Host, launch: &Launch, spec: &RunSpec) -> Resul
     if found.is_empty() {
         return Ok(());
     }
-    let words: Vec<String> = found
-        .iter()
-        .map(|typo| {
-            let nearest = typo.nearest.as_ref().map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-            format!("`{}` in {}{nearest}", line(&typo.word, 100), typo.field)
-        })
-        .collect();
-    Err(HostError::usage(format!("the job names tools or effects that do not exist: {}", words.join("; "))).hint(
-        "`ua tools list` shows the tools and their classes; correct the word or take it out; nothing was started",
-    ))
+    Err(refusal(&found))
 }
 
-/// The tools that the job would be offered, with their policies; `None` when they cannot be listed now.
-async fn listed(
+/// The tools that a job would be offered, each with its policy.
+type Offered = Vec<(ToolSpec, CallPolicy)>;
+
+/// The tools that the job would be offered, with their policies, or why they cannot be listed now.
+pub(crate) async fn listed(
     host: &Host,
     launch: &Launch,
     spec: &RunSpec,
-) -> Result<Option<Vec<(ToolSpec, CallPolicy)>>, HostError> {
+) -> Result<Result<Offered, TransportError>, HostError> {
     let fail = |e: std::io::Error| HostError::storage(format!("cannot make a folder to list tools from: {e}"));
     let folder = tempfile::tempdir().map_err(fail)?;
     let mut specs: Vec<ServerSpec> = Vec::new();
@@ -156,17 +211,18 @@ async fn listed(
     let transport = servers::transport(host, specs, &folder.path().join("locks"), RunId::new(host.env()))?;
     let tools = transport.list().await;
     transport.shutdown().await;
-    let Ok(tools) = tools else { return Ok(None) };
+    let tools = match tools {
+        Ok(tools) => tools,
+        Err(error) => return Ok(Err(error)),
+    };
     let classifier = launch.classifier(host.settings())?;
-    Ok(Some(
-        tools
-            .into_iter()
-            .map(|tool| {
-                let policy = classifier.classify(&tool, None);
-                (tool, policy)
-            })
-            .collect(),
-    ))
+    Ok(Ok(tools
+        .into_iter()
+        .map(|tool| {
+            let policy = classifier.classify(&tool, None);
+            (tool, policy)
+        })
+        .collect()))
 }
 
 #[cfg(test)]
@@ -206,6 +262,32 @@ mod tests {
         let forbidden = json!({"constraints": {"forbidden_actions": ["emial.send"]}});
         assert_eq!(found(forbidden), [some("emial.send", "email.send")]);
         assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
+    }
+
+    #[test]
+    fn what_a_word_selects_is_told() {
+        let job = json!({
+            "objective": "x",
+            "escalation": {"ask_human_before": ["comment.*", "external"]},
+            "tools": {"deny": ["send_*"]},
+            "stop_conditions": ["email_sent_once", {"artifact": "a.md"}, "final_notification_sent"],
+        });
+        let spec = RunSpec::parse(&job.to_string()).unwrap();
+        let found = selections(&spec, &tools());
+        let found: Vec<(&str, &str, Vec<&str>)> = found
+            .iter()
+            .map(|one| (one.field, one.word.as_str(), one.tools.iter().map(String::as_str).collect()))
+            .collect();
+        let (comment, mail) = ("mcp__forum__post_comment", "mcp__forum__send_email");
+        let wanted = [
+            ("escalation.ask_human_before", "comment.*", vec![comment]),
+            ("escalation.ask_human_before", "external", vec![comment, mail]),
+            ("tools.deny", "send_*", vec![mail]),
+            ("stop_conditions", "email.send", vec![mail]),
+            ("stop_conditions", "file a.md", vec![]),
+            ("stop_conditions", "run.notify", vec![]),
+        ];
+        assert_eq!(found, wanted);
     }
 
     #[test]

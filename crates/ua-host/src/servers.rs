@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::paths::read;
 use crate::settings::Settings;
+use crate::text::plain;
 use crate::trust::{self, ConfigFile};
 
 pub use builtin::builtin_server;
@@ -89,6 +90,31 @@ pub fn mcp_servers_with(
         ServerSpec { protocol, lock, ..ServerSpec::new(name, namespace, reach) }
     });
     Ok(servers.collect())
+}
+
+/// Refuses servers whose program is not there: a typing error in `command` is found before anything is stored or started.
+pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
+    for server in servers {
+        let Reach::Stdio { command, env, cwd, .. } = &server.reach else { continue };
+        let is_program = |file: &Path| std::fs::metadata(file).is_ok_and(|found| found.is_file());
+        let folder = cwd.as_deref().unwrap_or(Path::new("."));
+        let is_there = if command.contains('/') {
+            is_program(&folder.join(command))
+        } else {
+            let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+            // Without a PATH the system has one of its own.
+            path.is_empty() || std::env::split_paths(path).any(|place| is_program(&folder.join(place).join(command)))
+        };
+        if !is_there {
+            return Err(HostError::usage(format!(
+                "the program `{}` of the tool server `{}` is not there",
+                plain(command),
+                plain(&server.name)
+            ))
+            .hint("install it, or correct `command` in the MCP configuration; nothing was started"));
+        }
+    }
+    Ok(())
 }
 
 /// Puts values in the place of references in the configuration of one server.

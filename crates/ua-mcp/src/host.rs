@@ -17,6 +17,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 use ua_core::CallId;
 
+use crate::wire::WireState;
+
 /// The longest word about progress that is passed on.
 const MAX_WORDS: usize = 200;
 /// How often one call's progress is passed on.
@@ -75,6 +77,8 @@ pub(crate) struct Host {
     server: String,
     watcher: Option<ProgressWatcher>,
     calls: Mutex<Calls>,
+    /// The pipe that it is reached over, for what is said of a server that does not start.
+    pipe: Mutex<Option<Arc<WireState>>>,
     /// Told when a request for a call begins or ends.
     moved: Notify,
     /// Whether the server ever asked something without saying for which call.
@@ -126,11 +130,23 @@ impl Host {
             server: server.to_owned(),
             watcher,
             calls: Mutex::default(),
+            pipe: Mutex::default(),
             moved: Notify::new(),
             has_asked: AtomicBool::new(false),
             told: Mutex::default(),
             tools_changed: AtomicBool::new(false),
         })
+    }
+
+    /// Notes the pipe that the server is reached over.
+    pub(crate) fn is_behind(&self, pipe: Arc<WireState>) {
+        *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Some(pipe);
+    }
+
+    /// What the server wrote where only messages belong, as the end of a sentence; nothing when it wrote no such thing.
+    pub(crate) fn stray(&self) -> Option<String> {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(format!("it wrote to its standard output what is no MCP message: {:?}", pipe.stray()?))
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {

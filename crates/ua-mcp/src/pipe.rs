@@ -43,6 +43,7 @@ impl Session {
         env: &Env,
     ) -> Result<Self, String> {
         let (wire, state) = Wire::new(output, input);
+        host.is_behind(Arc::clone(&state));
         let client = Client { host: Arc::clone(&host), info: info.clone() };
         let service = serve_directly(client, wire, None);
         let connection = PipeConnection { peer: service.peer().clone(), wire: state, host, dialect: Arc::default() };

@@ -283,7 +283,7 @@ impl Server {
         };
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
         let host = Host::new(server, shared.progress.clone());
-        let opening = Session::open(host, shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
+        let opening = Session::open(Arc::clone(&host), shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,
             () = shared.env.clock.sleep(shared.start_timeout) => Err(no_handshake(shared.start_timeout)),
@@ -294,6 +294,7 @@ impl Server {
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err(why) => {
+                let why = host.stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
                 let why = format!("{why}; {}", process.exit_reason(&shared.env).await);
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;

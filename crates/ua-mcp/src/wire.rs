@@ -22,12 +22,15 @@ use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::host::method_and_params;
+use crate::host::{method_and_params, printable};
 
 /// The longest message that is read into memory. A longer one ends the connection.
 pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
 /// The longest result of a tool call that is kept.
 const MAX_RESULT: usize = 8 * 1024 * 1024;
+
+/// How much is quoted of a line that is no message.
+const MAX_STRAY: usize = 200;
 
 /// What is known about a connection; shared by the transport and by those who wait for answers.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ struct Inner {
     writer_closed: bool,
     /// Why nothing will be read any more.
     ended: Option<String>,
+    /// The beginning of the first line that was no message.
+    stray: Option<String>,
 }
 
 impl WireState {
@@ -57,6 +62,11 @@ impl WireState {
     /// Why the connection ended, if it did.
     pub(crate) fn ended(&self) -> Option<String> {
         self.inner().ended.clone()
+    }
+
+    /// The beginning of the first line that was no message: what a server prints that takes its standard output for a log.
+    pub(crate) fn stray(&self) -> Option<String> {
+        self.inner().stray.clone()
     }
 
     /// Whether it is proved that no byte of this request was written or will be.
@@ -219,6 +229,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         }
         Ok(_) | Err(_) => {
             tracing::debug!(length = line.len(), "passing over a line that is no message");
+            state.stray.get_or_insert_with(|| printable(String::from_utf8_lossy(line).trim(), MAX_STRAY));
             return Read::Nothing;
         }
     };

@@ -19,11 +19,12 @@ const BEHIND: char = '\u{7f}';
 const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status, stop_reason, status_detail, \
     run_spec_json::json ->> 'objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= $1 AND run_id < $2 AND created_at >= $3 AND strpos($4, ',' || status || ',') > 0 \
-    AND ($5 OR run_mode <> 'task') \
+    AND ($5 OR run_mode <> 'task') AND ($7 = '' OR right(run_id, length($7)) = $7) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \
     ORDER BY created_at DESC, seq DESC LIMIT $6";
 
 const FIND_CALLS: &str = "SELECT * FROM tool_calls WHERE tool_call_id >= $1 AND tool_call_id < $2 \
+    AND ($4 = '' OR right(tool_call_id, length($4)) = $4) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
     ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT $3";
 
@@ -72,7 +73,8 @@ impl Db {
             query.since.as_ref().map(text).unwrap_or_default(),
             statuses.concat(),
             !query.without_tasks,
-            query.limit
+            query.limit,
+            query.ending.clone()
         ];
         self.rows(FIND_RUNS, parameters, run_head)
     }
@@ -187,7 +189,7 @@ impl Db {
 
     pub(crate) fn find_calls(&self, query: &CallQuery) -> DbResult<Vec<CallRecord>> {
         let (from, to) = range(&query.prefix);
-        self.rows(FIND_CALLS, params![from, to, query.limit], call_record)
+        self.rows(FIND_CALLS, params![from, to, query.limit, query.ending.clone()], call_record)
     }
 
     /// The runs of a lineage, newest first, and those of them that were deleted.

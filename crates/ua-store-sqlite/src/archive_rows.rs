@@ -18,11 +18,12 @@ const BEHIND: char = '\u{7f}';
 const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status, stop_reason, status_detail, \
     run_spec_json ->> '$.objective' AS objective, job_path, job_key, workspace_dir, parent_run_id, turn_index, iteration_count, max_iterations FROM runs \
     WHERE run_id >= :from AND run_id < :to AND created_at >= :since AND instr(:statuses, ',' || status || ',') > 0 \
-    AND (:tasks OR run_mode <> 'task') \
+    AND (:tasks OR run_mode <> 'task') AND (:ending = '' OR substr(run_id, -length(:ending)) = :ending) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = runs.run_id) \
     ORDER BY created_at DESC, seq DESC LIMIT :limit";
 
 const FIND_CALLS: &str = "SELECT * FROM tool_calls WHERE tool_call_id >= ?1 AND tool_call_id < ?2 \
+    AND (?4 = '' OR substr(tool_call_id, -length(?4)) = ?4) \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
     ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT ?3";
 
@@ -71,6 +72,7 @@ impl Db<'_> {
             ":since": query.since.as_ref().map(text).unwrap_or_default(),
             ":statuses": statuses.concat(),
             ":tasks": !query.without_tasks,
+            ":ending": query.ending,
             ":limit": query.limit,
         };
         self.rows(FIND_RUNS, parameters, run_head)
@@ -189,7 +191,7 @@ impl Db<'_> {
 
     pub(crate) fn find_calls(&self, query: &CallQuery) -> DbResult<Vec<CallRecord>> {
         let (from, to) = range(&query.prefix);
-        self.rows(FIND_CALLS, params![from, to, query.limit], call_record)
+        self.rows(FIND_CALLS, params![from, to, query.limit, query.ending], call_record)
     }
 
     /// The runs of a lineage, newest first, and those of them that were deleted.

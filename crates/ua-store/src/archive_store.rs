@@ -11,6 +11,8 @@ use crate::record::RunRecord;
 pub struct RunQuery {
     /// Those whose id begins so.
     pub prefix: String,
+    /// Those whose id ends so: ids that are made up begin with the time and end with chance.
+    pub ending: String,
     /// Those that stand so; empty for all.
     pub statuses: Vec<RunStatus>,
     /// Those submitted at this instant or later.
@@ -83,6 +85,8 @@ impl From<RunRecord> for RunHead {
 pub struct CallQuery {
     /// Those whose id begins so.
     pub prefix: String,
+    /// Those whose id ends so: ids that are made up begin with the time and end with chance.
+    pub ending: String,
     /// At most so many, the newest ones.
     pub limit: u32,
 }

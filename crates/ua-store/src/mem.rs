@@ -88,6 +88,7 @@ impl Store for MemStore {
         let model = self.model();
         let found = model.newest_runs().into_iter().filter(|run| {
             run.run_id.as_str().starts_with(&query.prefix)
+                && run.run_id.as_str().ends_with(&query.ending)
                 && (query.statuses.is_empty() || query.statuses.contains(&run.status))
                 && !(query.without_tasks && crate::is_task(run))
                 && query.since.is_none_or(|since| run.created_at >= since)
@@ -99,7 +100,8 @@ impl Store for MemStore {
     async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
         let model = self.model();
         let is_wanted = |call: &&CallRecord| {
-            call.call_id.as_str().starts_with(&query.prefix) && !model.deleted.contains(&call.run_id)
+            let id = call.call_id.as_str();
+            id.starts_with(&query.prefix) && id.ends_with(&query.ending) && !model.deleted.contains(&call.run_id)
         };
         let mut calls: Vec<CallRecord> = model.calls.iter().filter(is_wanted).cloned().collect();
         calls.sort_by_key(|call| std::cmp::Reverse((call.created_at, call.run_id.clone(), call.position)));

@@ -19,11 +19,52 @@ docs/guide/cli.md lists every key.")]
     Show,
 }
 
+/// `ua init`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua init                    in the current folder
+  ua init tide-mills && cd tide-mills && ua job job.json
+
+It writes job.json, job.script.json (which plays the model), policy.toml and ua.toml, and nothing when one of them is there.")]
+pub struct InitArgs {
+    /// The folder; it is made if it is not there
+    #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    pub dir: PathBuf,
+}
+
+/// `ua status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua status
+  ua status --json | jq -r '.questions[].answer_with[0]'
+
+Runs that ended more than a day ago are in `ua runs list`.")]
+pub struct StatusArgs {}
+
+/// `ua man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua man | man -l -
+  ua man runs list | man -l -
+  ua man --out ~/.local/share/man/man1     then `man ua-runs-list`")]
+pub struct ManArgs {
+    /// A command, without `ua`
+    #[arg(conflicts_with = "out")]
+    pub command: Vec<String>,
+    /// Write a page for every command to this folder
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
 /// `ua doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ua doctor
+  ua doctor --verbose                     also what is well, every setting and every tool
   ua doctor --mcp-config servers.json     start these tool servers, list their tools, stop them
   ua doctor --job report.json             is everything there that this job needs?
   ua doctor --json | jq '.findings[] | select(.level != \"ok\")'
@@ -36,6 +77,9 @@ pub struct DoctorArgs {
     /// A job file: its model, prices, policies and tool servers are looked at as well
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
+    /// Also show what is well, every setting and every tool
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 /// `ua completions`.

@@ -66,7 +66,7 @@ Examples:
 It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the
 exit code says how the run ended, as that of `ua job` does.")]
 pub struct TailArgs {
-    /// A run id, the beginning of one, or `last`
+    /// A run id, its beginning or end, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// Wait for more until the run ends, waits or stops (the default)
@@ -91,13 +91,14 @@ pub struct TailArgs {
 Examples:
   ua runs delete run_019…                       one finished run with its workspace
   ua runs delete --older-than 30d --dry-run     which finished runs would go?
+  ua runs delete --older-than 30d --yes         without asking, as a timer does
   ua runs delete RUN --force                    one that is not finished, too
 
 A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."
 )]
 pub struct DeleteArgs {
-    /// Run ids, beginnings of ids, or `last`
+    /// Run ids, their beginnings or ends, or `last`
     #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
     pub runs: Vec<String>,
     /// Every finished run that did not change for this long: a number and d, h, m or s, for example 30d
@@ -112,6 +113,9 @@ pub struct DeleteArgs {
     /// Only say what would go
     #[arg(long)]
     pub dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// `ua turns …`.
@@ -124,7 +128,7 @@ Examples:
   ua turns show RUN 7
   ua turns show RUN 7 --json | jq '.calls[].result'")]
     Show {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Which turn [default: the newest]

@@ -14,16 +14,24 @@ use ua_store::{Choice, QuestionKind, QuestionRecord};
 use crate::args::{AnswerArgs, AnswerChoice, QuestionsArgs};
 use crate::error::{HostError, OK};
 use crate::find;
+use crate::ids::shortened;
 use crate::output::{line, plain, print, print_json};
 use crate::people::{AtTerminal, is_attended};
 use crate::view::{Answered, OpenQuestion};
 
-use super::summary::question_text;
+use super::summary::{ids_of, question_text};
 
 /// How often `--watch` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostError> {
+    if args.run.is_none() && !args.watch && host.home().is_unused() {
+        if args.json {
+            print_json(&Vec::<OpenQuestion>::new())?;
+        }
+        crate::output::tell("nothing waits for an answer");
+        return Ok(OK);
+    }
     let store = host.home().open_read_only()?;
     let run = match &args.run {
         Some(name) => Some(find::run(&store, name).await?.run_id),
@@ -59,7 +67,9 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
 fn shown_question(question: &QuestionRecord, known: &[KnownFact], top: &RunId, full: bool) -> String {
     let arguments = if full { arguments_in_full(question) } else { String::new() };
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
-    format!("{}Run            {}{of}\n{arguments}", question_text(question, known).trim_start(), question.run_id)
+    let text =
+        format!("{}Run            {}{of}\n{arguments}", question_text(question, known).trim_start(), question.run_id);
+    shortened(&text, &ids_of(question, top)).into_owned()
 }
 
 /// Each argument of the call on a line of its own, whole and harmless for a terminal.

@@ -13,6 +13,7 @@ use ua_resume::answers::ways;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RunRecord};
 
 use crate::error::{HostError, OK, WAITING};
+use crate::ids::short;
 use crate::output::{line, plain, tell};
 use crate::people::{AtTerminal, is_attended};
 use crate::prompt::{Picked, ask_line, confirm, keys, pick};
@@ -49,7 +50,7 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
     }
     let lines: Vec<String> = (1..)
         .zip(open)
-        .map(|(number, q)| format!("  {number:>2}  {} · {}", run_tail(&q.run_id), line(&q.text, 90)))
+        .map(|(number, q)| format!("  {number:>2}  {} · {}", short(q.run_id.as_str()), line(&q.text, 90)))
         .collect();
     let lines = lines.join("\n");
     let mut ask = format!("Open questions\n{lines}\nWhich one? Type its number, then Enter (Enter alone: none): ");
@@ -147,7 +148,8 @@ pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Resul
 
 /// The question and what is known about it, as they stand above the answers.
 fn shown(question: &QuestionRecord, known: &[KnownFact]) -> String {
-    let mut text = format!("\nQuestion {} · run {}\n", question.question_id, question.run_id);
+    let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
+    let mut text = format!("\nQuestion {id} · run {run}\n");
     text.push_str(&format!("{}\n", indented(&question.text)));
     if !matches!(question.kind, QuestionKind::AskUser) {
         text.push_str(&arguments_in_full(question));
@@ -230,13 +232,6 @@ fn indented(text: &str) -> String {
 
 async fn words(ask: &str) -> Result<Option<String>, HostError> {
     Ok(ask_line(ask).await?.filter(|text| !text.is_empty()))
-}
-
-/// The end of a run's id, which tells it from others.
-fn run_tail(run: &RunId) -> String {
-    let text = run.as_str();
-    let start = text.char_indices().rev().nth(7).map_or(0, |(at, _)| at);
-    text[start..].to_owned()
 }
 
 #[cfg(test)]

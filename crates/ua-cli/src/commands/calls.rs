@@ -13,7 +13,8 @@ use ua_store::{
 use crate::args::{CallsCommand, ResolveArgs, WhatItWas};
 use crate::error::{FAILED, HostError, OK};
 use crate::find;
-use crate::output::{line, plain, print, print_json, print_table, tell};
+use crate::ids::ShortIds;
+use crate::output::{Column, line, plain, print, print_columns, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{CallRow, CallShown, Resolved};
 
@@ -43,34 +44,55 @@ fn is_doubt(home: &Home, call: &CallRecord) -> bool {
     }
 }
 
-async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
+/// The calls of a run, or all there are.
+async fn listed(home: &Home, run: Option<&str>) -> Result<Vec<CallRecord>, HostError> {
+    if run.is_none() && home.is_unused() {
+        return Ok(Vec::new());
+    }
     let store = home.open_read_only()?;
     let fail = |error: &ua_store::StoreError| HostError::store("list the calls", error);
-    let mut calls = if let Some(name) = run {
+    if let Some(name) = run {
         let run = find::run(&store, name).await?;
-        store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?
+        store.calls(&run.run_id, None).await.map_err(|e| fail(&e))
     } else {
         let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
-        store.find_calls(&all).await.map_err(|e| fail(&e))?
-    };
+        store.find_calls(&all).await.map_err(|e| fail(&e))
+    }
+}
+
+async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Result<u8, HostError> {
+    let mut calls = listed(home, run).await?;
     if unknown {
         calls.retain(|call| is_doubt(home, call));
     }
     if json {
         print_json(&calls.iter().map(CallRow::of).collect::<Vec<_>>())?;
     } else {
+        if calls.is_empty() {
+            tell("no such calls");
+        }
+        let ids = ShortIds::of(calls.iter().map(|call| call.call_id.as_str()));
         let rows = calls.iter().map(|call| {
             vec![
-                call.call_id.to_string(),
+                ids.get(call.call_id.as_str()).to_owned(),
                 format!("{}.{}", call.position.turn, call.position.ordinal),
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
                 call.status.to_string(),
                 call.attempt.to_string(),
-                line(&in_a_list(call), 60),
+                line(&in_a_list(call), 200),
             ]
         });
-        print_table(&["CALL", "AT", "TOOL", "CLASS", "STATUS", "ATTEMPTS", "RECEIPT"], rows.collect())?;
+        let columns = [
+            Column::whole("CALL"),
+            Column::extra("AT"),
+            Column::text("TOOL"),
+            Column::extra("CLASS"),
+            Column::whole("STATUS"),
+            Column::extra("TRIES"),
+            Column::text("RECEIPT, OR WHAT IS WRONG"),
+        ];
+        print_columns(&columns, rows.collect())?;
     }
     Ok(OK)
 }

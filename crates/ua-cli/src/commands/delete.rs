@@ -1,4 +1,4 @@
-//! `ua runs delete`: let go of runs and their workspaces.
+//! `ua runs delete`: delete runs and their workspaces, once somebody confirmed it.
 //!
 //! The database first, then the folder: a kill in between leaves a folder that belongs to no run, which does no harm and which
 //! `ua doctor` names. The folder is removed below the workspace root only, without following links out of it.
@@ -15,9 +15,11 @@ use ua_runner::{RunLock, owner_stamp};
 use ua_store::{RunDeletion, RunQuery, RunStore as _, Store};
 
 use crate::args::DeleteArgs;
-use crate::error::{HostError, OK, STORAGE};
+use crate::error::{FAILED, HostError, OK, STORAGE};
 use crate::find;
+use crate::ids::short;
 use crate::output::{print, print_json, tell};
+use crate::people::is_attended;
 use crate::view::{RunDeleted, RunsDeleted};
 
 pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError> {
@@ -56,6 +58,10 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         });
     }
     ua_host::home::close(look);
+    if !args.dry_run && !args.yes && !deleted.is_empty() && !confirmed(&deleted, args).await? {
+        tell("nothing was deleted");
+        return Ok(FAILED);
+    }
     let mut left = 0;
     if !args.dry_run && !deleted.is_empty() {
         let store = Arc::new(home.open()?);
@@ -76,6 +82,18 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     Ok(if left == 0 { OK } else { STORAGE })
 }
 
+/// Whether a person wants these runs to be gone: nothing brings them back.
+async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, HostError> {
+    if !is_attended() {
+        return Err(HostError::usage("not a terminal, so nobody can confirm the deletion")
+            .hint("`--dry-run` says which runs would go; add --yes to delete them; nothing was deleted"));
+    }
+    tell(wanted_in_words(wanted, args).trim_end());
+    let what = if wanted.len() == 1 { "this run".to_owned() } else { format!("these {} runs", wanted.len()) };
+    let files = if args.keep_files { "" } else { " and everything in their workspaces" };
+    crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone.")).await
+}
+
 fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
@@ -85,7 +103,7 @@ fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: b
         return Ok(());
     }
     Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
-        .hint("`ua resume` goes on with it; --force deletes it nevertheless, with what it still waits for"))
+        .hint("`ua resume` resumes it; --force deletes it and its open questions"))
 }
 
 /// Deletes one run; `false` when its folder could not be removed.
@@ -139,7 +157,24 @@ fn remove_workspace(root: &Path, folder: &Path) -> Result<(), String> {
     }
 }
 
-fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
+/// A list that somebody reads before saying yes names so many runs, and counts the rest.
+const NAMED: usize = 20;
+
+fn wanted_in_words(wanted: &[RunDeleted], args: &DeleteArgs) -> String {
+    let dry = DeletedAs { dry_run: true, keep_files: args.keep_files };
+    let more = wanted.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!("  … and {more} more\n") };
+    rows(&wanted[..wanted.len().min(NAMED)], dry) + &more
+}
+
+/// How a deletion is told.
+#[derive(Debug, Clone, Copy)]
+struct DeletedAs {
+    dry_run: bool,
+    keep_files: bool,
+}
+
+fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
     let mut out = String::new();
     for run in deleted {
         let files = match (args.dry_run, args.keep_files, run.workspace_removed) {
@@ -148,15 +183,19 @@ fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
             (false, false, true) => "and its workspace",
             (false, false, false) => "its workspace could not be removed",
         };
-        out.push_str(&format!("  {} ({}), {files}\n", run.run_id, run.status));
+        out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.status));
         if !run.kept_for.is_empty() {
             let names: Vec<&str> = run.kept_for.iter().map(ua_core::RunId::as_str).collect();
             out.push_str(&format!("    what it did outside is remembered for {}\n", names.join(", ")));
         }
     }
-    let verb = if args.dry_run { "would delete" } else { "deleted" };
-    out.push_str(&format!("{verb} {} run(s)\n", deleted.len()));
     out
+}
+
+fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
+    let verb = if args.dry_run { "would delete" } else { "deleted" };
+    let told = rows(deleted, DeletedAs { dry_run: args.dry_run, keep_files: args.keep_files });
+    format!("{told}{verb} {} run(s)\n", deleted.len())
 }
 
 #[cfg(test)]

@@ -69,42 +69,48 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     if crate::terminal::is_json() {
         print_json(&report)?;
     } else {
-        show(&report)?;
+        show(&report, args.verbose)?;
     }
     Ok(if ok { OK } else { FAILED })
 }
 
-fn show(report: &DoctorReport) -> Result<(), HostError> {
-    super::config::print_settings(&report.settings)?;
-    if !report.tools.is_empty() {
-        print("\n")?;
-        let cells = |tool: &ToolRow| {
-            let text = |field: &str| tool.policy[field].as_str().unwrap_or_default().to_owned();
-            vec![tool.name.clone(), text("class"), crate::output::line(&text("reason"), 80)]
-        };
-        print_table(&["TOOL", "CLASS", "WHY"], report.tools.iter().map(cells).collect())?;
-    }
-    let mut out = Shown::from("\n");
-    for finding in &report.findings {
-        let word = match finding.level {
+/// What was found, what is wrong first; with `verbose` also what is well, every setting and every tool.
+fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
+    let mut out = Shown::default();
+    for level in [Level::Fail, Level::Warn, Level::Ok] {
+        let word = match level {
             Level::Ok => "ok",
             Level::Warn => "warn",
             Level::Fail => "fail",
         };
         let color = status_color(word).filter(|_| out_has_color());
-        let shown = color.map_or_else(|| Shown::from(word), |color| Shown::painted(word, color, true));
-        let gap = " ".repeat(5 - word.len());
-        out = out.then(shown).then(format!("{gap}{}: {}\n", finding.check, finding.detail));
-        if let Some(fix) = &finding.fix {
-            out = out.then(format!("     fix: {fix}\n"));
+        let wanted = report.findings.iter().filter(|finding| finding.level == level);
+        for finding in wanted.filter(|finding| verbose || finding.level != Level::Ok) {
+            let shown = color.map_or_else(|| Shown::from(word), |color| Shown::painted(word, color, true));
+            let gap = " ".repeat(5 - word.len());
+            out = out.then(shown).then(format!("{gap}{}: {}\n", finding.check, finding.detail));
+            if let Some(fix) = &finding.fix {
+                out = out.then(format!("     fix: {fix}\n"));
+            }
         }
     }
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
-    let out = out.then(format!(
-        "\n{} ok, {} warning(s), {} failure(s)\n",
-        count(Level::Ok),
-        count(Level::Warn),
-        count(Level::Fail)
-    ));
-    print(out)
+    let more = if verbose { "" } else { "; --verbose shows everything that was looked at" };
+    let counts =
+        format!("{} ok, {} warning(s), {} failure(s)", count(Level::Ok), count(Level::Warn), count(Level::Fail));
+    print(out.then(format!("{counts}{more}\n")))?;
+    if !verbose {
+        return Ok(());
+    }
+    print("\n")?;
+    super::config::print_settings(&report.settings)?;
+    if report.tools.is_empty() {
+        return Ok(());
+    }
+    print("\n")?;
+    let cells = |tool: &ToolRow| {
+        let text = |field: &str| tool.policy[field].as_str().unwrap_or_default().to_owned();
+        vec![tool.name.clone(), text("class"), crate::output::line(&text("reason"), 200)]
+    };
+    print_table(&["TOOL", "CLASS", "WHY"], report.tools.iter().map(cells).collect())
 }

@@ -1,5 +1,6 @@
 //! `ua job`: start a run, or resume the one that is named.
 
+use std::io::{IsTerminal as _, Read as _};
 use std::sync::Arc;
 
 use ua_core::RunId;
@@ -43,7 +44,29 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         max: args.harness.max_iterations,
         completion_promise: args.harness.completion_promise.clone(),
     });
+    let text = if file.as_os_str() == job::NO_FILE { Some(read_stdin()?) } else { None };
     let request =
-        JobRequest { file, run_id, again: args.again, new: args.new, iterations, launch: args.launch.options() };
+        JobRequest { file, text, run_id, again: args.again, new: args.new, iterations, launch: args.launch.options() };
+    if args.check {
+        return super::check::run(host, &request).await;
+    }
     Ok(code_of_end(Box::pin(job::run(host, &people, &request)).await?))
+}
+
+/// The job that somebody writes to standard input.
+fn read_stdin() -> Result<String, HostError> {
+    if std::io::stdin().is_terminal() {
+        crate::output::tell("reading the job from standard input; end it with Ctrl-D");
+    }
+    let mut bytes = Vec::new();
+    // One more than there may be: whoever reads the job says that it is too large.
+    let read = std::io::stdin().lock().take(job::MAX_JOB_BYTES + 1).read_to_end(&mut bytes);
+    let text = read.and_then(|_| {
+        String::from_utf8(bytes)
+            .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()))
+    });
+    text.map_err(|error| {
+        HostError::usage(format!("cannot read the job on standard input: {error}"))
+            .hint("`ua job -` wants a JSON object in UTF-8 on its standard input; nothing was started")
+    })
 }

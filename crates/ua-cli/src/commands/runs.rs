@@ -11,7 +11,9 @@ use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_task};
 use crate::args::{ListArgs, RunsCommand, StatusFilter};
 use crate::error::{HostError, OK};
 use crate::find;
-use crate::output::{line, print_json, print_table};
+use crate::ids::{ShortIds, short};
+use crate::moment;
+use crate::output::{Column, line, print_columns, print_json};
 use crate::view::{RunCancelled, RunRow, RunShown};
 
 use super::{cancel, pins, summary};
@@ -30,7 +32,7 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
 }
 
 /// What a person is told about a run's status: a `running` run whose lock is free has crashed.
-fn shown_status(
+pub(super) fn shown_status(
     home: &Home,
     answered: &BTreeSet<RunId>,
     id: &RunId,
@@ -73,9 +75,13 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         without_tasks: true,
         ..RunQuery::default()
     };
-    let store = home.open_read_only()?;
-    let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
-    let answered = ua_host::questions::answered_runs(&store).await?;
+    let (found, answered) = if home.is_unused() {
+        (Vec::new(), BTreeSet::new())
+    } else {
+        let store = home.open_read_only()?;
+        let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
+        (found, ua_host::questions::answered_runs(&store).await?)
+    };
     let rows = found.into_iter().map(|run| {
         let shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
         RunRow::of(run, shown)
@@ -96,23 +102,31 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if rows.is_empty() {
-        crate::output::tell(if args.status.is_empty() && args.since.is_none() {
-            "no runs yet"
+        crate::output::tell(if args.status.is_empty() && args.since.is_none() && args.limit > 0 {
+            "no runs yet; `ua job FILE` starts one"
         } else {
             "no such runs"
         });
     }
+    let (ids, now) = (ShortIds::of(rows.iter().map(|(_, run)| run.run_id.as_str())), ua_core::system::env().now());
     let cells = rows.iter().map(|(depth, run)| {
         let indent = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
         vec![
-            format!("{indent}{}", run.run_id),
+            format!("{indent}{}", ids.get(run.run_id.as_str())),
             run.shown_status.clone(),
             turns_cell(run),
-            run.updated_at.to_string(),
-            line(&run.objective, 60),
+            moment::ago(run.updated_at, now),
+            line(&run.objective, 200),
         ]
     });
-    print_table(&["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"], cells.collect())?;
+    let columns = [
+        Column::whole("RUN"),
+        Column::whole("STATUS"),
+        Column::extra("TURNS"),
+        Column::extra("UPDATED"),
+        Column::text("OBJECTIVE"),
+    ];
+    print_columns(&columns, cells.collect())?;
     Ok(OK)
 }
 
@@ -183,7 +197,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         usage.tokens.cache_read_tokens,
         usage.tokens.cache_write_tokens,
         usage.cost_in_words(),
-        records.run.created_at,
+        moment::local(records.run.created_at, ua_core::system::env().now()),
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
     crate::output::print(steps_text(&records))?;
@@ -250,14 +264,14 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
         if crate::terminal::is_json() {
             print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
         }
-        crate::output::tell(format!("cancelled run {}", found.run_id));
+        crate::output::tell(format!("cancelled run {}", short(found.run_id.as_str())));
         return Ok(OK);
     }
     ua_host::home::close(store);
     if crate::terminal::is_json() {
         print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: true })?;
     }
-    let when = "its process ends it at the next boundary";
-    crate::output::tell(format!("asked run {} to end: {when}", found.run_id));
+    let run = short(found.run_id.as_str());
+    crate::output::tell(format!("cancelling run {run}; its process stops after the current call"));
     Ok(OK)
 }

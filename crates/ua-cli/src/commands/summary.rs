@@ -10,6 +10,7 @@ use ua_host::questions::KnownFact;
 use ua_resume::answers::{known, ways};
 
 use crate::error::HostError;
+use crate::ids::{short, shortened};
 use crate::output::{line, plain, print as write_out};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
@@ -56,6 +57,7 @@ pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(
 
 fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let run = &records.run;
+    let resume_command = shortened(resume_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
     let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
     let is_answered = records.questions.iter().any(|question| question.status == QuestionStatus::Answered);
@@ -67,7 +69,7 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
     let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
-    let mut out = format!(" · run {}\n", run.run_id);
+    let mut out = format!(" · run {}\n", short(run.run_id.as_str()));
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
@@ -82,7 +84,7 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let open = records.questions.iter().filter(|q| q.status == QuestionStatus::Open);
     for question in open {
         let known = known(question, &records.attempts, own_history(records, question));
-        out.push_str(&question_text(question, &known));
+        out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &run.run_id)));
     }
     if let Some(artifact) = &run.final_artifact_ref {
         out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
@@ -135,6 +137,12 @@ fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
 /// The history of the run that a question is of, where the records have it: a sub-agent's is its own.
 fn own_history<'a>(records: &'a RunRecords, question: &QuestionRecord) -> &'a [ua_store::MessageRecord] {
     if question.run_id == records.run.run_id { &records.messages } else { &[] }
+}
+
+/// The ids that a question's text names.
+pub(crate) fn ids_of<'a>(question: &'a QuestionRecord, run: &'a ua_core::RunId) -> Vec<&'a str> {
+    let call = question.call_id.as_ref().map(ua_core::CallId::as_str);
+    [question.question_id.as_str(), question.run_id.as_str(), run.as_str()].into_iter().chain(call).collect()
 }
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.

@@ -20,7 +20,9 @@ use self::tree::{NamedEvent, Tree};
 use crate::args::TailArgs;
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::find;
+use crate::ids::shortened;
 use crate::live::{Live, RunProgress};
+use crate::moment;
 use crate::output::{json_line, line, print_on};
 use crate::view::TailEvent;
 
@@ -74,19 +76,15 @@ fn show(told: &[NamedEvent]) -> Result<bool, HostError> {
             json_line(event)?
         } else {
             let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
-            format!("{} {who}{}", clock_of(event), line(&event.text, 400))
+            let text = line(&event.text, 400);
+            let ids = [event.run_id.as_str(), event.question_id.as_deref().unwrap_or_default()];
+            format!("{} {who}{}", moment::clock(event.at), shortened(&text, &ids))
         };
         if !crate::terminal::around_live(|| print_on(format!("{text}\n")))? {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// `HH:MM:SS` of an instant.
-fn clock_of(event: &TailEvent) -> String {
-    let at = event.at.to_string();
-    at.get(11..19).unwrap_or(&at).to_owned()
 }
 
 fn exit_code(run: &RunRecord) -> u8 {

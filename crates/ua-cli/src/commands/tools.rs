@@ -128,6 +128,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
 
 /// Starts servers in a folder that is thrown away and looks at them.
 async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), HostError> {
+    servers::check_programs(&servers)?;
     let folder =
         tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
@@ -144,7 +145,7 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
                 "correct the server's command, arguments or environment in the MCP configuration"
             }
         };
-        HostError::waiting(chain(&e)).hint(hint)
+        HostError::usage(chain(&e)).hint(hint)
     })?;
     Ok((Looked { specs, about, notes }, definitions))
 }

@@ -239,7 +239,7 @@ async fn a_server_that_cannot_be_reached_saw_nothing() {
     let plain = &peer.hostile.url; // does not speak TLS
     for url in [format!("http://{free}/mcp"), plain.replace("http:", "https:")] {
         let why = ServerBed::new(http("web", &url, &[])).refusal().await;
-        assert!(why.starts_with("start the tool server `web`: http") && why.contains("cannot be reached"), "{why}");
+        assert!(why.starts_with("tool server `web` did not start: http") && why.contains("cannot be reached"), "{why}");
     }
     let posts = peer.hostile.seen().into_iter().filter(|seen| seen.verb == "POST").count();
     assert_eq!(posts, 2, "the handshake of the one session");

@@ -250,10 +250,20 @@ async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
 async fn a_server_that_ends_at_once_is_quoted() {
     let world = ServerBed::new(spec("fake", &["--exit", "ERROR: set NOTES_DIR"]));
     let why = world.refusal().await;
-    assert!(why.starts_with("start the tool server `fake`: it closed its output; "), "{why}");
+    assert!(why.starts_with("tool server `fake` did not start: it closed its output; "), "{why}");
     assert!(why.ends_with("ended with exit code 3; it wrote:\nERROR: set NOTES_DIR"), "{why}");
     assert_eq!(world.locks(), 0, "nothing is left of a server that did not start");
     assert_eq!(std::fs::read_to_string(world.path("logs/fake.stderr.log")).unwrap(), "ERROR: set NOTES_DIR\n");
+}
+
+#[tokio::test]
+async fn what_a_server_prints_where_messages_belong_is_quoted() {
+    let why = ServerBed::new(command("fake", "/bin/sh", &["-c", "echo listening on port 3000"])).refusal().await;
+    assert!(why.starts_with("tool server `fake` did not start: it closed its output; "), "{why}");
+    assert!(
+        why.contains("it wrote to its standard output what is no MCP message: \"listening on port 3000\""),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -270,7 +280,7 @@ async fn a_missing_working_directory_is_named_in_the_error() {
     let Reach::Stdio { cwd, .. } = &mut spec.reach else { panic!("stdio") };
     *cwd = Some("/no/such/folder".into());
     let why = ServerBed::new(spec).refusal().await;
-    assert_eq!(why, "start the tool server `fake`: its working directory /no/such/folder is not there");
+    assert_eq!(why, "tool server `fake` did not start: its working directory /no/such/folder is not there");
 }
 
 #[tokio::test]

@@ -50,6 +50,10 @@ pub async fn runs_are_found_by_what_is_known_of_them(store: &dyn Store) {
     assert_eq!(names(store, &RunQuery { prefix: "ab-".to_owned(), ..all() }).await, ["ab-2", "ab-1"]);
     assert_eq!(names(store, &RunQuery { prefix: "AB".to_owned(), ..all() }).await, [""; 0]);
     assert_eq!(names(store, &RunQuery { prefix: "%".to_owned(), ..all() }).await, [""; 0]);
+    assert_eq!(names(store, &RunQuery { ending: "c".to_owned(), ..all() }).await, ["abc"]);
+    assert_eq!(names(store, &RunQuery { ending: "b-1".to_owned(), prefix: "a".to_owned(), ..all() }).await, ["ab-1"]);
+    assert_eq!(names(store, &RunQuery { ending: "%1".to_owned(), ..all() }).await, [""; 0]);
+    assert_eq!(names(store, &RunQuery { ending: "longer-than-ab-1".to_owned(), ..all() }).await, [""; 0]);
     assert_eq!(names(store, &RunQuery { since: Some(at(20)), ..all() }).await, ["b", "ab-2", "abc"]);
     let running = RunQuery { statuses: vec![RunStatus::Running], ..all() };
     assert_eq!(names(store, &running).await, ["abc"]);
@@ -66,7 +70,7 @@ pub async fn calls_are_found_by_the_beginning_of_their_id(store: &dyn Store) {
     one.turn(vec![samples::planned_email("call_a1", 1, 1), samples::planned_email("call_a2", 1, 2)]).await;
     two.turn(vec![samples::planned_email("call_b1", 1, 1)]).await;
     let found = async |prefix: &str, limit| {
-        let query = CallQuery { prefix: prefix.to_owned(), limit };
+        let query = CallQuery { prefix: prefix.to_owned(), limit, ..CallQuery::default() };
         let calls = store.find_calls(&query).await.unwrap();
         calls.into_iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
     };
@@ -74,6 +78,13 @@ pub async fn calls_are_found_by_the_beginning_of_their_id(store: &dyn Store) {
     assert_eq!(found("call_a", 10).await, ["call_a2", "call_a1"]);
     assert_eq!(found("call_a", 1).await, ["call_a2"]);
     assert_eq!(found("call_c", 10).await, [""; 0]);
+    let ending = async |ending: &str| {
+        let query = CallQuery { ending: ending.to_owned(), limit: 10, ..CallQuery::default() };
+        let calls = store.find_calls(&query).await.unwrap();
+        calls.into_iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(ending("1").await, ["call_b1", "call_a1"]);
+    assert_eq!(ending("a2").await, ["call_a2"]);
 }
 
 /// Some turns of a run come with their messages, calls, attempts, receipts and requests, and with nothing of other turns.

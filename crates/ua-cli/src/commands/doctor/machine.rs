@@ -35,7 +35,7 @@ fn is_to_come(home: &Home) -> bool {
     if home.server().is_some() {
         return false;
     }
-    !home.database().exists()
+    home.is_unused()
 }
 
 async fn heads(home: &Home) -> Vec<RunHead> {
@@ -139,6 +139,8 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
     }
     let examined = match home.open_file() {
         Ok(store) => store.examine().await.map_err(|error| chain(&error)),
+        // It is gone, or cannot be read: what there is says so itself.
+        Err(error) if !home.database().is_file() => return findings.refused("database", &error),
         Err(error) => Err(error.to_string()),
     };
     match examined {
@@ -257,7 +259,7 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         findings.warn(
             "dead owner",
             format!("the process that drove run {} is gone", run.run_id),
-            format!("`ua resume {}` goes on where it was", run.run_id),
+            format!("`ua resume {}` resumes it", run.run_id),
         );
     }
     let left = runs.iter().filter(|run| !RunLock::is_held(&locks, &run.run_id));
@@ -278,7 +280,11 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         }
     }
     if crashed.is_empty() && servers == 0 {
-        findings.ok("locks", "no process died with a run in hand");
+        findings.ok("locks", "no crashed runs");
+    }
+    // Without their database nobody can say whose they are.
+    if runs.is_empty() && home.open_read_only().is_err() {
+        return;
     }
     let known: BTreeSet<&str> = runs.iter().map(|run| run.workspace_dir.as_str()).collect();
     let entries = std::fs::read_dir(home.root()).into_iter().flatten().flatten();

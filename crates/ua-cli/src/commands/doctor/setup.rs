@@ -1,9 +1,11 @@
 //! What a job is set up with: configuration, model, prices, tool servers.
 
+use std::collections::BTreeSet;
+
 use ua_core::{RunId, RunSpec};
 use ua_dispatch::ToolTransport as _;
 use ua_host::launch::{Launch, LaunchOptions};
-use ua_host::policies::classifier_of_user;
+use ua_host::policies::{classifier_of_user, files_of_user};
 use ua_host::{Host, Settings, claude_code, input_files, models, pricing, providers, servers as tool_servers};
 
 use super::Findings;
@@ -202,6 +204,8 @@ pub(super) async fn servers(
             return rows;
         }
     };
+    let mut listed: Vec<ua_core::ToolSpec> = Vec::new();
+    let mut names = BTreeSet::new();
     let mut servers = Vec::new();
     if cfg!(feature = "toolserver") && job.is_none_or(|job| job.spec.tools.builtin) {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
@@ -227,6 +231,7 @@ pub(super) async fn servers(
         Err(error) => findings.refused("tool servers", &error),
     }
     for server in servers {
+        names.insert(server.name.clone());
         let check = format!("server {}", server.name);
         let started = tool_servers::transport(host, vec![server], &folder.path().join("locks"), RunId::new(host.env()));
         let transport = match started {
@@ -247,6 +252,7 @@ pub(super) async fn servers(
                     .filter(|spec| classifier.classify(spec, None).class_source == ua_core::ClassSource::Default)
                     .count();
                 rows.extend(specs.iter().map(|spec| super::super::tools::row(spec, &classifier.classify(spec, None))));
+                listed.extend(specs.iter().cloned());
                 if unknown == 0 {
                     findings.ok(&check, format!("started, {} tool(s){speaks}", specs.len()));
                 } else {
@@ -265,5 +271,37 @@ pub(super) async fn servers(
         }
         transport.shutdown().await;
     }
+    let files = match job {
+        Some(job) => Ok(job.launch.policy_files(host.settings())),
+        None => files_of_user(host.settings()),
+    };
+    idle_rules(host.settings(), &classifier, &files.unwrap_or_default(), (&listed, &names), findings);
     rows
+}
+
+/// Rules and names that are about no tool: a misspelt one protects from nothing.
+fn idle_rules(
+    settings: &Settings,
+    classifier: &ua_classify::Classifier,
+    files: &[std::path::PathBuf],
+    (tools, servers): (&[ua_core::ToolSpec], &BTreeSet<String>),
+    findings: &mut Findings,
+) {
+    let tools: Vec<&ua_core::ToolSpec> = tools.iter().collect();
+    let idle =
+        ua_host::check::rules(settings, classifier, files, &tools).into_iter().filter(|rule| rule.tools.is_empty());
+    for rule in idle {
+        findings.warn(
+            "policies",
+            format!("`{}` ({}) is about no tool that is configured here", rule.rule, rule.place),
+            "correct its name, or leave it for a project that has the tool; `ua tools list` shows the names",
+        );
+    }
+    for entry in ua_host::check::idle_packs(settings, servers) {
+        findings.warn(
+            "packs",
+            format!("`{entry}` in server_packs names a server that is not configured here"),
+            "correct the server's name, or leave it for a project that has the server",
+        );
+    }
 }

@@ -1,0 +1,130 @@
+//! `ua job --check`: everything that can be known about a job before it is started.
+
+use std::collections::BTreeMap;
+
+use ua_host::check::{JobCheck, RuleMatch};
+use ua_host::job::{JobRequest, left_as};
+use ua_host::{Host, check, selectors};
+
+use crate::error::{HostError, OK, USAGE};
+use crate::ids::short;
+use crate::output::{line, print, print_json, tell};
+use crate::people::AtTerminal;
+use crate::view::{CheckedRule, CheckedWord, JobChecked};
+
+/// How many tools are named in a line.
+const FEW: usize = 6;
+/// How much is shown of a word that selects tools.
+const WORD: usize = 60;
+
+pub(crate) async fn run(host: &Host, request: &JobRequest) -> Result<u8, HostError> {
+    // Nobody is asked: what is not trusted is a reason not to start.
+    let people = AtTerminal::new(true, true);
+    let found = check::check(host, &people, request).await?;
+    let unknown: Vec<_> = found.selections.iter().filter(|selection| !selection.is_known).cloned().collect();
+    if crate::terminal::is_json() {
+        print_json(&shown(&found))?;
+    } else {
+        print(in_words(&found))?;
+    }
+    if unknown.is_empty() {
+        tell("this job would start; nothing was started");
+        return Ok(OK);
+    }
+    crate::error::print(&selectors::refusal(&unknown));
+    Ok(USAGE)
+}
+
+fn shown(found: &JobCheck) -> JobChecked {
+    let word = |one: &selectors::Selection| CheckedWord {
+        field: one.field,
+        word: one.word.clone(),
+        tools: one.tools.clone(),
+        is_known: one.is_known,
+        nearest: one.nearest.clone(),
+    };
+    let rule =
+        |one: &RuleMatch| CheckedRule { place: one.place.clone(), rule: one.rule.clone(), tools: one.tools.clone() };
+    JobChecked {
+        would_start: found.selections.iter().all(|selection| selection.is_known),
+        objective: found.spec.objective.clone(),
+        provider: found.model.0.clone(),
+        model: found.model.1.clone(),
+        tools: found.tools.iter().map(|(spec, policy)| super::tools::row(spec, policy)).collect(),
+        words: found.selections.iter().map(word).collect(),
+        rules: found.rules.iter().map(rule).collect(),
+        job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
+        unfinished_run: found.unfinished.as_ref().map(|run| run.run_id.clone()),
+    }
+}
+
+fn in_words(found: &JobCheck) -> String {
+    let (provider, model) = &found.model;
+    let mut servers: BTreeMap<&str, usize> = BTreeMap::new();
+    for (tool, _) in &found.tools {
+        *servers.entry(&tool.name.server).or_default() += 1;
+    }
+    let servers: Vec<String> = servers.iter().map(|(name, count)| format!("{} {count}", line(name, 40))).collect();
+    let mut out = format!(
+        "Objective      {}\nModel          {} · {}\nTools          {}{}\n",
+        line(&found.spec.objective, 200),
+        line(provider, 40),
+        line(model, 60),
+        found.tools.len(),
+        if servers.is_empty() { String::new() } else { format!(" ({})", servers.join(", ")) },
+    );
+    if found.selections.iter().all(|selection| selection.field != "stop_conditions") {
+        out.push_str("Conditions     none: whether the job is done is not checked\n");
+    }
+    let words =
+        found.selections.iter().map(|selection| &selection.word).chain(found.rules.iter().map(|rule| &rule.rule));
+    let width = words.map(|word| line(word, WORD).chars().count()).max().unwrap_or(0);
+    let mut field = "";
+    for selection in &found.selections {
+        if selection.field != field {
+            field = selection.field;
+            out.push_str(&format!("\n{field}\n"));
+        }
+        let what = match (&selection.nearest, selection.is_known) {
+            (_, true) if selection.word.starts_with("file ") => "looked for in the workspace".to_owned(),
+            (_, true) if selection.tools.is_empty() => "no tool of this job does this".to_owned(),
+            (_, true) => names(&selection.tools),
+            (Some(nearest), false) => format!("there is no such name; did you mean `{}`?", line(nearest, 80)),
+            (None, false) => "there is no such name".to_owned(),
+        };
+        out.push_str(&format!("  {:<width$}  {what}\n", line(&selection.word, WORD)));
+    }
+    let mut place = "";
+    for rule in &found.rules {
+        if rule.place != place {
+            place = &rule.place;
+            out.push_str(&format!("\n{}\n", line(place, 200)));
+        }
+        let what = if rule.tools.is_empty() { "matches no tool of this job".to_owned() } else { names(&rule.tools) };
+        out.push_str(&format!("  {:<width$}  {what}\n", line(&rule.rule, WORD)));
+    }
+    if let Some(holder) = &found.key_holder {
+        let key = holder.job_key.as_deref().unwrap_or_default();
+        out.push_str(&format!(
+            "\nJob key        {} was used by run {} ({}); --again runs the job once more\n",
+            line(key, 60),
+            short(holder.run_id.as_str()),
+            holder.status
+        ));
+    }
+    if let Some(left) = &found.unfinished {
+        out.push_str(&format!(
+            "\nUnfinished     run {} of the same job {}; `ua job` asks whether to resume it\n",
+            short(left.run_id.as_str()),
+            left_as(left)
+        ));
+    }
+    out
+}
+
+/// A few names, and how many more there are.
+fn names(tools: &[String]) -> String {
+    let few: Vec<String> = tools.iter().take(FEW).map(|name| line(name, 80)).collect();
+    let more = tools.len().saturating_sub(FEW);
+    if more == 0 { few.join(", ") } else { format!("{} and {more} more", few.join(", ")) }
+}

@@ -1,0 +1,57 @@
+//! `ua init`: a job, what plays its model, a policy and settings, which run offline as they are.
+
+use std::path::Path;
+
+use ua_files::Folder;
+
+use crate::args::InitArgs;
+use crate::error::{HostError, OK};
+use crate::output::{plain, print, print_json};
+use crate::view::ProjectMade;
+
+/// The files, and what each is.
+pub(crate) const FILES: [(&str, &str, &str); 4] = [
+    ("job.json", "what is to be done, and how to tell that it is done", include_str!("../init/job.json")),
+    ("job.script.json", "what plays the model, so that it runs offline", include_str!("../init/job.script.json")),
+    ("policy.toml", "what is known of the tools", include_str!("../init/policy.toml")),
+    ("ua.toml", "settings of this project", include_str!("../init/ua.toml")),
+];
+
+pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
+    let place = plain(&args.dir.display().to_string());
+    let fail = |doing: &str, error: std::io::Error| {
+        HostError::storage(format!("cannot {doing} {place}: {error}")).hint("choose another folder: `ua init DIR`")
+    };
+    std::fs::create_dir_all(&args.dir).map_err(|e| fail("make the folder", e))?;
+    let folder = Folder::open(&args.dir).map_err(|e| fail("open the folder", e))?;
+    // All or nothing: a second `ua init` destroys nobody's job.
+    let there: Vec<&str> = FILES.iter().map(|(name, ..)| *name).filter(|name| is_there(&args.dir, name)).collect();
+    if !there.is_empty() {
+        return Err(HostError::usage(format!("already in {place}: {}", there.join(", ")))
+            .hint("choose another folder: `ua init DIR`; nothing was written"));
+    }
+    for (name, _, text) in FILES {
+        folder.replace(name, text.as_bytes()).map_err(|e| fail("write to", e))?;
+    }
+    if crate::terminal::is_json() {
+        let files = FILES.iter().map(|(name, ..)| args.dir.join(name)).collect();
+        print_json(&ProjectMade { dir: args.dir.clone(), files })?;
+        return Ok(OK);
+    }
+    let mut out = format!("wrote to {place}:\n");
+    for (name, about, _) in FILES {
+        out.push_str(&format!("  {name:<17}{about}\n"));
+    }
+    let go = if args.dir == Path::new(".") { String::new() } else { format!("  cd {place}\n") };
+    out.push_str(&format!(
+        "\nNext:\n{go}  ua job --check job.json   what would it do, with which tools?\n  ua job job.json           run it\n  \
+         ua runs show last         what came of it\n"
+    ));
+    print(out)?;
+    Ok(OK)
+}
+
+/// Whether something has this name, a link that leads nowhere included.
+fn is_there(dir: &Path, name: &str) -> bool {
+    std::fs::symlink_metadata(dir.join(name)).is_ok()
+}

@@ -1,0 +1,54 @@
+//! `ua man`: manual pages, one for each command.
+
+use std::path::Path;
+
+use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
+
+use crate::args::{Cli, ManArgs};
+use crate::error::{HostError, OK};
+use crate::output::{plain, print_document, tell};
+
+pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {
+    let pages = pages()?;
+    let Some(folder) = &args.out else {
+        let wanted = std::iter::once("ua").chain(args.command.iter().map(String::as_str)).collect::<Vec<_>>().join("-");
+        let found = pages.into_iter().find(|(name, _)| *name == wanted);
+        let (_, page) = found.ok_or_else(|| {
+            HostError::usage(format!("there is no command `{}`", plain(&args.command.join(" "))))
+                .hint("`ua --help` lists the commands")
+        })?;
+        print_document(&page)?;
+        return Ok(OK);
+    };
+    write(folder, &pages)?;
+    tell(format!("{}: {} manual pages", plain(&folder.display().to_string()), pages.len()));
+    Ok(OK)
+}
+
+fn write(folder: &Path, pages: &[(String, String)]) -> Result<(), HostError> {
+    let fail = |error: std::io::Error| {
+        HostError::storage(format!("cannot write to {}: {error}", folder.display())).hint("choose another --out")
+    };
+    std::fs::create_dir_all(folder).map_err(fail)?;
+    let into = ua_files::Folder::open(folder).map_err(fail)?;
+    pages.iter().try_for_each(|(name, page)| into.replace(format!("{name}.1"), page.as_bytes()).map_err(fail))
+}
+
+/// Every page with its name, `ua` first.
+pub(crate) fn pages() -> Result<Vec<(String, String)>, HostError> {
+    let mut top = Cli::command();
+    top.build();
+    let mut pages = Vec::new();
+    add(&top, "ua", &mut pages)?;
+    Ok(pages)
+}
+
+fn add(command: &Command, name: &str, pages: &mut Vec<(String, String)>) -> Result<(), HostError> {
+    let mut page = Vec::new();
+    let fail = |error: std::io::Error| HostError::failed(format!("cannot make the manual page: {error}"));
+    Man::new(command.clone().display_name(name.to_owned())).render(&mut page).map_err(fail)?;
+    pages.push((name.to_owned(), String::from_utf8_lossy(&page).into_owned()));
+    let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help");
+    shown.into_iter().try_for_each(|inner| add(inner, &format!("{name}-{}", inner.get_name()), pages))
+}

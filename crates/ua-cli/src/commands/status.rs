@@ -1,0 +1,153 @@
+//! `ua status`: what runs, what waits for a person, and what it costs.
+
+use std::time::Duration;
+
+use ua_core::{Costs, RunStatus};
+use ua_host::{Host, questions};
+use ua_runner::UsageSummary;
+use ua_store::{RunHead, RunQuery, RunStore as _, Store as _};
+
+use super::runs::shown_status;
+use crate::error::{HostError, OK};
+use crate::ids::{ShortIds, short};
+use crate::moment;
+use crate::output::{Column, line, plain, print, print_columns, print_json};
+use crate::view::{OpenQuestion, RunRow, StatusRun, StatusShown};
+
+/// At most so many runs are shown of each kind.
+const LIMIT: u32 = 50;
+/// What ended within this time is counted.
+const LATELY: Duration = Duration::from_hours(24);
+
+pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
+    let home = host.home();
+    let found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
+    if crate::terminal::is_json() {
+        print_json(&found)?;
+        return Ok(OK);
+    }
+    if found.runs.is_empty() {
+        print("nothing runs, and nothing waits for you\n")?;
+    } else {
+        let now = host.env().now();
+        let ids = ShortIds::of(found.runs.iter().map(|run| run.run.run_id.as_str()));
+        let row = |shown: &StatusRun| {
+            vec![
+                ids.get(shown.run.run_id.as_str()).to_owned(),
+                shown.run.shown_status.clone(),
+                cost(&shown.cost, shown.total_tokens, shown.unpriced_requests),
+                shown.run.turn_index.to_string(),
+                moment::ago(shown.run.updated_at, now),
+                line(&shown.run.objective, 200),
+            ]
+        };
+        let columns = [
+            Column::whole("RUN"),
+            Column::whole("STATUS"),
+            Column::whole("COST"),
+            Column::extra("TURNS"),
+            Column::extra("UPDATED"),
+            Column::text("OBJECTIVE"),
+        ];
+        print_columns(&columns, found.runs.iter().map(row).collect())?;
+    }
+    print(summary(&found))?;
+    Ok(OK)
+}
+
+async fn look(host: &Host) -> Result<StatusShown, HostError> {
+    let home = host.home();
+    let store = home.open_read_only()?;
+    let fail = |error: &ua_store::StoreError| HostError::store("look for runs", error);
+    let of = |statuses: Vec<RunStatus>| RunQuery { statuses, limit: LIMIT, without_tasks: true, ..RunQuery::default() };
+    let open = of(vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped]);
+    let open = store.find_runs(&open).await.map_err(|e| fail(&e))?;
+    let since = host.env().now().minus(LATELY);
+    let ended = of(vec![RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled]);
+    let ended = store.find_runs(&ended).await.map_err(|e| fail(&e))?;
+    let ended: Vec<RunHead> = ended.into_iter().filter(|run| run.updated_at >= since).collect();
+    let answered = questions::answered_runs(&store).await?;
+    let mut shown = StatusShown::default();
+    for head in &ended {
+        let usage = usage(&store, head).await?;
+        add(&mut shown.cost_of_ended, &usage.cost);
+        match head.status {
+            RunStatus::Succeeded => shown.succeeded_lately += 1,
+            RunStatus::Failed => shown.failed_lately += 1,
+            RunStatus::Cancelled
+            | RunStatus::Queued
+            | RunStatus::Running
+            | RunStatus::WaitingForHuman
+            | RunStatus::Stopped => shown.cancelled_lately += 1,
+        }
+    }
+    for head in open {
+        let usage = usage(&store, &head).await?;
+        add(&mut shown.cost_of_open, &usage.cost);
+        let status = shown_status(home, &answered, &head.run_id, head.status, head.stop_reason);
+        shown.runs.push(StatusRun {
+            total_tokens: usage.total_tokens,
+            cost: usage.cost,
+            unpriced_requests: usage.unpriced_requests,
+            resume_with: ua_host::restart::resume_command(home, &store.run(&head.run_id).await.map_err(|e| fail(&e))?),
+            run: RunRow::of(head, status),
+        });
+    }
+    shown.questions = questions::open(&store, None).await?.iter().map(OpenQuestion::of).collect();
+    ua_host::home::close(store);
+    Ok(shown)
+}
+
+async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
+    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    Ok(UsageSummary::of(&records))
+}
+
+fn add(sum: &mut Costs, more: &Costs) {
+    more.amounts().iter().for_each(|money| sum.add(*money));
+}
+
+/// What a run cost, as far as prices are known.
+fn cost(cost: &Costs, tokens: u64, unpriced: u32) -> String {
+    match (cost.is_empty(), unpriced) {
+        (true, 0) => "0".to_owned(),
+        (true, _) => format!("{tokens} tokens"),
+        (false, 0) => cost.to_string(),
+        (false, _) => format!("{cost} + ?"),
+    }
+}
+
+fn summary(found: &StatusShown) -> String {
+    let mut out = String::new();
+    for question in &found.questions {
+        let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
+        let text = line(&question.question.text, 200);
+        out.push_str(&format!("\nQuestion {} of run {}\n  {text}\n", short(id), short(run)));
+    }
+    if !found.questions.is_empty() {
+        out.push_str("`ua questions` says what is known about each, and how to answer\n");
+    }
+    let resumable = |run: &&StatusRun| {
+        let word = run.run.shown_status.as_str();
+        word == "crashed" || word == "answered" || word.starts_with("stopped")
+    };
+    for run in found.runs.iter().filter(resumable) {
+        let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
+        out.push_str(&format!("\n{}: {}\n", plain(&run.run.shown_status), plain(&command)));
+    }
+    let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
+    if ended > 0 {
+        let known = |cost: &Costs| if cost.is_empty() { String::new() } else { format!(", {cost}") };
+        out.push_str(&format!(
+            "\nEnded in the last 24 hours: {ended} ({} succeeded, {} failed, {} cancelled{})\n",
+            found.succeeded_lately,
+            found.failed_lately,
+            found.cancelled_lately,
+            known(&found.cost_of_ended)
+        ));
+    }
+    if !found.cost_of_open.is_empty() {
+        out.push_str(&format!("Cost of the runs above: {}\n", found.cost_of_open));
+    }
+    out
+}

@@ -1,0 +1,93 @@
+//! Short ids, as people are shown them and may type them.
+//!
+//! An id that was made up begins with the time, which all ids of a day share, and ends with chance. So its end is what tells it from
+//! others: eight letters, and more where two ids of one list end alike. Ids that a person chose (`--run-id`) stay as they are. Every place
+//! that takes an id takes its end as well ([`crate::find`]); machines, files and whoever reads without a terminal get whole ids.
+
+use std::borrow::Cow;
+
+/// How many letters of an id's end are shown at least.
+const FEW: usize = 8;
+/// How many letters the part of an id has that was made up.
+const MADE_UP: usize = 32;
+
+/// The made-up part of an id; nothing for one that a person chose.
+fn made_up(id: &str) -> Option<&str> {
+    let (kind, rest) = id.split_once('_')?;
+    let is_made_up = rest.len() == MADE_UP && rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_made_up && matches!(kind, "run" | "call" | "q" | "step" | "ckpt")).then_some(rest)
+}
+
+/// The short form of an id where a person reads, the whole one elsewhere.
+pub(crate) fn short(id: &str) -> &str {
+    if crate::terminal::is_read_by_person() { end_of(id, FEW) } else { id }
+}
+
+fn end_of(id: &str, letters: usize) -> &str {
+    made_up(id).map_or(id, |rest| &rest[rest.len() - letters.min(rest.len())..])
+}
+
+/// Short forms of the ids of one list: as long as it takes to tell them from each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShortIds {
+    letters: usize,
+}
+
+impl ShortIds {
+    /// For a list with these ids.
+    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> Self {
+        if !crate::terminal::is_read_by_person() {
+            return Self { letters: MADE_UP };
+        }
+        Self { letters: letters_for(ids) }
+    }
+
+    /// The form of one of them.
+    pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
+        if self.letters >= MADE_UP { id } else { end_of(id, self.letters) }
+    }
+}
+
+fn letters_for<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usize {
+    let is_enough = |letters: &usize| {
+        let mut ends: Vec<&str> = ids.clone().map(|id| end_of(id, *letters)).collect();
+        let count = ends.len();
+        ends.sort_unstable();
+        ends.dedup();
+        ends.len() == count
+    };
+    (FEW..MADE_UP).find(is_enough).unwrap_or(MADE_UP)
+}
+
+/// A text of ours in which these ids, wherever it names them, are short where a person reads.
+pub(crate) fn shortened<'a>(text: &'a str, ids: &[&str]) -> Cow<'a, str> {
+    if !crate::terminal::is_read_by_person() {
+        return Cow::Borrowed(text);
+    }
+    let ids = ids.iter().filter(|id| made_up(id).is_some());
+    ids.fold(Cow::Borrowed(text), |text, id| Cow::Owned(text.replace(id, end_of(id, FEW))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_id_stands_for_it_and_a_chosen_name_stays() {
+        let made = "run_01a20977c390716288a9e1c07dc39827";
+        assert_eq!(end_of(made, FEW), "7dc39827");
+        for chosen in
+            ["monthly-2026-11", "run_1", "run_01A20977C390716288A9E1C07DC39827", "x_01a20977c390716288a9e1c07dc39827"]
+        {
+            assert_eq!(end_of(chosen, FEW), chosen);
+        }
+    }
+
+    #[test]
+    fn ids_that_end_alike_are_shown_longer() {
+        let ids = ["run_01a20977c390716288a9e1c07dc39827", "run_01a20977c390716288a9e1d07dc39827", "monthly"];
+        assert_eq!(letters_for(ids.iter().copied()), 10);
+        assert_eq!(letters_for(ids[1..].iter().copied()), FEW);
+        assert_eq!(letters_for([ids[0], ids[0]].into_iter()), MADE_UP, "the same twice is told from itself by nothing");
+    }
+}

@@ -1,0 +1,66 @@
+//! Instants, as people read them: how long ago, and by the clock on their wall. Machines, files and whoever reads without a terminal get the
+//! exact instant in UTC.
+
+use jiff::tz::TimeZone;
+use ua_core::Timestamp;
+
+/// An instant in a list.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() { in_words(at, now, &TimeZone::system()) } else { at.to_string() }
+}
+
+/// An instant by itself: the local time, and how long ago.
+pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
+    if !crate::terminal::is_read_by_person() {
+        return at.to_string();
+    }
+    let zone = TimeZone::system();
+    let exact = written(at, "%Y-%m-%d %H:%M:%S %Z", &zone);
+    let words = in_words(at, now, &zone);
+    if words.ends_with("ago") { format!("{exact} ({words})") } else { exact }
+}
+
+/// The time of day, for lines that follow each other: local on a terminal, else UTC, which it says.
+pub(crate) fn clock(at: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() {
+        written(at, "%H:%M:%S", &TimeZone::system())
+    } else {
+        written(at, "%H:%M:%SZ", &TimeZone::UTC)
+    }
+}
+
+fn written(at: Timestamp, format: &str, zone: &TimeZone) -> String {
+    let known = jiff::Timestamp::from_millisecond(at.as_millis());
+    known.map_or_else(|_| at.to_string(), |known| known.to_zoned(zone.clone()).strftime(format).to_string())
+}
+
+fn in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let seconds = now.since(at).as_secs();
+    match seconds {
+        // A clock that was set back says nothing about how long ago it was.
+        _ if at > now => written(at, "%Y-%m-%d %H:%M", zone),
+        0..=59 => format!("{seconds} s ago"),
+        60..=3_599 => format!("{} min ago", seconds / 60),
+        3_600..=86_399 => format!("{} h ago", seconds / 3_600),
+        86_400..=604_799 => format!("{} d ago", seconds / 86_400),
+        _ => written(at, "%Y-%m-%d", zone),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_told_as_people_say_it() {
+        let zone = TimeZone::fixed(jiff::tz::offset(-5));
+        let now = Timestamp::parse("2026-11-23T03:00:00.000Z").unwrap();
+        let said = |text: &str| in_words(Timestamp::parse(text).unwrap(), now, &zone);
+        assert_eq!(said("2026-11-23T02:59:55.000Z"), "5 s ago");
+        assert_eq!(said("2026-11-23T02:57:00.000Z"), "3 min ago");
+        assert_eq!(said("2026-11-22T22:00:00.000Z"), "5 h ago");
+        assert_eq!(said("2026-11-20T03:00:00.000Z"), "3 d ago");
+        assert_eq!(said("2026-10-01T02:00:00.000Z"), "2026-09-30", "by the clock on the wall");
+        assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");
+    }
+}

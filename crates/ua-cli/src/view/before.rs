@@ -1,0 +1,107 @@
+//! What commands write before a run and between runs: `ua init`, `ua job --check`, `ua status`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use ua_core::{Costs, RunId};
+
+use super::{OpenQuestion, RunRow, ToolRow};
+
+/// A project that was made.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ProjectMade {
+    /// Its folder.
+    pub(crate) dir: PathBuf,
+    /// The files that were written.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What is known of a job that was not started.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct JobChecked {
+    /// Whether it would start.
+    pub(crate) would_start: bool,
+    /// What it is for.
+    pub(crate) objective: String,
+    /// The model provider.
+    pub(crate) provider: String,
+    /// The provider's name of the model.
+    pub(crate) model: String,
+    /// The tools that it would be offered.
+    pub(crate) tools: Vec<ToolRow>,
+    /// Its conditions and selectors, and what each selects.
+    pub(crate) words: Vec<CheckedWord>,
+    /// The rules of its policy files and of the user's, and the names in the user's lists.
+    pub(crate) rules: Vec<CheckedRule>,
+    /// The run that has its job key.
+    #[schemars(with = "Option<String>")]
+    pub(crate) job_key_used_by: Option<RunId>,
+    /// An unfinished run of the same job.
+    #[schemars(with = "Option<String>")]
+    pub(crate) unfinished_run: Option<RunId>,
+}
+
+/// A word of a job that selects tools.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CheckedWord {
+    /// Where it stands.
+    pub(crate) field: &'static str,
+    /// What stands there; of a condition the effect kind, or the file.
+    pub(crate) word: String,
+    /// The tools that it selects.
+    pub(crate) tools: Vec<String>,
+    /// Whether it is the name of anything; a job with one that is not does not start.
+    pub(crate) is_known: bool,
+    /// Of one that is not, the name that is most like it.
+    pub(crate) nearest: Option<String>,
+}
+
+/// A rule of a policy file, or a name in a setting.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct CheckedRule {
+    /// The policy file, or the setting.
+    pub(crate) place: String,
+    /// The rule's id, or the name.
+    pub(crate) rule: String,
+    /// The tools that it is about.
+    pub(crate) tools: Vec<String>,
+}
+
+/// What runs, what waits for a person, and what it costs.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct StatusShown {
+    /// Runs that are not finished, the newest first.
+    pub(crate) runs: Vec<StatusRun>,
+    /// Questions that wait for an answer.
+    pub(crate) questions: Vec<OpenQuestion>,
+    /// What the requests of these runs cost, one amount per currency, as far as prices are known.
+    #[schemars(with = "serde_json::Value")]
+    pub(crate) cost_of_open: Costs,
+    /// What the requests of the runs that ended in the last 24 hours cost.
+    #[schemars(with = "serde_json::Value")]
+    pub(crate) cost_of_ended: Costs,
+    /// Runs that succeeded in the last 24 hours.
+    pub(crate) succeeded_lately: u32,
+    /// Runs that failed in the last 24 hours.
+    pub(crate) failed_lately: u32,
+    /// Runs that were cancelled in the last 24 hours.
+    pub(crate) cancelled_lately: u32,
+}
+
+/// A run that is not finished.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StatusRun {
+    /// The run.
+    #[serde(flatten)]
+    pub(crate) run: RunRow,
+    /// The tokens that it was charged.
+    pub(crate) total_tokens: u64,
+    /// What those with a known price cost.
+    #[schemars(with = "serde_json::Value")]
+    pub(crate) cost: Costs,
+    /// Requests whose price nobody knew.
+    pub(crate) unpriced_requests: u32,
+    /// The command that resumes it.
+    pub(crate) resume_with: String,
+}

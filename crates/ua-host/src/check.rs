@@ -1,0 +1,113 @@
+//! What can be known of a job before it is started: whether it would start, which tools it would be offered, and what each of its words
+//! selects among them.
+//!
+//! Tool servers are started to list their tools, and stopped again; no tool is called, no model is asked, nothing is stored. What nobody
+//! trusted is not started.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use globset::Glob;
+use ua_classify::{Classifier, Verdict};
+use ua_core::{CallPolicy, RunSpec, ToolSpec};
+use ua_store::RunRecord;
+
+use crate::error::{HostError, chain};
+use crate::host::Host;
+use crate::job::{self, JobRequest, Prepared};
+use crate::people::People;
+use crate::policies;
+use crate::selectors::{self, Selection};
+use crate::settings::Settings;
+
+/// A job that would start, but for words of it that select nothing.
+#[derive(Debug)]
+pub struct JobCheck {
+    /// The job.
+    pub spec: RunSpec,
+    /// Provider and model.
+    pub model: (String, String),
+    /// The tools that it would be offered, with their policies.
+    pub tools: Vec<(ToolSpec, CallPolicy)>,
+    /// What each of its conditions and selectors selects.
+    pub selections: Vec<Selection>,
+    /// What each rule of its policy files and the user's is about.
+    pub rules: Vec<RuleMatch>,
+    /// The run that has its job key, if one has.
+    pub key_holder: Option<RunRecord>,
+    /// The unfinished run of the same job, if there is one.
+    pub unfinished: Option<RunRecord>,
+}
+
+/// A rule of a policy file, or a name in a setting, and the tools that it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleMatch {
+    /// The policy file, or the setting.
+    pub place: String,
+    /// The rule's id, or the name.
+    pub rule: String,
+    /// The tools, as the model sees their names.
+    pub tools: Vec<String>,
+}
+
+/// Looks at a job without starting it.
+///
+/// # Errors
+/// What the job would be refused for.
+pub async fn check(host: &Host, people: &dyn People, request: &JobRequest) -> Result<JobCheck, HostError> {
+    let Prepared { spec, launch, .. } = job::prepare(host, people, request).await?;
+    let tools = selectors::listed(host, &launch, &spec).await?.map_err(|error| {
+        HostError::usage(chain(&error)).hint(
+            "correct the server's command, arguments or environment in the MCP configuration; nothing was started",
+        )
+    })?;
+    let classifier = launch.classifier(host.settings())?;
+    let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
+    let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
+    let (mut key_holder, mut unfinished) = (None, None);
+    if !host.home().is_unused() {
+        let store = host.home().open_read_only()?;
+        key_holder = job::holder(&store, spec.job_key.as_deref()).await?;
+        unfinished = job::unfinished(host, &store, &spec).await?;
+        crate::home::close(store);
+    }
+    let selections = selectors::selections(&spec, &tools);
+    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished })
+}
+
+/// What the rules of these policy files, and the names in the user's lists, are about.
+pub fn rules(settings: &Settings, classifier: &Classifier, files: &[PathBuf], tools: &[&ToolSpec]) -> Vec<RuleMatch> {
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let mut found: Vec<RuleMatch> = Vec::new();
+    for tool in tools {
+        for considered in classifier.explain(tool).considered {
+            let Some(place) = considered.file.filter(|file| files.contains(file)) else { continue };
+            let at = found.iter().position(|rule| rule.place == place && rule.rule == considered.rule_id);
+            let at = at.unwrap_or_else(|| {
+                found.push(RuleMatch { place, rule: considered.rule_id, tools: Vec::new() });
+                found.len() - 1
+            });
+            if considered.verdict != Verdict::DoesNotApply {
+                found[at].tools.push(tool.name.raw.clone());
+            }
+        }
+    }
+    for (setting, names) in policies::lists_by_setting(settings) {
+        for name in names {
+            let Ok(glob) = Glob::new(&name) else { continue };
+            let glob = glob.compile_matcher();
+            let is_meant = |tool: &&&ToolSpec| glob.is_match(&tool.name.raw) || glob.is_match(&tool.name.tool);
+            let tools = tools.iter().filter(is_meant).map(|tool| tool.name.raw.clone()).collect();
+            found.push(RuleMatch { place: format!("setting {setting}"), rule: name, tools });
+        }
+    }
+    found
+}
+
+/// The settings about servers that name none of these: a pack for a server that is not configured counts for nothing.
+pub fn idle_packs(settings: &Settings, servers: &BTreeSet<String>) -> Vec<String> {
+    policies::names(settings, "UA_SERVER_PACKS")
+        .into_iter()
+        .filter(|entry| entry.split_once('=').is_some_and(|(server, _)| !servers.contains(server.trim())))
+        .collect()
+}
