@@ -322,3 +322,46 @@ fn a_record_is_put_right_once_the_person_saw_it_and_enter_means_no() {
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
 }
+
+#[test]
+fn a_deletion_is_confirmed_on_a_terminal() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
+    terminal.shows("Delete this run and everything in its workspace? It cannot be undone. [y/N]");
+    terminal.types(&format!("no{ENTER}"));
+    assert!(terminal.code(1).contains("nothing was deleted"));
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+    let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
+    terminal.shows("[y/N]");
+    terminal.types(&format!("y{ENTER}"));
+    assert!(terminal.code(0).contains("deleted 1 run(s)"));
+}
+
+#[test]
+fn a_person_is_shown_short_ids_and_how_long_ago_and_may_type_them() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [comment("x")]}, {"text": "Posted."}]);
+    let long = "Write down what was agreed in the long meeting about the mill, the dam and the wheel, with every name, and post it as one comment.";
+    let job = env.job(&json!({"objective": long, "tools": {"builtin": false}}), &turns);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job]);
+    env.run(&["resume", "last"]).code(75);
+    let [run, question] =
+        ["SELECT run_id FROM runs", "SELECT question_id FROM questions"].map(|sql| env.value(sql));
+    let short = |id: &str| id[id.len() - 8..].to_owned();
+    let listed = Terminal::start(&env, &["runs", "list"]).code(0);
+    let row = listed.lines().find(|line| line.starts_with(&short(&run))).unwrap_or_else(|| panic!("{listed}"));
+    assert!(row.contains("waiting for you") && row.contains(" ago") && row.ends_with('…'), "{row}");
+    assert!(!listed.contains(&run), "{listed}");
+    let asked = Terminal::start(&env, &["questions"]).code(0);
+    let command = format!("ua answer {} happened", short(&question));
+    assert!(asked.contains(&command) && !asked.contains(&question), "{asked}");
+    // What is printed is accepted as it is printed.
+    env.run(&["answer", &short(&question), "happened"]).code(0);
+    let shown = Terminal::start(&env, &["runs", "show", "last"]).code(0);
+    assert!(shown.contains(&format!("ua resume {}", short(&run))), "{shown}");
+    env.run(&["resume", &short(&run)]).code(0);
+    // Machines and pipes get whole ids and exact instants.
+    env.run(&["runs", "list"]).code(0).shows(&[&run, "Z  "]);
+}

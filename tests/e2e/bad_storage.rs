@@ -19,7 +19,7 @@ fn comment_job(env: &TestEnv) -> String {
 
 /// A run that stopped without having sent anything: its tool server was not there.
 fn stopped_run(env: &TestEnv) {
-    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "no-such-program"}}));
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
     env.run(&["job", &comment_job(env), "--run-id", "r", "--mcp-config", &broken]).code(75);
 }
 
@@ -97,8 +97,8 @@ fn a_database_that_is_gone_while_workspaces_are_there_is_never_made_anew() {
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["is empty", "put it back"]);
     assert_eq!(env.read("root/runtime_state.db"), "");
     fs::remove_file(env.database_path()).unwrap();
-    // Looking finds nothing to look at, and makes nothing either.
-    env.run(&["resume", "r"]).refused(2, &["no runtime database"]);
+    // Looking finds that it is gone, and makes nothing either.
+    env.run(&["resume", "r"]).refused(74, &["runtime_state.db is gone", "put it back"]);
     assert!(!env.database_path().exists());
     assert_eq!(env.comments().len(), 1);
 }

@@ -264,6 +264,6 @@ fn a_claude_that_is_not_there_or_cannot_sign_in_is_refused_before_anything_is_st
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["claude", "npm install", "UA_CLAUDE_CODE"]);
     let env = super::env().with_env("UA_CLAUDE_CODE", env!("CARGO_BIN_EXE_ua-e2e-claude"));
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["sign in", "ANTHROPIC_API_KEY"]);
-    let output = env.run(&["doctor"]);
+    let output = env.run(&["doctor", "--verbose"]);
     assert!(output.shown().contains("stand-in for Claude Code"), "{}", output.shown());
 }

@@ -230,6 +230,13 @@ fn completion_knows_runs_calls_and_questions_and_is_silent_without_a_database() 
     assert_eq!(complete(&["--root", &root, "runs", "show", ""]), ["last", "report"]);
     assert_eq!(complete(&["--root", &root, "resume", "re"]), ["report"]);
     let call = env.value("SELECT tool_call_id FROM tool_calls");
+    assert_eq!(complete(&["--root", &root, "tools", "explain", "post"]), ["post_comment"]);
+    assert_eq!(complete(&["tools", "explain", "send_e"]), ["send_email"]);
+    assert_eq!(complete(&["tools", "packs", "githu"]), ["github"]);
+    assert_eq!(complete(&["job", "--provider", "open"]), ["openai", "openai-chat"]);
+    assert_eq!(complete(&["job", "--model", "claude-sonnet-4-5"]), ["claude-sonnet-4-5"]);
+    assert_eq!(complete(&["--root", &root, "resume", "re", "--accept", "tools,p"]), ["tools,policy", "tools,pricing"]);
+    assert_eq!(complete(&["--root", &root, "runs", "diff", "re"]), ["report"]);
     assert_eq!(complete(&["--root", &root, "calls", "resolve", "call"]), std::slice::from_ref(&call));
     assert_eq!(complete(&["--root", &root, "calls", "show", &call[..8]]), [call]);
     let question = env.value("SELECT question_id FROM questions");

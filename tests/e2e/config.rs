@@ -109,7 +109,7 @@ fn a_key_in_the_users_file_is_used_and_never_shown() {
     env.run(&["runs", "list"]).refused(2, &["holds a key and others can read it", "chmod 600"]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(setting(&env, "providers.anthropic.api_key", &[]), (json!("set"), format!("{file}:2")));
-    let output = env.run(&["doctor"]);
+    let output = env.run(&["doctor", "--verbose"]);
     output.code(0).shows(&["a key for anthropic is set"]);
     for args in [&["doctor"][..], &["doctor", "--json"], &["config", "show"]] {
         let output = env.run(args);

@@ -15,7 +15,7 @@ fn comment_job(env: &TestEnv) -> String {
 
 /// A run that stopped before it sent anything, and what resumes it.
 fn stopped_run(env: &TestEnv) -> String {
-    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "no-such-program"}}));
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
     env.run(&["job", &comment_job(env), "--run-id", "r", "--mcp-config", &broken]).code(75);
     env.mcp_config("work/good.json", &json!({"forum": env.forum_entry(&[])}))
 }

@@ -47,7 +47,7 @@ fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
 
     // The fork's model asks for the comment again: the same call of the parent may have done it, so a person is asked.
     let output = env.run(&["fork", "r", "--at-turn", "2", "--run-id", "f"]).code(75);
-    output.says(&["a fork of run r is made behind turn 2 of 4", "files copied from its workspace: 2"]);
+    output.says(&["a fork of run r is made after turn 2 of 4", "files copied from its workspace: 2"]);
     assert_eq!(env.comments().len(), 1);
     let shown = env.run(&["questions"]).code(0);
     shown.shows(&["may already have had the same effect with the same arguments", "of run r"]);

@@ -54,6 +54,7 @@ fn every_command_writes_what_its_schema_says() {
         agrees(&schema(command), &found, command);
         checked.push(command.to_owned());
     };
+    check("status", &[], 0);
     check("runs list", &[], 0);
     check("runs show", &["r"], 0);
     check("calls list", &[], 0);
@@ -81,6 +82,7 @@ fn every_command_writes_what_its_schema_says() {
     check("answer", &[&question, "skip"], 0);
     let second = env.named_job("second", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     check("job", &[&second], 0);
+    check("init", &["made"], 0);
     check("fork", &["last", "--at-turn", "0"], 0);
     check("runs diff", &["r", "last"], 0);
     check("runs export", &["last"], 0);
@@ -88,6 +90,9 @@ fn every_command_writes_what_its_schema_says() {
     check("gateway install", &["--file", &client], 0);
     check("gateway status", &[], 0);
     check("gateway uninstall", &["--file", &client], 0);
+
+    let found = env.run(&["job", "--check", &second, "--json"]).code(0).json();
+    agrees(&schema("job check"), &found, "job --check");
 
     let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0);
     let lines = schema("runs tail");
@@ -99,7 +104,7 @@ fn every_command_writes_what_its_schema_says() {
     agrees(&schema("error"), &serde_json::from_str(error.stderr.trim()).unwrap(), "error");
 
     // Every command that has a schema was compared, but for three that other tests run: they need a probe, an unknown tool, or a server.
-    checked.push("runs tail".to_owned());
+    checked.extend(["runs tail".to_owned(), "job --check".to_owned()]);
     let named = env.run_bare(&["schema", "--json"]).code(0).json();
     let missing: Vec<&str> = named
         .as_array()

@@ -1,6 +1,7 @@
 //! End-to-end tests: the real program in a world of its own, judged by its exit code, by what a person reads, and by effects
 //! counted outside.
 
+mod artifacts;
 mod attended;
 mod bad_input;
 mod bad_storage;
@@ -21,6 +22,7 @@ mod doctor;
 mod enforcement;
 mod export;
 mod fingerprint;
+mod first_minutes;
 mod fork;
 mod front_door;
 mod guardrails;
@@ -65,6 +67,7 @@ mod tool_server;
 mod trust;
 mod usage;
 mod wires;
+mod wrong_inputs;
 
 use ua_e2e::TestEnv;
 

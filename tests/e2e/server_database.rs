@@ -107,8 +107,8 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     );
     assert!(moved["kept"].as_str().unwrap().contains("runtime_state.db.moved-"), "{moved}");
     // Without the URL there is nothing to go on with, and nothing is begun anew.
-    env.run(&["resume", "r"]).refused(2, &["there is no runtime database"]);
-    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["their database is gone"]);
+    env.run(&["resume", "r"]).refused(74, &["runtime_state.db is gone", "moved to a server", "--database-url"]);
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["moved to a server", "--database-url"]);
 
     run(&["db", "check", "--invariants"]).code(74).shows(&["fsync = off", "1 run(s), 0 violation(s)"]);
     run(&["answer", &question, "happened"]).code(0);

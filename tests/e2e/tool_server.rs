@@ -25,10 +25,10 @@ fn comment() -> Value {
 #[test]
 fn a_server_whose_program_is_not_there_stops_the_run_until_the_configuration_is_corrected() {
     let env = env();
-    let config = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "no-such-program"}}));
+    let config = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "false"}}));
     let job = env.job(&json!({"tools": {"builtin": false}}), &comment());
     let output = env.run(&["job", &job, "--run-id", "r", "--mcp-config", &config]).code(75);
-    output.shows(&["stopped (tool_server)", "`forum`", "no-such-program", "ua resume r"]);
+    output.shows(&["stopped (tool_server)", "`forum`", "`false` ended with exit code 1", "ua resume r"]);
     goes_on_with_a_good_configuration(&env, "r");
 }
 
@@ -75,7 +75,7 @@ fn an_effect_whose_server_dies_is_never_repeated_and_asked_about() {
 #[test]
 fn a_server_that_is_not_needed_is_not_started() {
     let env = env();
-    let servers = json!({"forum": env.forum_entry(&[]), "broken": {"command": "no-such-program"}});
+    let servers = json!({"forum": env.forum_entry(&[]), "broken": {"command": "false"}});
     let config = env.mcp_config("work/mcp.json", &servers);
     let job = env.job(&json!({"tools": {"builtin": false, "servers": ["forum"]}}), &says("Nothing to do."));
     env.run(&["job", &job, "--mcp-config", &config]).code(0);

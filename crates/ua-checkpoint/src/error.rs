@@ -9,7 +9,7 @@ use crate::stored::KNOWN;
 pub enum CheckpointError {
     /// Written by a build with another stored form.
     #[error(
-        "read the {part} of {checkpoint}: it has version {version:?} and this build knows {}; use the build that wrote it, or a newer one",
+        "cannot read the {part} of {checkpoint}: it has version {version:?} and this build knows {}; use the build that wrote it, or a newer one",
         KNOWN.map(|known| format!("{known:?}")).join(", ")
     )]
     UnknownVersion {
@@ -21,7 +21,7 @@ pub enum CheckpointError {
         version: String,
     },
     /// A known version with another shape: the row is damaged.
-    #[error("read the {part} of {checkpoint}: {why}")]
+    #[error("cannot read the {part} of {checkpoint}: {why}")]
     Malformed {
         /// Which marker.
         checkpoint: CheckpointId,

@@ -7,7 +7,7 @@ use ua_core::FailureClass;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The file is not TOML.
-    #[error("read the policy file {file}, line {line}: {why}")]
+    #[error("invalid policy file {file}, line {line}: {why}")]
     Syntax {
         /// The file, as it was named to the parser.
         file: String,
@@ -17,7 +17,7 @@ pub enum PolicyError {
         why: String,
     },
     /// A field that does not exist, or a value that it can not have.
-    #[error("read the policy file {file}, line {line}: {rule}, field `{field}`: {why}")]
+    #[error("invalid policy file {file}, line {line}: {rule}, field `{field}`: {why}")]
     Field {
         /// The file, as it was named to the parser.
         file: String,
@@ -31,7 +31,7 @@ pub enum PolicyError {
         why: String,
     },
     /// An entry of one of the two lists can not be read.
-    #[error("read {entry:?} in {list}: {why}")]
+    #[error("cannot read {entry:?} in {list}: {why}")]
     List {
         /// `side_effect_denylist` or `read_only_allowlist`.
         list: &'static str,
@@ -41,7 +41,7 @@ pub enum PolicyError {
         why: String,
     },
     /// Two rules share an id, so the ledger could not say which one decided.
-    #[error("tell two rules apart: {first} and {second} both have a rule {id:?}; rename one")]
+    #[error("two rules have the same id: {first} and {second} both have a rule {id:?}; rename one")]
     DuplicateId {
         /// The id.
         id: String,

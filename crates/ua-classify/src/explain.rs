@@ -94,7 +94,7 @@ impl fmt::Display for Explanation {
             Some(KeyChannel::Meta) => "in the request's _meta".to_owned(),
             Some(KeyChannel::Argument(name)) => format!("in the argument {name:?}"),
             Some(KeyChannel::Header(name)) => format!("in the header {name:?}"),
-            None => "no channel that counts".to_owned(),
+            None => "this tool cannot take an idempotency key".to_owned(),
         };
         writeln!(f, "  key          {channel}")?;
         if let Some(marker) = &policy.marker {

@@ -169,7 +169,7 @@ async fn listen(listener: UnixListener, shared: Arc<Shared>) {
                 bridges.spawn(serve(stream, Arc::clone(&shared)));
             }
             Err(error) => {
-                tracing::warn!(%error, "a bridge could not be let in");
+                tracing::warn!(%error, "a bridge was not accepted");
                 return;
             }
         }

@@ -869,7 +869,7 @@ Examples:
   ua db migrate --database-url postgres://ua@db.example/ua      make the schema there
   ua db copy --database-url postgres://ua@db.example/ua
 
-No run may be going on. The database on the server must be empty; events keep their chain. The file is kept under another
+No run may be at work. The database on the server must be empty; events keep their chain. The file is kept under another
 name, so that no run is driven from both.")]
     Copy,
     /// Copy the database to a new file, as of one moment; runs may continue meanwhile

@@ -192,7 +192,7 @@ mod tests {
             }
         }
         let [wide, other] = &lines(Some(80))[..] else { panic!("two rows") };
-        assert_eq!(wide, "7dc39827  waiting for you  3      3 min ago  Write a short, sourced report about tid…");
+        assert_eq!(wide, "7dc39827  waiting for you  3      3 min ago  Write a short, sourced report abou…");
         assert!(other.ends_with('…') && other.contains("2 d ago"), "{other}");
         // What says least goes first.
         let narrow = &lines(Some(40))[0];

@@ -89,10 +89,10 @@ pub type ArgsHash = Sha256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
     /// Not JSON, or JSON with a duplicate key, or too deep.
-    #[error("read the JSON: {0}")]
+    #[error("not JSON: {0}")]
     Syntax(String),
     /// An integer that no 64-bit type holds; a parser would round it.
-    #[error("keep the integer {0} exact: write it as a string")]
+    #[error("the integer {0} cannot be kept exact: write it as a string")]
     IntegerTooLarge(String),
 }
 

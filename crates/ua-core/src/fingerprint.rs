@@ -204,7 +204,7 @@ pub struct Fingerprint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FingerprintError {
     /// A newer program wrote it.
-    #[error("read a fingerprint of version {found}: this program knows version {known}")]
+    #[error("cannot read a fingerprint of version {found}: this program knows version {known}")]
     TooNew {
         /// The stored version.
         found: u64,
@@ -212,7 +212,7 @@ pub enum FingerprintError {
         known: u32,
     },
     /// It is not one.
-    #[error("read a fingerprint: {0}")]
+    #[error("cannot read a fingerprint: {0}")]
     Unreadable(String),
 }
 

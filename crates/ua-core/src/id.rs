@@ -9,7 +9,7 @@ use crate::Env;
 
 /// An identifier that is empty, too long, or holds a character that a file name or a shell would mind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("read the id {text:?}: use 1 to 100 of the characters a-z A-Z 0-9 _ . - and start with a letter or digit")]
+#[error("invalid id {text:?}: use 1 to 100 of the characters a-z A-Z 0-9 _ . - and start with a letter or digit")]
 pub struct InvalidId {
     text: String,
 }

@@ -15,7 +15,7 @@ use crate::money::{Currency, Money, decimal, number_text};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PriceError {
     /// Neither TOML nor JSON.
-    #[error("read the price table {file}: {why}")]
+    #[error("invalid price table {file}: {why}")]
     Syntax {
         /// Where it came from.
         file: String,
@@ -23,7 +23,7 @@ pub enum PriceError {
         why: String,
     },
     /// A field that nobody knows, or a value that cannot be worked with.
-    #[error("read the price table {file}: `{field}` {why}")]
+    #[error("invalid price table {file}: `{field}` {why}")]
     Invalid {
         /// Where it came from.
         file: String,
@@ -345,7 +345,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             let error = PriceTable::parse("prices.toml", &text).unwrap_err().to_string();
-            assert!(error.starts_with("read the price table prices.toml: ") && error.contains(expected), "{error}");
+            assert!(error.starts_with("invalid price table prices.toml: ") && error.contains(expected), "{error}");
         }
     }
 }

@@ -119,7 +119,7 @@ impl Marker {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// `{…}` with a name that means nothing, or a brace without its partner.
-    #[error("read the template {template:?}: {why}")]
+    #[error("cannot read the template {template:?}: {why}")]
     Malformed {
         /// The template.
         template: String,

@@ -12,10 +12,10 @@ pub type SubAgentError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum DispatchError {
     /// The ledger refused or failed.
-    #[error("take a tool call to its receipt")]
+    #[error("cannot take a tool call to its receipt")]
     Ledger(#[from] LedgerError),
     /// A tool server cannot be used; nothing was sent.
-    #[error("reach a tool server")]
+    #[error("cannot reach a tool server")]
     Transport(#[from] TransportError),
     /// An earlier process of the tool server may still act, so nothing can be decided about its calls.
     #[error("retire an earlier process of the tool server `{server}` {detail}")]

@@ -85,7 +85,7 @@ pub trait ToolTransport: Send + Sync {
     /// The server cannot be reached: nothing left us, and the handle is as good as before.
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
         let task = handle.task.as_deref().unwrap_or("no task");
-        Ok(Outcome::Lost { why: format!("this transport cannot go on with `{}` ({task})", permit.name()) })
+        Ok(Outcome::Lost { why: format!("this transport cannot continue `{}` ({task})", permit.name()) })
     }
 
     /// Tells the other side that nobody wants `handle`'s result any more. Whether it stops is its affair.

@@ -26,7 +26,7 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
     } else {
         String::new()
     };
-    Some(format!("Nothing was checked: the job names no stop conditions, so it ended when the model said so.{found}"))
+    Some(format!("Nothing was checked: the job names no stop conditions, so it ended when the model stopped.{found}"))
 }
 
 #[cfg(test)]

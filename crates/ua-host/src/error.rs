@@ -245,7 +245,7 @@ impl From<LockError> for HostError {
         let message = chain(&error);
         match error {
             LockError::Held { .. } => Self::waiting(message)
-                .hint("wait for it, or let `ua resume RUN --take-over` end that process and go on in its place; nothing was changed"),
+                .hint("wait for it, or let `ua resume RUN --take-over` end that process and take its place; nothing was changed"),
             LockError::Io { .. } => {
                 Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
             }

@@ -60,7 +60,7 @@ pub struct Entry {
 /// Why a session of the gateway is not gone on with from here.
 pub(crate) fn refused(run: &RunRecord) -> HostError {
     HostError::usage(format!("run {} is a session of a client at the gateway", run.run_id))
-        .hint("the client goes on with it: the same call again gets what came of it")
+        .hint("the client decides when: the same call again gets what came of it")
 }
 
 /// The gateway's folder: the one that is named, else the user's own.

@@ -302,8 +302,20 @@ impl Home {
         has_workspaces || fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
     }
 
+    /// Whether the database was moved to a server, by what is kept of it.
+    fn was_moved(&self) -> bool {
+        let name = self.database.file_name().unwrap_or_default().to_string_lossy();
+        let kept = format!("{name}.moved-");
+        let entries = fs::read_dir(self.database.parent().unwrap_or(&self.root)).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&kept))
+    }
+
     /// What to do about a database that is gone.
     fn put_it_back(&self) -> String {
+        if self.was_moved() {
+            return "it was moved to a server (`ua db copy`): name it with --database-url, or in UA_DATABASE_URL; nothing was changed"
+                .to_owned();
+        }
         format!(
             "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
              that `ua db backup` made), or choose another --root for new runs; nothing was changed",

@@ -40,7 +40,7 @@ pub(crate) fn refuse_other(spec: &RunSpec) -> Result<(), HostError> {
     let named = spec.files.iter().find(|file| matches!(file, InputFile::Named(_)));
     named.map_or(Ok(()), |file| {
         Err(HostError::usage(format!("a fork cannot be given another file ({})", file.path())).hint(
-            "it goes on with the files of its run, or without any (`\"files\": null`); start a new job for other files",
+            "it continues with the files of its run, or without any (`\"files\": null`); start a new job for other files",
         ))
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn tell_changed(people: &dyn People, spec: &RunSpec, folder: &Path) {
     for file in spec.taken_files() {
         if let Some(now) = input_file_now(folder, &file.path).filter(|now| *now != file.sha256) {
             people.tell(&format!(
-                "{} has changed since the run was started (SHA-256 {now}, was {}); the run goes on with what it was started with",
+                "{} has changed since the run was started (SHA-256 {now}, was {}); the run continues with what it was started with",
                 line(&file.path, 160),
                 file.sha256
             ));

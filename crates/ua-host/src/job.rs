@@ -233,7 +233,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
             line(&files.join(", "), 400)
         ))
         .hint(
-            "`ua resume` goes on with what it was started with; choose another --run-id for the files as they are now",
+            "`ua resume` continues with what it was started with; choose another --run-id for the files as they are now",
         ));
     }
     if *existing.spec != *spec {
@@ -248,7 +248,10 @@ fn taken_key(earlier: &RunRecord) -> HostError {
     let hint = match earlier.status {
         RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`"),
         RunStatus::Failed | RunStatus::Cancelled => {
-            format!("it is {}; `ua fork {id}` goes on from its last turn, `ua runs show {id}` shows it", earlier.status)
+            format!(
+                "it is {}; `ua fork {id}` continues from its last turn, `ua runs show {id}` shows it",
+                earlier.status
+            )
         }
         RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
             format!("it is not finished: `ua resume {id}`")

@@ -227,7 +227,7 @@ pub async fn answer(
     store.insert_answer(answer).await.map_err(|e| HostError::store("store the answer", &e))?;
     if ua_store::is_gateway(&run) {
         return Ok(if choice == Choice::Abort {
-            "answered; nothing is started in this session any more, and its client goes on in another one".to_owned()
+            "answered; nothing is started in this session any more, and its client continues in another one".to_owned()
         } else {
             "answered; whoever makes the same call again gets what comes of it".to_owned()
         });

@@ -17,7 +17,7 @@ use crate::interpret::{interpret, result_text};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unaskable {
     /// The tool that the probe names is not a read.
-    #[error("ask `{tool}`: it is classified as {class}, and only a read_only tool may be asked")]
+    #[error("cannot ask `{tool}`: it is classified as {class}, and only a read_only tool may be asked")]
     NotReadOnly {
         /// The tool.
         tool: String,
@@ -25,13 +25,13 @@ pub enum Unaskable {
         class: SideEffectClass,
     },
     /// The call was never sent, so there is nothing to ask about.
-    #[error("ask about a call that was never sent")]
+    #[error("cannot ask about a call that was never sent")]
     NeverSent,
     /// A template has no value for this call.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// What the probe asks for is not a set of arguments.
-    #[error("ask `{tool}`: the probe's arguments are no table")]
+    #[error("cannot ask `{tool}`: the probe's arguments are no table")]
     NoArguments {
         /// The tool.
         tool: String,

@@ -18,7 +18,7 @@ pub enum LedgerError {
         source: StoreError,
     },
     /// A person answered that the run is to end.
-    #[error("go on with call {call}: a person answered `abort`")]
+    #[error("call {call} is not continued: a person answered `abort`")]
     Aborted {
         /// The call the question was about.
         call: CallId,

@@ -54,7 +54,7 @@ impl Ledger {
     async fn keep_for(&self, call: &CallRecord, handle: Handle) -> Result<AttemptRecord, LedgerError> {
         let keep = KeepHandle { call_id: call.call_id.clone(), attempt: call.attempt, handle, at: self.env.now() };
         let kept = self.store.keep_handle(&self.lease, keep).await;
-        kept.map_err(LedgerError::at("store what goes on of", &call.call_id))
+        kept.map_err(LedgerError::at("store what continues of", &call.call_id))
     }
 
     /// Proof that the attempt of `continued` was committed as RUNNING, by this process or by one before; its handle; and when

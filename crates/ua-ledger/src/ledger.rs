@@ -258,7 +258,7 @@ impl Ledger {
             Outcome::Lost { why } => AttemptEnd::Lost { why },
             // Whoever goes on with handles does so before; nobody is left to.
             Outcome::Continues(_) => {
-                AttemptEnd::Lost { why: "the tool did not finish, and nobody went on with it".to_owned() }
+                AttemptEnd::Lost { why: "the tool did not finish, and nobody continued the call".to_owned() }
             }
             Outcome::Raw(raw) => {
                 let settlement = self.read(&raw, call);

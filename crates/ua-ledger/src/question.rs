@@ -161,8 +161,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         Why::WentOn { attempt } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run goes on without it and does \
-                 not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run continues without it and does not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])

@@ -11,13 +11,13 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
     /// The provider cannot be set up from its configuration; nothing was sent.
-    #[error("set up the model provider: {why}")]
+    #[error("cannot set up the model provider: {why}")]
     Setup {
         /// What is wrong with the configuration.
         why: String,
     },
     /// The key was refused, lacks a permission, or the account cannot pay (HTTP 401, 402, 403).
-    #[error("be let in by the model provider (HTTP {status}): {message}")]
+    #[error("model provider rejected the credentials (HTTP {status}): {message}")]
     Unauthorized {
         /// The HTTP status.
         status: u16,
@@ -33,7 +33,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider knows no such model, or the base URL is not its address (HTTP 404).
-    #[error("find the model {model:?} at the provider: {message}")]
+    #[error("the provider knows no model {model:?}: {message}")]
     NotFound {
         /// The model that was asked for.
         model: String,
@@ -49,7 +49,7 @@ pub enum LlmError {
         message: String,
     },
     /// Too many requests or tokens for the account's limits (HTTP 429).
-    #[error("get a reply within the account's rate limit: {message}{}", asks_to_wait(*.retry_after))]
+    #[error("the rate limit of the account is reached: {message}{}", asks_to_wait(*.retry_after))]
     RateLimited {
         /// How long the provider asks to wait.
         retry_after: Option<Duration>,
@@ -57,7 +57,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider has no capacity now (HTTP 503, 529).
-    #[error("get a reply from the overloaded provider: {message}{}", asks_to_wait(*.retry_after))]
+    #[error("the provider is overloaded: {message}{}", asks_to_wait(*.retry_after))]
     Overloaded {
         /// How long the provider asks to wait.
         retry_after: Option<Duration>,
@@ -65,7 +65,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider failed (HTTP 408, 409 and 5xx, or an error inside the stream).
-    #[error("get a reply from the provider{}: {message}{}", in_status(*.status), asks_to_wait(*.retry_after))]
+    #[error("cannot get a reply from the provider{}: {message}{}", in_status(*.status), asks_to_wait(*.retry_after))]
     Server {
         /// The HTTP status; `None` for an error inside a stream that began well.
         status: Option<u16>,
@@ -75,13 +75,13 @@ pub enum LlmError {
         message: String,
     },
     /// The cassette that is played has no answer to this request; nothing was sent.
-    #[error("find the request in the cassette: {why}")]
+    #[error("the cassette has no such request: {why}")]
     NotRecorded {
         /// Where the request differs from what was recorded.
         why: String,
     },
     /// No connection could be made; nothing was sent.
-    #[error("reach the model provider at {host}")]
+    #[error("cannot reach the model provider at {host}")]
     Unreachable {
         /// Host and port of the base URL.
         host: String,
@@ -112,7 +112,7 @@ pub enum LlmError {
     },
     /// The stream could not be read to the end of the message: what came is broken on the way, or by the server that sent it. It is paid for
     /// like a reply that was cut, and another one may be whole.
-    #[error("read the provider's reply, which is garbled: {why}")]
+    #[error("cannot read the provider's reply, which is garbled: {why}")]
     Garbled {
         /// What was wrong with it.
         why: String,
@@ -126,7 +126,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider failed, and says that the same request will fail again.
-    #[error("get a reply from the provider (HTTP {status}), which says that asking again is in vain: {message}")]
+    #[error("cannot get a reply from the provider (HTTP {status}), which says that asking again is in vain: {message}")]
     Hopeless {
         /// The HTTP status.
         status: u16,
@@ -134,7 +134,7 @@ pub enum LlmError {
         message: String,
     },
     /// What came is not what the API's documentation promises.
-    #[error("read the provider's reply: {why}")]
+    #[error("cannot read the provider's reply: {why}")]
     Protocol {
         /// What was wrong with it.
         why: String,
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_secret_that_a_server_echoed_is_not_repeated() {
         let error = LlmError::Unauthorized { status: 401, message: "no such key: sk-1!".into() }.without("sk-1");
-        assert_eq!(error.to_string(), "be let in by the model provider (HTTP 401): no such key: [key]!");
+        assert_eq!(error.to_string(), "model provider rejected the credentials (HTTP 401): no such key: [key]!");
     }
 
     #[test]

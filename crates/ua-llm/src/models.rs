@@ -46,7 +46,7 @@ pub struct ModelPrice {
 
 /// A file of models that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("read the models {file}: {why}")]
+#[error("invalid models file {file}: {why}")]
 pub struct ModelsError {
     /// Where it came from.
     pub file: String,
@@ -213,7 +213,10 @@ mod tests {
             ("[openai", "line 1"),
         ] {
             let error = ModelTable::parse("mine.toml", text).unwrap_err().to_string();
-            assert!(error.starts_with("read the models mine.toml: ") && error.contains(expected), "{text:?}: {error}");
+            assert!(
+                error.starts_with("invalid models file mine.toml: ") && error.contains(expected),
+                "{text:?}: {error}"
+            );
         }
     }
 

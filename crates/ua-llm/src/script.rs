@@ -125,17 +125,17 @@ fn empty_object() -> Value {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// The file is not a script.
-    #[error("read the script: {0}")]
+    #[error("invalid script: {0}")]
     Syntax(String),
     /// A turn says nothing and asks for nothing, which no model does.
-    #[error("read the script: turn {turn} has no text, no thinking and no tools")]
+    #[error("invalid script: turn {turn} has no text, no thinking and no tools")]
     EmptyTurn {
         /// The turn, from 1; one beyond the last for `after_end`.
         turn: usize,
     },
     /// A placeholder is none of those that exist.
     #[error(
-        "read the script: turn {turn} has the placeholder {{{{{placeholder}}}}}; there are turn, request, result:ID and result_json:ID:/pointer"
+        "invalid script: turn {turn} has the placeholder {{{{{placeholder}}}}}; there are turn, request, result:ID and result_json:ID:/pointer"
     )]
     Placeholder {
         /// The turn, from 1.
@@ -144,7 +144,7 @@ pub enum ScriptError {
         placeholder: String,
     },
     /// The provider would refuse the history.
-    #[error("accept the history: {0}")]
+    #[error("the history is not what the script expects: {0}")]
     History(String),
     /// The request is not what the script expects.
     #[error("play turn {turn} of the script: {why}")]

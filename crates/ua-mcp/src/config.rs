@@ -458,13 +458,13 @@ mod tests {
     #[test]
     fn a_doubled_server_is_refused() {
         let text = r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
-        assert_eq!(refusal(text), "read the tool servers in test.json: the server `a` is there twice");
+        assert_eq!(refusal(text), "invalid tool servers in test.json: the server `a` is there twice");
     }
 
     #[test]
     fn a_file_without_servers_is_refused() {
         assert!(refusal("{}").contains("mcpServers"));
-        assert!(refusal("[").starts_with("read the tool servers in test.json: "));
+        assert!(refusal("[").starts_with("invalid tool servers in test.json: "));
     }
 
     #[test]
@@ -480,7 +480,7 @@ mod tests {
         let error = config.expand(|_| None).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference"
+            "cannot expand `${X}` in `args` of the tool server `notes`: set the variable X, or remove the reference"
         );
     }
 

@@ -8,7 +8,7 @@ use ua_core::FailureClass;
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
     /// The text is not JSON, or not an object with `mcpServers`.
-    #[error("read the tool servers in {source_name}: {why}")]
+    #[error("invalid tool servers in {source_name}: {why}")]
     Unreadable {
         /// Where the text came from.
         source_name: String,
@@ -16,7 +16,7 @@ pub enum McpError {
         why: String,
     },
     /// A server's name cannot be part of a tool's name.
-    #[error("accept the tool server name {server:?} in {source_name}: {why}")]
+    #[error("invalid tool server name {server:?} in {source_name}: {why}")]
     Name {
         /// Where the text came from.
         source_name: String,
@@ -26,7 +26,7 @@ pub enum McpError {
         why: &'static str,
     },
     /// A field of a server's entry is unknown, missing or of the wrong kind.
-    #[error("read `{field}` of the tool server `{server}` in {source_name}: {why}")]
+    #[error("invalid `{field}` of the tool server `{server}` in {source_name}: {why}")]
     Field {
         /// Where the text came from.
         source_name: String,
@@ -39,7 +39,7 @@ pub enum McpError {
     },
     /// A `${NAME}` stands for nothing.
     #[error(
-        "expand `${{{variable}}}` in `{field}` of the tool server `{server}`: set the variable {variable}, or remove the reference"
+        "cannot expand `${{{variable}}}` in `{field}` of the tool server `{server}`: set the variable {variable}, or remove the reference"
     )]
     MissingVariable {
         /// The server.

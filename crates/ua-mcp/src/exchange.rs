@@ -169,7 +169,7 @@ pub(crate) fn completed(result: Value) -> Outcome {
                 let place = poll_place(&result, "pollIntervalMs");
                 Outcome::Continues(Box::new(Handle { task: Some(task), place, ..Handle::default() }))
             }
-            None => Outcome::Lost { why: "the tool went on in a task without a name".to_owned() },
+            None => Outcome::Lost { why: "the tool continued in a task without a name".to_owned() },
         },
         Some(_) | None => match result.get("task").filter(|_| result.get("content").is_none()) {
             Some(task) if task_id(task).is_some() => {

@@ -187,7 +187,7 @@ impl McpTransport {
                     outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
                 }
             }
-            (None, None) => Ok(Outcome::Lost { why: "nothing is known to go on with".to_owned() }),
+            (None, None) => Ok(Outcome::Lost { why: "nothing is known that could be continued".to_owned() }),
         }
     }
 

@@ -74,7 +74,7 @@ impl EventLogBuilder {
                 None => format!("process {} takes the run", life.epoch),
                 Some(LifeEnd::Killed) => format!("process {} takes over: the one before it died", life.epoch),
                 Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
-                    format!("process {} goes on with the run", life.epoch)
+                    format!("process {} takes the run over", life.epoch)
                 }
             };
             self.note(life.started_at, event, text);
@@ -175,7 +175,7 @@ impl EventLogBuilder {
             let (number, of) = (iteration.number, records.run.max_iterations);
             let event =
                 json!({"event": "iteration_begun", "number": number, "of": of, "turn": iteration.first_turn - 1});
-            self.note(begun_at, event, format!("iteration {number} begins behind turn {}", iteration.first_turn - 1));
+            self.note(begun_at, event, format!("iteration {number} begins after turn {}", iteration.first_turn - 1));
         }
         for turn in &records.turns {
             let Some(committed_at) = turn.committed_at else { continue };

@@ -47,7 +47,7 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
         RunStatus::Running => RunState::Crashed,
         RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => RunState::Unfinished,
     };
-    let mut page = Page::titled("How to go on");
+    let mut page = Page::titled("How to resume");
     let all: Vec<(&RunRecord, RunState)> = runs.iter().map(|run| (run, standing(run))).collect();
     let (finished, unfinished): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, now)| *now == RunState::Finished);
     if unfinished.is_empty() {
@@ -99,7 +99,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
     }
     match (now, run.entrypoint.as_str()) {
         (RunState::Finished, _) => {}
-        (_, "library") => page.block("Start the program again that started it: it goes on with the run."),
+        (_, "library") => page.block("Start the program again that started it: it resumes the run."),
         (RunState::Driven, _) => {
             page.block("Once its process is gone, resume it with:");
             page.block(&format!("    ua resume {}{}", run.run_id, place.flags));

@@ -20,7 +20,7 @@ pub enum RunError {
         source: StoreError,
     },
     /// A tool call could not be taken to its receipt.
-    #[error("run the tool calls of turn {turn}")]
+    #[error("cannot run the tool calls of turn {turn}")]
     Dispatch {
         /// The turn.
         turn: u32,
@@ -29,16 +29,16 @@ pub enum RunError {
         source: DispatchError,
     },
     /// A file of the workspace could not be written.
-    #[error("write the run's files")]
+    #[error("cannot write the run's files")]
     Workspace(#[from] WorkspaceError),
     /// The stored history is not one that a provider accepts.
-    #[error("send the history: {why}")]
+    #[error("cannot send the history: {why}")]
     History {
         /// What is wrong with it.
         why: String,
     },
     /// A result that the history refers to is gone. Irrecoverable for this turn, unless the job allows degraded replay.
-    #[error("send the history: the result {blob} is not stored any more{}", pruned_at.map_or(String::new(), |at| format!("; it was pruned at {at}")))]
+    #[error("cannot send the history: the result {blob} is not stored any more{}", pruned_at.map_or(String::new(), |at| format!("; it was pruned at {at}")))]
     BlobMissing {
         /// Which result.
         blob: BlobId,
@@ -48,7 +48,7 @@ pub enum RunError {
         pruned_at: Option<Timestamp>,
     },
     /// A result that the history refers to is not what was stored. Irrecoverable.
-    #[error("send the history: the result {blob} is damaged: {why}")]
+    #[error("cannot send the history: the result {blob} is damaged: {why}")]
     BlobCorrupt {
         /// Which result.
         blob: BlobId,
@@ -95,14 +95,13 @@ impl RunError {
 }
 
 /// What a person who meets a changed prompt, input or model can do.
-pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: `ua fork RUN` makes one that goes on from a turn of this \
-                                    one; this one goes on only as it was pinned";
+pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: `ua fork RUN` makes one that continues from a turn of this one; this one resumes only as it was pinned";
 
 /// Why a run cannot be gone on with from where it stands (Granular Execution PRD §5.1, §5.2). Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     /// The store is more than a turn ahead of the driver, which has to reload.
-    #[error("go on with turn {wanted}: {committed} turns are committed already")]
+    #[error("turn {wanted} is committed already: there are {committed}")]
     Behind {
         /// The turn the driver wanted.
         wanted: u32,
@@ -110,7 +109,7 @@ pub enum ResumeError {
         committed: u32,
     },
     /// Turns between the stored ones and the wanted one are missing; nothing is appended over them.
-    #[error("go on with turn {wanted}: only {committed} turns are committed")]
+    #[error("turn {wanted} cannot come next: only {committed} turns are committed")]
     Gap {
         /// The turn the driver wanted.
         wanted: u32,
@@ -145,13 +144,13 @@ pub enum ResumeError {
         source: StoreError,
     },
     /// The setup is not the one that the step was pinned to.
-    #[error("go on with a setup that is not the pinned one:\n{diff}")]
+    #[error("the setup is not the one that the run is pinned to:\n{diff}")]
     FingerprintMismatch {
         /// What changed.
         diff: FingerprintDiff,
     },
     /// What is stored contradicts itself.
-    #[error("read the run's state: {why}")]
+    #[error("cannot read the run's state: {why}")]
     CorruptState {
         /// What is wrong.
         why: String,
@@ -161,7 +160,7 @@ pub enum ResumeError {
     },
     /// A newer program wrote it.
     #[error(
-        "read the run's state, which a newer version of this program wrote: version {found}, this one knows {known}"
+        "cannot read the run's state, which a newer version of this program wrote: version {found}, this one knows {known}"
     )]
     SchemaTooNew {
         /// The stored version.
@@ -170,7 +169,7 @@ pub enum ResumeError {
         known: u32,
     },
     /// A component that makes it another run cannot be accepted.
-    #[error("accept a changed `{component}`: {ANOTHER_RUN_HINT}")]
+    #[error("cannot accept a changed `{component}`: {ANOTHER_RUN_HINT}")]
     NotAcceptable {
         /// The component.
         component: Component,

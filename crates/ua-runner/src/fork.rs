@@ -43,7 +43,7 @@ pub enum ForkError {
     #[error(transparent)]
     Locked(#[from] LockError),
     /// A file cannot be copied.
-    #[error("copy the files of the fork")]
+    #[error("cannot copy the files of the fork")]
     Workspace(#[from] WorkspaceError),
     /// The store refused or failed.
     #[error("{doing}")]

@@ -29,7 +29,7 @@ const IMAGE_TOKENS: u64 = 1_600;
 
 /// Why a file of a job cannot be given to its model.
 #[derive(Debug, thiserror::Error)]
-#[error("take the job's file {path}: {why}")]
+#[error("cannot take the job's file {path}: {why}")]
 pub struct InputFileError {
     /// Its path, as the job says it.
     pub path: String,
@@ -259,7 +259,10 @@ mod tests {
             ("large.png", "at most 3750000 bytes"),
         ] {
             let error = take_input_files(&mut spec(&[name]), &inside).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("take the job's file {name}: ")) && error.contains(why), "{error}");
+            assert!(
+                error.starts_with(&format!("cannot take the job's file {name}: ")) && error.contains(why),
+                "{error}"
+            );
         }
         let many: Vec<String> = (0..17).map(|n| format!("{n}.txt")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -24,7 +24,7 @@ pub enum LockError {
         owner: Option<Box<OwnerStamp>>,
     },
     /// The lock file cannot be used.
-    #[error("lock {}", path.display())]
+    #[error("cannot lock {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,

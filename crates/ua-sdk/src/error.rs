@@ -17,7 +17,7 @@ pub enum Error {
     #[error("define the step: {0}")]
     Step(String),
     /// No run can have this id.
-    #[error("use the run id {id:?}: {}", chain(source))]
+    #[error("invalid run id {id:?}: {}", chain(source))]
     Id {
         /// The id.
         id: String,
@@ -25,7 +25,7 @@ pub enum Error {
         source: InvalidId,
     },
     /// The folder cannot be used.
-    #[error("use the folder {}: {source}", path.display())]
+    #[error("cannot use the folder {}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -33,13 +33,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The step's policies cannot be read.
-    #[error("read the step's policies: {}", chain(.0))]
+    #[error("cannot read the step's policies: {}", chain(.0))]
     Policy(#[from] PolicyError),
     /// The model cannot be asked as it is set up.
-    #[error("set up the model: {0}")]
+    #[error("cannot set up the model: {0}")]
     Model(String),
     /// The tool servers cannot be used as they are configured.
-    #[error("set up the tool servers: {0}")]
+    #[error("cannot set up the tool servers: {0}")]
     Servers(String),
     /// The step could not be driven; what is stored is as it was.
     #[error("{}", chain(.0))]

@@ -53,7 +53,7 @@ pub enum StoreError {
         why: String,
     },
     /// Another process took the run; this one must stop.
-    #[error("use run {run}: epoch {ours} was fenced by {theirs}")]
+    #[error("run {run} was taken over: epoch {ours} was fenced by {theirs}")]
     Fenced {
         /// Which run.
         run: RunId,
@@ -63,7 +63,7 @@ pub enum StoreError {
         theirs: u64,
     },
     /// The batch of this number was committed before; this one changed nothing.
-    #[error("write batch {number} of run {run}: it was written before")]
+    #[error("batch {number} of run {run} was written before")]
     Repeated {
         /// Which run.
         run: RunId,
@@ -71,7 +71,7 @@ pub enum StoreError {
         number: u64,
     },
     /// No such row.
-    #[error("find {row}")]
+    #[error("cannot find {row}")]
     NotFound {
         /// Which row.
         row: RowRef,
@@ -93,7 +93,7 @@ pub enum StoreError {
         status: CallStatus,
     },
     /// Another call may have had the effect since the caller looked.
-    #[error("start call {call}: call {by}, which is {status}, may have had the same effect meanwhile")]
+    #[error("cannot start call {call}: call {by}, which is {status}, may have had the same effect meanwhile")]
     ScopeTouched {
         /// The caller's call.
         call: CallId,
@@ -103,7 +103,7 @@ pub enum StoreError {
         status: CallStatus,
     },
     /// The run has had as many effects of this kind as its contract allows.
-    #[error("start call {call}: the run allows {max} × {effect}")]
+    #[error("cannot start call {call}: the run allows {max} × {effect}")]
     EffectLimit {
         /// The caller's call.
         call: CallId,
@@ -113,7 +113,7 @@ pub enum StoreError {
         max: u32,
     },
     /// The row on disk is not one this program could have written.
-    #[error("read {row}: {why}")]
+    #[error("cannot read {row}: {why}")]
     Corrupt {
         /// Which row.
         row: RowRef,
@@ -121,7 +121,7 @@ pub enum StoreError {
         why: String,
     },
     /// The database itself is the problem. After a failed write nobody knows whether it was committed.
-    #[error("reach the runtime database: {why}")]
+    #[error("the runtime database is not available: {why}")]
     Unavailable {
         /// What the layer below says, in a person's words.
         why: String,

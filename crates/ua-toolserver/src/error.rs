@@ -8,7 +8,7 @@ use ua_core::FailureClass;
 #[derive(Debug, thiserror::Error)]
 pub enum ToolServerError {
     /// A directory named in the settings can not be used.
-    #[error("open the {role} directory {}", path.display())]
+    #[error("cannot open the {role} directory {}", path.display())]
     Directory {
         /// What the directory is for.
         role: &'static str,
@@ -18,7 +18,7 @@ pub enum ToolServerError {
         source: std::io::Error,
     },
     /// A setting has a value that no server can work with.
-    #[error("use --{flag} {value:?}: {why}")]
+    #[error("cannot use --{flag} {value:?}: {why}")]
     Setting {
         /// The flag without its dashes.
         flag: &'static str,
@@ -27,13 +27,13 @@ pub enum ToolServerError {
         why: String,
     },
     /// The HTTP client could not be set up (usually: no TLS roots on this machine).
-    #[error("set up the HTTP client")]
+    #[error("cannot set up the HTTP client")]
     Http {
         #[source]
         source: reqwest::Error,
     },
     /// The address is taken, or not one of this machine.
-    #[error("listen on {address}")]
+    #[error("cannot listen on {address}")]
     Listen {
         address: std::net::SocketAddr,
         /// What the operating system said.
@@ -47,7 +47,7 @@ pub enum ToolServerError {
         source: Box<rmcp::service::ServerInitializeError>,
     },
     /// The task that serves the client ended abnormally.
-    #[error("keep serving the client")]
+    #[error("cannot keep serving the client")]
     Serving {
         #[source]
         source: tokio::task::JoinError,

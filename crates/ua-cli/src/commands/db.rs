@@ -192,7 +192,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
     for attempt in &forgotten {
         tell(format!("accepted: {}", shown(attempt)));
     }
-    tell(format!("run {run} may go on: `ua resume {run}`"));
+    tell(format!("run {run} may be resumed: `ua resume {run}`"));
     Ok(OK)
 }
 
@@ -297,12 +297,11 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
         let senders = senders.into_iter().collect::<Vec<_>>().join(", ");
         match (root, &of_family[..]) {
             (None, _) => format!(
-                "no run is driven on until you looked and said so with `ua db accept RUN`: the database does not know whose family \
-                 {senders} is of"
+                "no run resumes until you have looked and accepted it with `ua db accept RUN`: the database does not know which runs {senders} is related to"
             ),
-            (Some(_), []) => format!("the database knows no run of the family of {senders}; nothing of it can be driven on"),
+            (Some(_), []) => format!("the database knows no run that is related to {senders}; none of them can be resumed"),
             (Some(_), [first, ..]) => format!(
-                "not driven on until you looked and said so with `ua db accept {first}`: {}",
+                "will not resume until you have looked and accepted it with `ua db accept {first}`: {}",
                 of_family.join(", ")
             ),
         }

@@ -90,7 +90,11 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
     }
     tell(wanted_in_words(wanted, args).trim_end());
     let what = if wanted.len() == 1 { "this run".to_owned() } else { format!("these {} runs", wanted.len()) };
-    let files = if args.keep_files { "" } else { " and everything in their workspaces" };
+    let files = match (args.keep_files, wanted.len()) {
+        (true, _) => "",
+        (false, 1) => " and everything in its workspace",
+        (false, _) => " and everything in their workspaces",
+    };
     crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone.")).await
 }
 

@@ -83,7 +83,7 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
 fn text(plan: &ForkPlan, verb: &str) -> String {
     let parent = &plan.parent.run;
     let mut out =
-        format!("a fork of run {} {verb} made behind turn {} of {}\n", parent.run_id, plan.at_turn, parent.turn_index);
+        format!("a fork of run {} {verb} made after turn {} of {}\n", parent.run_id, plan.at_turn, parent.turn_index);
     if !plan.changes.is_empty() {
         out.push_str("changed in the job\n");
     }

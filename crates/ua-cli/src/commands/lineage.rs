@@ -34,7 +34,7 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
     }
     let elsewhere = records.lineage.elsewhere.len();
     if elsewhere > 0 {
-        out.push_str(&format!("Done by kin    {elsewhere} effect(s), which this run does not repeat\n"));
+        out.push_str(&format!("Done elsewhere {elsewhere} effect(s), which this run does not repeat\n"));
     }
     out
 }

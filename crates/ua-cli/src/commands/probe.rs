@@ -159,7 +159,7 @@ fn next(
 ) -> String {
     let run = &call.run_id;
     match (applied, question, choice(asked)) {
-        (Some(_), _, _) => format!("answered; go on with `ua resume {run}`"),
+        (Some(_), _, _) => format!("answered; resume with `ua resume {run}`"),
         (None, None, _) => format!("nothing was changed; `ua resume {run}` asks by itself and acts on it"),
         (None, Some(_), Some(_)) => {
             format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks again by itself")

@@ -68,7 +68,7 @@ fn in_words(pruned: &BlobPruned, prune: &BlobPrune) -> String {
         pruned.kept, pruned.kept_bytes, pruned.live, pruned.live_bytes
     ));
     if let Some(max) = prune.max_bytes.filter(|max| pruned.kept_bytes > *max) {
-        out.push_str(&format!("that is more than {max} bytes: what unfinished runs refer to is never let go\n"));
+        out.push_str(&format!("that is more than {max} bytes: what unfinished runs refer to is never deleted\n"));
     }
     out
 }

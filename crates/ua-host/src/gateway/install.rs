@@ -237,7 +237,7 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
     if is_whole {
         match fs::remove_file(&place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(%error, "what a configuration was before could not be let go");
+                tracing::debug!(%error, "the record of what a configuration was before could not be removed");
             }
             Ok(()) | Err(_) => {}
         }

@@ -204,7 +204,7 @@ impl Assembler {
     fn extend(&mut self, index: u64, delta: Delta) -> Result<Progress, Fault> {
         let partial = self.partial(index)?;
         if partial.closed {
-            return Err(Fault::Nonsense(format!("block {index} goes on after its end")));
+            return Err(Fault::Nonsense(format!("block {index} continues after its end")));
         }
         match delta {
             Delta::Text { text } => {

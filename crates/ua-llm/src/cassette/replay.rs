@@ -16,7 +16,7 @@ use crate::request::ModelRequest;
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     /// It cannot be read.
-    #[error("read the cassette {}", file.display())]
+    #[error("cannot read the cassette {}", file.display())]
     Unreadable {
         /// The file or folder.
         file: PathBuf,
@@ -25,7 +25,7 @@ pub enum CassetteError {
         source: std::io::Error,
     },
     /// A line is no exchange.
-    #[error("read the cassette {}: line {line}: {why}", file.display())]
+    #[error("cannot read the cassette {}: line {line}: {why}", file.display())]
     Line {
         /// The file.
         file: PathBuf,
@@ -35,7 +35,7 @@ pub enum CassetteError {
         why: String,
     },
     /// There is nothing in it.
-    #[error("read the cassette {}: it has no exchange that brought a reply", file.display())]
+    #[error("cannot read the cassette {}: it has no exchange that brought a reply", file.display())]
     Empty {
         /// The file or folder.
         file: PathBuf,

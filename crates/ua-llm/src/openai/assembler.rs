@@ -277,7 +277,7 @@ impl Assembler {
         let partial =
             self.items.get_mut(&index).ok_or_else(|| Fault::Nonsense(format!("item {index} never started")))?;
         if partial.is_done {
-            return Err(Fault::Nonsense(format!("item {index} goes on after its end")));
+            return Err(Fault::Nonsense(format!("item {index} continues after its end")));
         }
         Ok(partial)
     }

@@ -129,7 +129,10 @@ fn an_invalid_history_is_refused_as_the_api_refuses_it() {
     let script = script(&json!({"turns": [{"tools": [{"name": "t", "id": "c"}]}]}));
     let first = played(&script, &[prompt()]).unwrap().into_message();
     let error = played(&script, &[prompt(), first, prompt()]).unwrap_err();
-    assert_eq!(error.to_string(), "accept the history: the tool use c has no result in the next user message");
+    assert_eq!(
+        error.to_string(),
+        "the history is not what the script expects: the tool use c has no result in the next user message"
+    );
 }
 
 #[test]
@@ -148,16 +151,16 @@ fn thinking_is_signed_and_has_to_come_back_unchanged() {
 #[test]
 fn a_script_with_a_mistake_is_refused_before_it_is_played() {
     let cases = [
-        ("{", "read the script: read the JSON: EOF"),
-        (r#"{"turn": []}"#, "read the script: unknown field `turn`"),
-        (r#"{"turns": [], "turns": []}"#, "read the script: read the JSON: "),
-        (r#"{"turns": [{"say": "hi"}]}"#, "read the script: unknown field `say`"),
-        (r#"{"turns": [{"text": "hi"}, {}]}"#, "read the script: turn 2 has no text, no thinking and no tools"),
-        (r#"{"turns": [], "after_end": {}}"#, "read the script: turn 1 has no text"),
-        (r#"{"turns": [{"text": "{{turns}}"}]}"#, "read the script: turn 1 has the placeholder {{turns}}; there are"),
+        ("{", "invalid script: not JSON: EOF"),
+        (r#"{"turn": []}"#, "invalid script: unknown field `turn`"),
+        (r#"{"turns": [], "turns": []}"#, "invalid script: not JSON: "),
+        (r#"{"turns": [{"say": "hi"}]}"#, "invalid script: unknown field `say`"),
+        (r#"{"turns": [{"text": "hi"}, {}]}"#, "invalid script: turn 2 has no text, no thinking and no tools"),
+        (r#"{"turns": [], "after_end": {}}"#, "invalid script: turn 1 has no text"),
+        (r#"{"turns": [{"text": "{{turns}}"}]}"#, "invalid script: turn 1 has the placeholder {{turns}}; there are"),
         (
             r#"{"turns": [{"tools": [{"name": "t", "input": {"a": ["{{result_json:x}}"]}}]}]}"#,
-            "read the script: turn 1 has",
+            "invalid script: turn 1 has",
         ),
     ];
     for (text, message) in cases {

@@ -82,7 +82,7 @@ impl Driver<'_> {
 
     /// Takes over what is stored. Everything this process thought about the turn is dropped; it was never merged.
     async fn reload(&mut self) -> Result<(), RunError> {
-        self.ports.store.check_lease(&self.ports.lease).await.map_err(RunError::at("go on with the run"))?;
+        self.ports.store.check_lease(&self.ports.lease).await.map_err(RunError::at("resume the run"))?;
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         let mut start = start_of(&records);
         start.is_resume = false; // this process told what there was to tell
@@ -97,7 +97,7 @@ impl Driver<'_> {
     }
 
     async fn lease_lost(&self) -> RunError {
-        let doing = "go on with the run";
+        let doing = "resume the run";
         match self.ports.store.check_lease(&self.ports.lease).await {
             Err(source) => ResumeError::LeaseLost { doing, source }.into(),
             Ok(()) => {

@@ -65,7 +65,7 @@ impl Driver<'_> {
             .store
             .append_messages(&self.ports.lease, vec![message.clone()], self.ports.env.now())
             .await
-            .map_err(RunError::at("append what is owed after an interruption"))?;
+            .map_err(RunError::at("append what is missing after an interruption"))?;
         self.last_seq += 1;
         self.history.push(message);
         Ok(())

@@ -167,7 +167,7 @@ struct Heard {
 impl Observer {
     fn tell(&self, news: News) {
         if self.news.send(news).is_err() {
-            tracing::debug!("a reply went on after nobody waited for it any more");
+            tracing::debug!("a reply continued after nobody waited for it any more");
         }
     }
 }

@@ -20,7 +20,7 @@ pub enum StepError {
     #[error("define the step")]
     Definition(#[from] SpecError),
     /// The run of that id was started with another definition, which never changes. Take another id.
-    #[error("go on with run {run}: it was started with another {}; take another id, or the old values", told(differs))]
+    #[error("run {run} was started with another {}; take another id, or the old values", told(differs))]
     AnotherDefinition {
         /// The run.
         run: RunId,
@@ -28,7 +28,7 @@ pub enum StepError {
         differs: Vec<Differs>,
     },
     /// The run was started by something else, for example by `ua job`.
-    #[error("go on with run {run}: it was started by `{entrypoint}`, not by a program that uses the library")]
+    #[error("run {run} was started by `{entrypoint}`, not by a program that uses the library")]
     AnotherEntrypoint {
         /// The run.
         run: RunId,
@@ -39,7 +39,7 @@ pub enum StepError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The run's files are gone, which are part of it.
-    #[error("find the workspace of run {run}: {}", path.display())]
+    #[error("cannot find the workspace of run {run}: {}", path.display())]
     WorkspaceGone {
         /// The run.
         run: RunId,

@@ -129,7 +129,7 @@ impl Event {
 
 /// An event that nothing asked for: a bug in the driver. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("take the event {event} while {state}")]
+#[error("cannot take the event {event} while {state}")]
 pub struct UnexpectedEvent {
     pub(super) event: &'static str,
     pub(super) state: &'static str,

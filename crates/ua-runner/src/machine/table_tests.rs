@@ -133,7 +133,7 @@ fn every_event_in_every_state_is_a_transition_or_a_refusal_by_name() {
                 assert_eq!((taken, &machine.state), (Ok(()), state), "{from} × {name}: the time is not up");
             } else {
                 let refused = UnexpectedEvent { event: name, state: from };
-                assert_eq!(refused.to_string(), format!("take the event {name} while {from}"));
+                assert_eq!(refused.to_string(), format!("cannot take the event {name} while {from}"));
                 assert_eq!((taken, &machine), (Err(refused), &before), "{from} × {name}: nothing is changed");
             }
         }

@@ -5,3 +5,4 @@ mod model_server;
 mod one_binary;
 mod sim;
 mod supply_chain;
+mod words;

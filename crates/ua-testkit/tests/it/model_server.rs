@@ -61,8 +61,8 @@ async fn what_the_api_would_refuse_is_refused() {
     let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "ok"});
     let text = json!({"type": "text", "text": "and"});
     let cases = [
-        (asking(&json!([])), "accept the history: it has no messages"),
-        (asking(&json!([hi, asked])), "accept the history: the tool use a has no result"),
+        (asking(&json!([])), "the history is not what the script expects: it has no messages"),
+        (asking(&json!([hi, asked])), "the history is not what the script expects: the tool use a has no result"),
         (
             asking(&json!([hi, asked, {"role": "user", "content": [text, result]}])),
             "messages.2.content: `tool_result` blocks must come first",

@@ -27,7 +27,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
     mcp__other__buy_items
       class        external, because its name contains the side-effect word "buy"
       if lost      hold: stop and ask a person
-      key          no channel that counts
+      key          this tool cannot take an idempotency key
       effect       item.pay (the same content is the same effect)
     considered, the strongest first:
       user_policy slow                         -           it names no class [timeout]
@@ -65,7 +65,7 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     mcp__ua__run_command
       class        local, because rule own-command of the built-in policy calls it local
       if lost      hold: stop and ask a person
-      key          no channel that counts
+      key          this tool cannot take an idempotency key
       reads        private (counts towards the taint of the run)
       read_only    when argv begins with sleep, ls, cat, pwd, echo, date, wc, head, tail, grep, stat, true, uname, whoami, basename, dirname
     considered, the strongest first:

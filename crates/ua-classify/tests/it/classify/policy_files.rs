@@ -178,9 +178,9 @@ fn a_probe_is_read_whole_and_decides_what_happens_to_a_lost_call() {
 fn a_refusal_reads_well() {
     insta::assert_snapshot!(
         refused("side_effect_clas = \"local\""),
-        @r#"read the policy file p.toml, line 9: rule "bad", field `side_effect_clas`: it does not exist; did you mean `side_effect_class`?"#
+        @r#"invalid policy file p.toml, line 9: rule "bad", field `side_effect_clas`: it does not exist; did you mean `side_effect_class`?"#
     );
-    insta::assert_snapshot!(PolicyRules::parse("[[rule]]\nid = \"x", "p.toml").unwrap_err(), @r#"read the policy file p.toml, line 2: invalid basic string, expected `"`"#);
+    insta::assert_snapshot!(PolicyRules::parse("[[rule]]\nid = \"x", "p.toml").unwrap_err(), @r#"invalid policy file p.toml, line 2: invalid basic string, expected `"`"#);
 }
 
 #[test]

@@ -195,7 +195,10 @@ async fn an_invalid_history_is_refused_by_both_providers() {
     };
     let by_wire = refused(http.complete(&request(history.clone()), &Silent).await.unwrap_err());
     let in_process = refused(scripted.complete(&request(history), &Silent).await.unwrap_err());
-    assert_eq!(in_process, "accept the history: the tool use toolu_1_1 has no result in the next user message");
+    assert_eq!(
+        in_process,
+        "the history is not what the script expects: the tool use toolu_1_1 has no result in the next user message"
+    );
     assert_eq!(by_wire, format!("{in_process} (request req_scripted_2)"));
 }
 
@@ -303,8 +306,8 @@ async fn a_key_that_a_server_echoes_is_taken_out() {
     let body = format!(r#"{{"type":"error","error":{{"type":"x","message":"who is {KEY}?"}}}}"#);
     let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n", body.len());
     let error = canned_error(format!("{head}{body}")).await;
-    assert_eq!(error.to_string(), "be let in by the model provider (HTTP 401): who is [key]?");
+    assert_eq!(error.to_string(), "model provider rejected the credentials (HTTP 401): who is [key]?");
     let event = format!("data: {{\"type\":\"error\",\"error\":{{\"type\":\"api_error\",\"message\":\"{KEY}\"}}}}\n\n");
     let error = canned_error(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{event}")).await;
-    assert_eq!(error.to_string(), "get a reply from the provider: api_error: [key]");
+    assert_eq!(error.to_string(), "cannot get a reply from the provider: api_error: [key]");
 }

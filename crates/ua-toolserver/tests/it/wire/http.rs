@@ -56,5 +56,5 @@ async fn other_machines_are_let_in_only_on_request_and_with_a_token() {
     assert!(why.contains("set UA_TOOLSERVER_TOKEN"), "{why}");
     let first = bind(&directory, "127.0.0.1:0", |_| {}).await.unwrap();
     let taken = first.url().replace("http://", "").replace("/mcp", "");
-    assert_eq!(refusal(bind(&directory, &taken, |_| {}).await), format!("listen on {taken}"));
+    assert_eq!(refusal(bind(&directory, &taken, |_| {}).await), format!("cannot listen on {taken}"));
 }

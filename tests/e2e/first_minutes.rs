@@ -1,0 +1,234 @@
+//! The first minutes with the program: a job that is made, looked at and run; what there is; where it is found; words from elsewhere; and
+//! what is lost, misspelt or not a message.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use ua_e2e::TestEnv;
+
+use super::env;
+
+#[test]
+fn a_made_project_is_checked_and_runs_offline() {
+    let env = env();
+    let made = env.run_bare(&["init", "mills"]).code(0);
+    made.shows(&["job.json", "policy.toml", "ua.toml", "cd mills", "ua job --check job.json"]);
+    // A second one destroys nothing.
+    env.write("work/mills/job.json", fs::read_to_string(env.path("work/mills/job.json")).unwrap() + "\n");
+    let before = fs::read_to_string(env.path("work/mills/job.json")).unwrap();
+    env.run_bare(&["init", "mills"]).refused(2, &["already in mills", "job.json", "nothing was written"]);
+    assert_eq!(fs::read_to_string(env.path("work/mills/job.json")).unwrap(), before);
+
+    let checked = env.run(&["job", "--check", "mills/job.json"]).code(0);
+    checked.shows(&["run.notify", "mcp__ua__notify", "mails-wait-for-me", "mcp__ua__send_email", "looked for in the workspace"]);
+    assert!(!env.root().exists(), "a check leaves nothing behind");
+    env.run(&["job", "mills/job.json"]).code(0).shows(&["succeeded"]);
+    assert_eq!((env.run_status().as_str(), env.notifications().len()), ("succeeded", 1));
+    assert!(env.workspace().join("work_products/tide-mills.md").is_file());
+}
+
+#[test]
+fn a_check_says_what_a_start_would_say_and_starts_nothing() {
+    let env = env().with_forum();
+    let wrong = json!({"escalation": {"ask_human_before": ["post_coment", "external"]}, "tools": {"builtin": false}});
+    let job = env.named_job("wrong", &wrong, &json!([{"text": "hi"}]));
+    let checked = env.run(&["job", "--check", &job]);
+    checked.code(2).says(&["`post_coment`", "did you mean `post_comment`?"]).shows(&["mcp__forum__post_comment"]);
+    let found = env.run(&["job", "--check", &job, "--json"]).json();
+    assert_eq!(found["would_start"], false);
+    assert_eq!(found["words"][1]["tools"], json!(["mcp__forum__post_comment"]), "{found}");
+    let gone = env.named_job("gone", &json!({"tools": {"servers": ["forun"]}}), &json!([{"text": "hi"}]));
+    env.run(&["job", "--check", &gone]).refused(2, &["`forun`", "did you mean `forum`?"]);
+    assert!(!env.root().exists() && env.comments().is_empty());
+    // What an earlier run of it left is told.
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let job = env.job(&json!({"job_key": "monthly", "tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let found = env.run(&["job", "--check", &job, "--json"]).code(0).json();
+    assert_eq!((&found["job_key_used_by"], &found["unfinished_run"]), (&json!("r"), &json!("r")));
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_job_comes_on_standard_input_too() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    let piped = |text: &str, more: &str| {
+        let file = env.write("work/piped.json", text);
+        env.run_by_bash(&format!("\"$@\" job - {more} < {file}"))
+    };
+    let text = fs::read_to_string(&job).unwrap();
+    piped(&text, "--run-id piped").code(0).shows(&["succeeded"]);
+    // What the job names beside itself is in the current folder, and a byte order mark says nothing.
+    piped(&format!("\u{feff}{text}"), "--run-id marked").code(0);
+    piped("{\"objective\": ", "").refused(2, &["invalid job on standard input", "JSON object"]);
+    piped(&format!("{{\"objective\": \"{}\"}}", "x".repeat(300_000)), "").refused(2, &["at most 262144"]);
+    env.run(&["resume", "piped"]).code(0);
+}
+
+#[test]
+fn a_byte_order_mark_in_front_of_a_file_is_no_error() {
+    let env = env();
+    env.write("work/s.json", "\u{feff}{\"turns\": [{\"text\": \"hi\"}]}");
+    env.write("work/p.toml", "\u{feff}[[rule]]\nid = \"a\"\nname = \"notify\"\napproval = \"ask\"\n");
+    let servers = env.write("work/m.json", "\u{feff}{\"mcpServers\": {}}");
+    let job = json!({"objective": "x", "policies": ["p.toml"], "model": {"provider": "scripted", "script": "s.json"}});
+    let job = env.write("work/bom.json", format!("\u{feff}{job}"));
+    env.run(&["job", &job, "--mcp-config", &servers]).code(0);
+}
+
+#[test]
+fn status_says_what_waits_and_how_to_resume() {
+    let env = env().with_forum();
+    env.run(&["status"]).code(0).shows(&["nothing runs, and nothing waits for you"]);
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["status"]).code(0).shows(&["crashed: ua resume r --root "]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["status"]).code(0).shows(&["waiting for you", "of run r", "ua questions"]);
+    let found = env.run(&["status", "--json"]).code(0).json();
+    assert_eq!((&found["runs"][0]["run_id"], &found["runs"][0]["shown_status"]), (&json!("r"), &json!("waiting for you")));
+    let answer = found["questions"][0]["answer_with"][0].as_str().unwrap().to_owned();
+    let words: Vec<&str> = answer.split(' ').skip(1).collect();
+    env.run(&words).code(0);
+    env.run(&["status"]).code(0).shows(&["answered"]);
+    env.run(&["resume", "r"]).code(0);
+    env.run(&["status"]).code(0).shows(&["nothing waits for you", "Ended in the last 24 hours: 1 (1 succeeded"]);
+}
+
+#[test]
+fn lists_of_a_folder_without_runs_are_empty() {
+    let env = env();
+    for (args, says) in [
+        (&["runs", "list"][..], "no runs yet"),
+        (&["calls", "list"], "no such calls"),
+        (&["questions"], "nothing waits for an answer"),
+    ] {
+        env.run(args).code(0).says(&[says]);
+        assert_eq!(env.run(&[args, &["--json"]].concat()).code(0).json(), json!([]), "{args:?}");
+    }
+    assert!(!env.root().exists());
+}
+
+#[test]
+fn runs_are_found_from_a_folder_below_theirs() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    env.run_bare(&["job", &job, "--run-id", "above"]).code(0);
+    let ignored = fs::read_to_string(env.path("work/AGENT_RUN_WORKSPACES/.gitignore")).unwrap();
+    assert!(ignored.contains("\n*\n"), "{ignored}");
+    fs::create_dir_all(env.path("work/deep/er")).unwrap();
+    let program = ua_e2e::ua_program().display().to_string();
+    let below = |args: &str| {
+        let shell = std::path::Path::new("/bin/sh");
+        env.run_program(shell, &[], &["-c", &format!("cd deep/er && exec {program} {args}")])
+    };
+    below("runs list").code(0).shows(&["above", "succeeded"]);
+    below("runs show last").code(0).shows(&["run above"]);
+    assert!(!env.path("work/deep/er/AGENT_RUN_WORKSPACES").exists());
+}
+
+#[test]
+fn a_word_that_other_programs_have_leads_to_the_command() {
+    let env = env();
+    for (word, command) in [("run", "ua job FILE"), ("ls", "ua runs list"), ("logs", "ua runs tail RUN"), ("version", "ua --version")] {
+        env.run_bare(&[word]).refused(2, &[&format!("no command `{word}`"), command]);
+    }
+    env.run_bare(&["runs", "ls"]).code(2).says(&["'ls'", "list"]);
+    let error: Value = serde_json::from_str(env.run_bare(&["run", "--json"]).code(2).stderr.trim()).unwrap();
+    assert_eq!(error["error"]["code"], 2);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let env = env();
+    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "last"]);
+    env.run_bare(&["man", "rnus"]).refused(2, &["`rnus`", "ua --help"]);
+    env.run_bare(&["man", "--out", "man"]).code(0);
+    let pages = fs::read_dir(env.path("work/man")).unwrap().count();
+    assert!(pages > 40, "{pages}");
+    for page in ["ua.1", "ua-job.1", "ua-calls-resolve.1"] {
+        let text = fs::read_to_string(env.path("work/man").join(page)).unwrap();
+        assert!(text.contains(".SH OPTIONS") || page == "ua.1", "{page}");
+    }
+}
+
+/// A root with a run, whose database is gone.
+fn lost() -> TestEnv {
+    let env = env().with_env("ANTHROPIC_API_KEY", "k");
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    for end in ["", "-wal", "-shm"] {
+        fs::remove_file(env.root().join(format!("runtime_state.db{end}"))).ok();
+    }
+    env
+}
+
+#[test]
+fn a_lost_database_is_no_empty_folder() {
+    let env = lost();
+    for args in [&["runs", "list"][..], &["status"], &["questions"], &["resume", "last"], &["calls", "list"], &["runs", "show", "r"]] {
+        env.run(args).refused(74, &["runtime_state.db is gone", "put it back", "nothing was changed"]);
+    }
+    let job = env.arg("work/job.json");
+    env.run(&["job", &job]).refused(74, &["runtime_state.db", "put it back"]);
+    let doctor = env.run(&["doctor"]).code(1);
+    doctor.shows(&["fail database", "is gone", "ua db restore"]);
+    assert!(!doctor.stdout.contains("belong to no run"), "nobody can say that: {}", doctor.shown());
+}
+
+#[test]
+fn a_program_that_is_not_there_starts_no_run() {
+    let env = env();
+    let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+    let servers = env.mcp_config("work/m.json", &json!({"notes": {"command": "no-such-program"}}));
+    let said = ["`no-such-program`", "`notes`", "nothing was started"];
+    env.run(&["job", &job, "--mcp-config", &servers]).refused(2, &said);
+    env.run(&["tools", "list", "--mcp-config", &servers]).refused(2, &said[..2]);
+    assert!(!env.root().exists());
+}
+
+#[test]
+fn a_server_that_logs_where_messages_belong_is_quoted() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    let entry = json!({"notes": {"command": "/bin/sh", "args": ["-c", "echo listening on port 3000"]}});
+    let servers = env.mcp_config("work/m.json", &entry);
+    let said = ["tool server `notes` did not start", "listening on port 3000"];
+    env.run(&["job", "--check", &job, "--mcp-config", &servers]).refused(2, &said);
+    env.run(&["tools", "list", "--mcp-config", &servers]).refused(2, &said);
+}
+
+#[test]
+fn ids_are_named_by_their_end_as_well() {
+    let env = env().with_forum();
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job]);
+    let run = env.value("SELECT run_id FROM runs");
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    env.run(&["resume", &end(&run)]).code(75);
+    let (call, question) = (env.value("SELECT tool_call_id FROM tool_calls"), env.value("SELECT question_id FROM questions"));
+    env.run(&["runs", "show", &end(&run)]).code(0).shows(&[&run]);
+    env.run(&["calls", "show", &end(&call)]).code(0).shows(&[&call]);
+    env.run(&["calls", "list", "--run", &end(&run)]).code(0).shows(&["post_comment"]);
+    // A few letters settle nothing.
+    env.run(&["answer", "q_", "happened"]).refused(2, &["too short", "cannot be taken back"]);
+    env.run(&["answer", &end(&question), "happened"]).code(0);
+    env.run(&["runs", "show", "zzzzzzzz"]).refused(2, &["there is no run `zzzzzzzz`"]);
+    env.run(&["resume", &end(&run)]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_deletion_that_nobody_confirms_deletes_nothing() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    for args in [&["runs", "delete", "r"][..], &["runs", "delete", "--older-than", "0s"]] {
+        env.run(args).refused(2, &["nobody can confirm", "--yes", "nothing was deleted"]);
+    }
+    assert_eq!(env.run_status(), "succeeded");
+    env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["deleted 1 run(s)"]);
+}
