@@ -19,6 +19,7 @@ struct Terminal {
     screen: Arc<Mutex<vt100::Parser>>,
     keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
+    reader: std::thread::JoinHandle<()>,
 }
 
 impl Terminal {
@@ -47,14 +48,14 @@ impl Terminal {
             500,
         )));
         let shown = Arc::clone(&screen);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let _master = pty.master;
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut buffer) {
                 shown.lock().unwrap_or_else(PoisonError::into_inner).process(&buffer[..count]);
             }
         });
-        Self { screen, keyboard, child }
+        Self { screen, keyboard, child, reader }
     }
 
     fn text(&self) -> String {
@@ -92,7 +93,11 @@ impl Terminal {
     #[track_caller]
     fn code(mut self, wanted: u32) -> String {
         let status = eventually("the end of ua", || self.child.try_wait().expect("look at the process"));
-        let text = self.text();
+        // What it wrote last may still be on its way to the screen.
+        let screen = Arc::clone(&self.screen);
+        drop(self.keyboard);
+        self.reader.join().expect("read the terminal");
+        let text = screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents();
         assert_eq!(status.exit_code(), wanted, "{text}");
         text
     }
@@ -347,8 +352,7 @@ fn a_person_is_shown_short_ids_and_how_long_ago_and_may_type_them() {
     let job = env.job(&json!({"objective": long, "tools": {"builtin": false}}), &turns);
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job]);
     env.run(&["resume", "last"]).code(75);
-    let [run, question] =
-        ["SELECT run_id FROM runs", "SELECT question_id FROM questions"].map(|sql| env.value(sql));
+    let [run, question] = ["SELECT run_id FROM runs", "SELECT question_id FROM questions"].map(|sql| env.value(sql));
     let short = |id: &str| id[id.len() - 8..].to_owned();
     let listed = Terminal::start(&env, &["runs", "list"]).code(0);
     let row = listed.lines().find(|line| line.starts_with(&short(&run))).unwrap_or_else(|| panic!("{listed}"));

@@ -85,10 +85,7 @@ fn what_a_dead_process_left_behind_is_named() {
     std::fs::create_dir_all(env.root().join("session_of_nobody")).unwrap();
     let report = env.run(&["doctor", "--json"]).code(0).json();
     let owner = finding(&report, "dead owner");
-    assert_eq!(
-        (&owner["level"], owner["fix"].as_str().unwrap()),
-        (&json!("warn"), "`ua resume r` resumes it")
-    );
+    assert_eq!((&owner["level"], owner["fix"].as_str().unwrap()), (&json!("warn"), "`ua resume r` resumes it"));
     assert!(finding(&report, "workspaces")["detail"].as_str().unwrap().contains("session_of_nobody"));
     assert!(finding(&report, "database")["detail"].as_str().unwrap().contains("journal wal"));
 }
@@ -97,7 +94,11 @@ fn what_a_dead_process_left_behind_is_named() {
 fn a_job_is_looked_at_before_it_is_run() {
     let env = env();
     let fine = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
-    env.run(&["doctor", "--verbose", "--job", &fine]).code(0).shows(&["ok   job:", "would start", "a scripted model costs nothing"]);
+    env.run(&["doctor", "--verbose", "--job", &fine]).code(0).shows(&[
+        "ok   job:",
+        "would start",
+        "a scripted model costs nothing",
+    ]);
     let wrong = env.write("work/wrong.json", json!({"objective": "x", "tools": {"servers": ["nobody"]}}).to_string());
     env.run(&["doctor", "--job", &wrong]).code(1).shows(&["fail job:", "fix: "]);
     assert!(!env.root().exists());
@@ -105,12 +106,20 @@ fn a_job_is_looked_at_before_it_is_run() {
 
 #[test]
 fn rules_and_names_that_are_about_no_tool_are_warnings() {
-    let env = env().with_forum().with_env("ANTHROPIC_API_KEY", "k").with_env("UA_SIDE_EFFECT_DENYLIST", "get_page,lisst_parcels");
+    let env = env()
+        .with_forum()
+        .with_env("ANTHROPIC_API_KEY", "k")
+        .with_env("UA_SIDE_EFFECT_DENYLIST", "get_page,lisst_parcels");
     let env = env.with_env("UA_SERVER_PACKS", "forum=none,gihub=github");
     env.write("home/.config/ua/policy.toml", "[[rule]]\nid = \"mine\"\nname = \"post_coment\"\napproval = \"ask\"\n\n[[rule]]\nid = \"good\"\nname = \"post_comment\"\napproval = \"ask\"\n");
     let shown = env.run(&["doctor"]).code(0);
-    shown.shows(&["warn policies: `mine` (", "policy.toml) is about no tool", "`lisst_parcels` (setting side_effect_denylist)", "warn packs: `gihub=github`"]);
     assert!(!shown.stdout.contains("`good`") && !shown.stdout.contains("`get_page`"), "{}", shown.shown());
+    shown.shows(&[
+        "warn policies: `mine` (",
+        "policy.toml) is about no tool",
+        "`lisst_parcels` (setting side_effect_denylist)",
+        "warn packs: `gihub=github`",
+    ]);
 }
 
 /// A run that ended without a call that a person left; and the call.

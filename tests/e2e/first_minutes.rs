@@ -20,7 +20,13 @@ fn a_made_project_is_checked_and_runs_offline() {
     assert_eq!(fs::read_to_string(env.path("work/mills/job.json")).unwrap(), before);
 
     let checked = env.run(&["job", "--check", "mills/job.json"]).code(0);
-    checked.shows(&["run.notify", "mcp__ua__notify", "mails-wait-for-me", "mcp__ua__send_email", "looked for in the workspace"]);
+    checked.shows(&[
+        "run.notify",
+        "mcp__ua__notify",
+        "mails-wait-for-me",
+        "mcp__ua__send_email",
+        "looked for in the workspace",
+    ]);
     assert!(!env.root().exists(), "a check leaves nothing behind");
     env.run(&["job", "mills/job.json"]).code(0).shows(&["succeeded"]);
     assert_eq!((env.run_status().as_str(), env.notifications().len()), ("succeeded", 1));
@@ -88,7 +94,10 @@ fn status_says_what_waits_and_how_to_resume() {
     env.run(&["resume", "r"]).code(75);
     env.run(&["status"]).code(0).shows(&["waiting for you", "of run r", "ua questions"]);
     let found = env.run(&["status", "--json"]).code(0).json();
-    assert_eq!((&found["runs"][0]["run_id"], &found["runs"][0]["shown_status"]), (&json!("r"), &json!("waiting for you")));
+    assert_eq!(
+        (&found["runs"][0]["run_id"], &found["runs"][0]["shown_status"]),
+        (&json!("r"), &json!("waiting for you"))
+    );
     let answer = found["questions"][0]["answer_with"][0].as_str().unwrap().to_owned();
     let words: Vec<&str> = answer.split(' ').skip(1).collect();
     env.run(&words).code(0);
@@ -132,7 +141,9 @@ fn runs_are_found_from_a_folder_below_theirs() {
 #[test]
 fn a_word_that_other_programs_have_leads_to_the_command() {
     let env = env();
-    for (word, command) in [("run", "ua job FILE"), ("ls", "ua runs list"), ("logs", "ua runs tail RUN"), ("version", "ua --version")] {
+    for (word, command) in
+        [("run", "ua job FILE"), ("ls", "ua runs list"), ("logs", "ua runs tail RUN"), ("version", "ua --version")]
+    {
         env.run_bare(&[word]).refused(2, &[&format!("no command `{word}`"), command]);
     }
     env.run_bare(&["runs", "ls"]).code(2).says(&["'ls'", "list"]);
@@ -143,7 +154,7 @@ fn a_word_that_other_programs_have_leads_to_the_command() {
 #[test]
 fn every_command_has_a_manual_page() {
     let env = env();
-    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "last"]);
+    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "its process died"]);
     env.run_bare(&["man", "rnus"]).refused(2, &["`rnus`", "ua --help"]);
     env.run_bare(&["man", "--out", "man"]).code(0);
     let pages = fs::read_dir(env.path("work/man")).unwrap().count();
@@ -168,14 +179,21 @@ fn lost() -> TestEnv {
 #[test]
 fn a_lost_database_is_no_empty_folder() {
     let env = lost();
-    for args in [&["runs", "list"][..], &["status"], &["questions"], &["resume", "last"], &["calls", "list"], &["runs", "show", "r"]] {
+    for args in [
+        &["runs", "list"][..],
+        &["status"],
+        &["questions"],
+        &["resume", "last"],
+        &["calls", "list"],
+        &["runs", "show", "r"],
+    ] {
         env.run(args).refused(74, &["runtime_state.db is gone", "put it back", "nothing was changed"]);
     }
     let job = env.arg("work/job.json");
     env.run(&["job", &job]).refused(74, &["runtime_state.db", "put it back"]);
     let doctor = env.run(&["doctor"]).code(1);
-    doctor.shows(&["fail database", "is gone", "ua db restore"]);
     assert!(!doctor.stdout.contains("belong to no run"), "nobody can say that: {}", doctor.shown());
+    doctor.shows(&["fail database", "is gone", "ua db restore"]);
 }
 
 #[test]
@@ -209,7 +227,8 @@ fn ids_are_named_by_their_end_as_well() {
     let run = env.value("SELECT run_id FROM runs");
     let end = |id: &str| id[id.len() - 8..].to_owned();
     env.run(&["resume", &end(&run)]).code(75);
-    let (call, question) = (env.value("SELECT tool_call_id FROM tool_calls"), env.value("SELECT question_id FROM questions"));
+    let (call, question) =
+        (env.value("SELECT tool_call_id FROM tool_calls"), env.value("SELECT question_id FROM questions"));
     env.run(&["runs", "show", &end(&run)]).code(0).shows(&[&run]);
     env.run(&["calls", "show", &end(&call)]).code(0).shows(&[&call]);
     env.run(&["calls", "list", "--run", &end(&run)]).code(0).shows(&["post_comment"]);

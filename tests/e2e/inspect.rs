@@ -63,7 +63,9 @@ fn nothing_that_a_tool_or_model_says_drives_the_terminal() {
     }
     // So does a server: in the names and words of its tools.
     env.mcp_config("work/servers.json", &json!({"forum": env.forum_entry(&["--describe", "\u{1b}[2J\u{9b}1m\u{202e}", "--with", "evil\u{1b}[2J\u{7}"])}));
-    for command in [&["tools", "list"][..], &["tools", "list", "--json"], &["doctor", "--verbose"], &["doctor", "--json"]] {
+    for command in
+        [&["tools", "list"][..], &["tools", "list", "--json"], &["doctor", "--verbose"], &["doctor", "--json"]]
+    {
         let output = env.run(&[command, &["--mcp-config", "servers.json"]].concat());
         is_plain(&command.join(" "), &output.stdout);
         is_plain(&command.join(" "), &output.stderr);

@@ -36,32 +36,128 @@ const WRONG: &[Wrong] = &[
     wrong("a field twice", &[("j.json", r#"{"objective": "x", "objective": "y"}"#)], JOB),
     wrong("a negative budget", &[("j.json", r#"{"objective": "x", "budgets": {"max_tool_calls": -5}}"#)], JOB),
     wrong("a budget in words", &[("j.json", r#"{"objective": "x", "budgets": {"max_turns": "ten"}}"#)], JOB),
-    wrong("money without a currency", &[("j.json", r#"{"objective": "x", "budgets": {"max_cost": "1.50 euros"}}"#)], JOB),
-    wrong("a condition that does not exist", &[("j.json", r#"{"objective": "x", "stop_conditions": ["mail_sent"]}"#)], JOB),
-    wrong("a condition in other words", &[("j.json", r#"{"objective": "x", "stop_conditions": [{"artefact": "a.md"}]}"#)], JOB),
-    wrong("a file outside the workspace", &[("j.json", r#"{"objective": "x", "stop_conditions": [{"artifact": "../a.md"}]}"#)], JOB),
-    wrong("two phases of one name", &[("j.json", r#"{"objective": "x", "phases": [{"name": "a"}, {"name": "a"}]}"#)], JOB),
-    wrong("a workspace outside the root", &[("j.json", r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "artifacts": {"workspace_dir": "../out"}}"#), SCRIPT], JOB),
-    wrong("a pattern that is none", &[("j.json", r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "constraints": {"forbidden_actions": ["a[b"]}}"#), SCRIPT], JOB),
+    wrong(
+        "money without a currency",
+        &[("j.json", r#"{"objective": "x", "budgets": {"max_cost": "1.50 euros"}}"#)],
+        JOB,
+    ),
+    wrong(
+        "a condition that does not exist",
+        &[("j.json", r#"{"objective": "x", "stop_conditions": ["mail_sent"]}"#)],
+        JOB,
+    ),
+    wrong(
+        "a condition in other words",
+        &[("j.json", r#"{"objective": "x", "stop_conditions": [{"artefact": "a.md"}]}"#)],
+        JOB,
+    ),
+    wrong(
+        "a file outside the workspace",
+        &[("j.json", r#"{"objective": "x", "stop_conditions": [{"artifact": "../a.md"}]}"#)],
+        JOB,
+    ),
+    wrong(
+        "two phases of one name",
+        &[("j.json", r#"{"objective": "x", "phases": [{"name": "a"}, {"name": "a"}]}"#)],
+        JOB,
+    ),
+    wrong(
+        "a workspace outside the root",
+        &[
+            (
+                "j.json",
+                r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "artifacts": {"workspace_dir": "../out"}}"#,
+            ),
+            SCRIPT,
+        ],
+        JOB,
+    ),
+    wrong(
+        "a pattern that is none",
+        &[
+            (
+                "j.json",
+                r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "constraints": {"forbidden_actions": ["a[b"]}}"#,
+            ),
+            SCRIPT,
+        ],
+        JOB,
+    ),
     // Models and scripts.
     wrong("an unknown provider", &[("j.json", r#"{"objective": "x", "model": {"provider": "antropic"}}"#)], JOB),
     wrong("no key for the provider", &[("j.json", r#"{"objective": "x", "model": {"provider": "anthropic"}}"#)], JOB),
     wrong("no model for the provider", &[("j.json", r#"{"objective": "x", "model": {"provider": "openai"}}"#)], JOB),
     wrong("a script that is not there", &[FINE, ("s.json.gone", "")], &["job", "j.json", "--quiet"]),
     wrong("a script with a misspelt field", &[FINE, ("s.json", r#"{"turns": [{"txt": "hi"}]}"#)], JOB),
-    wrong("a price table that is none", &[FINE, SCRIPT, ("p.toml", "[providers\n")], &["job", "j.json", "--pricing", "p.toml"]),
+    wrong(
+        "a price table that is none",
+        &[FINE, SCRIPT, ("p.toml", "[providers\n")],
+        &["job", "j.json", "--pricing", "p.toml"],
+    ),
     // Policies.
-    wrong("a policy that is no TOML", &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a")], &["job", "j.json", "--policy", "p.toml"]),
-    wrong("a policy with a misspelt field", &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\nside_efect_class = \"external\"\n")], &["job", "j.json", "--policy", "p.toml"]),
-    wrong("a policy with a value that does not exist", &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\non_unknown = \"maybe\"\n")], &["job", "j.json", "--policy", "p.toml"]),
-    wrong("two rules of one id", &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\n\n[[rule]]\nid = \"a\"\nname = \"c\"\n")], &["job", "j.json", "--policy", "p.toml"]),
+    wrong(
+        "a policy that is no TOML",
+        &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a")],
+        &["job", "j.json", "--policy", "p.toml"],
+    ),
+    wrong(
+        "a policy with a misspelt field",
+        &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\nside_efect_class = \"external\"\n")],
+        &["job", "j.json", "--policy", "p.toml"],
+    ),
+    wrong(
+        "a policy with a value that does not exist",
+        &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\non_unknown = \"maybe\"\n")],
+        &["job", "j.json", "--policy", "p.toml"],
+    ),
+    wrong(
+        "two rules of one id",
+        &[FINE, SCRIPT, ("p.toml", "[[rule]]\nid = \"a\"\nname = \"b\"\n\n[[rule]]\nid = \"a\"\nname = \"c\"\n")],
+        &["job", "j.json", "--policy", "p.toml"],
+    ),
     // Tool servers.
-    wrong("a configuration that is cut", &[FINE, SCRIPT, ("m.json", "{\"mcpServers\": [")], &["job", "j.json", "--mcp-config", "m.json"]),
-    wrong("a server with a misspelt field", &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "true", "arguments": []}}}"#)], &["job", "j.json", "--mcp-config", "m.json"]),
-    wrong("a variable that is not set", &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "true", "args": ["${NO_SUCH_THING}"]}}}"#)], &["job", "j.json", "--mcp-config", "m.json"]),
-    wrong("a program that is not there", &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "no-such-program"}}}"#)], &["job", "j.json", "--mcp-config", "m.json"]),
-    wrong("a misspelt tool", &[("j.json", r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "escalation": {"ask_human_before": ["notfy"]}}"#), SCRIPT], JOB),
-    wrong("a misspelt effect", &[("j.json", r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "stop_conditions": [{"effect": "emial.send"}]}"#), SCRIPT], JOB),
+    wrong(
+        "a configuration that is cut",
+        &[FINE, SCRIPT, ("m.json", "{\"mcpServers\": [")],
+        &["job", "j.json", "--mcp-config", "m.json"],
+    ),
+    wrong(
+        "a server with a misspelt field",
+        &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "true", "arguments": []}}}"#)],
+        &["job", "j.json", "--mcp-config", "m.json"],
+    ),
+    wrong(
+        "a variable that is not set",
+        &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "true", "args": ["${NO_SUCH_THING}"]}}}"#)],
+        &["job", "j.json", "--mcp-config", "m.json"],
+    ),
+    wrong(
+        "a program that is not there",
+        &[FINE, SCRIPT, ("m.json", r#"{"mcpServers": {"a": {"command": "no-such-program"}}}"#)],
+        &["job", "j.json", "--mcp-config", "m.json"],
+    ),
+    wrong(
+        "a misspelt tool",
+        &[
+            (
+                "j.json",
+                r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "escalation": {"ask_human_before": ["notfy"]}}"#,
+            ),
+            SCRIPT,
+        ],
+        JOB,
+    ),
+    wrong(
+        "a misspelt effect",
+        &[
+            (
+                "j.json",
+                r#"{"objective": "x", "model": {"provider": "scripted", "script": "s.json"}, "stop_conditions": [{"effect": "emial.send"}]}"#,
+            ),
+            SCRIPT,
+        ],
+        JOB,
+    ),
     // Settings and arguments.
     wrong("a misspelt setting", &[("ua.toml", "rot = \"/r\"\n")], &["runs", "list"]),
     wrong("a setting that a project may not have", &[("ua.toml", "database = \"x.db\"\n")], &["runs", "list"]),

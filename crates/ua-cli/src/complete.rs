@@ -103,9 +103,10 @@ pub(crate) fn providers(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Models that are known by name.
 pub(crate) fn models(current: &OsStr) -> Vec<CompletionCandidate> {
     let Ok(table) = ua_host::models::table(&Settings::of_process()) else { return Vec::new() };
-    let known = table.all().filter(|(_, name, _)| !name.ends_with('*'));
-    let names = known.map(|(provider, name, _)| (name.to_owned(), provider.to_owned()));
-    among(current, names)
+    // A pattern is completed up to its star: the date of a version may follow.
+    let names = table.all().map(|(provider, name, _)| (name.trim_end_matches('*').to_owned(), provider.to_owned()));
+    let names: BTreeSet<(String, String)> = names.collect();
+    among(current, names.into_iter())
 }
 
 /// What a resume may accept; several with commas.

@@ -393,12 +393,16 @@ impl RunSpec {
         if text.len() > MAX_BYTES {
             return Err(SpecError::Syntax(format!("it is larger than {} KiB", MAX_BYTES / 1024)));
         }
+        if text.trim().is_empty() {
+            return Err(SpecError::Syntax("it is empty".to_owned()));
+        }
         let value = crate::canonical::parse_strict(text).map_err(|e| SpecError::Syntax(e.to_string()))?;
         check_fields(&value, "", FIELDS)?;
         for (index, phase) in value["phases"].as_array().into_iter().flatten().enumerate() {
             check_fields(phase, &format!("phases[{index}]"), PHASE_FIELDS)?;
         }
-        let spec: Self = serde_json::from_value(value).map_err(|e| SpecError::Syntax(e.to_string()))?;
+        check_shapes(&value)?;
+        let spec: Self = serde_path_to_error::deserialize(value).map_err(|e| misshapen(&e))?;
         spec.check()?;
         Ok(spec)
     }
@@ -529,8 +533,18 @@ fn check_condition(condition: &StopCondition, field: &str) -> Result<(), SpecErr
             invalid("needs an effect of the form `<object>.<verb>`, for example `email.send`")
         }
         StopCondition::Effect { count, max: Some(max), .. } if max < count => invalid("has a `max` below its `count`"),
+        StopCondition::Artifact { artifact, .. } if !is_below(artifact) => invalid(&format!(
+            "names the file {artifact:?}; name one below the workspace, for example work_products/report.md"
+        )),
         StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => Ok(()),
     }
+}
+
+/// Whether a path stays in the folder that it is relative to.
+fn is_below(path: &str) -> bool {
+    use std::path::{Component, Path};
+    let is_inner = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    !path.trim().is_empty() && Path::new(path).components().all(is_inner)
 }
 
 /// The known fields of a job, as a tree: the names of an object's fields and, where they are objects, theirs.
@@ -638,10 +652,113 @@ const PHASE_FIELDS: &Known = &Known(&[
     ),
 ]);
 
+/// The known fields of a stop condition that is an object.
+const CONDITION_FIELDS: &Known =
+    &Known(&[("effect", None), ("count", None), ("max", None), ("artifact", None), ("media_type", None)]);
+
+/// What a parser of alternatives would call no variant of any: stop conditions of another shape.
+fn check_shapes(job: &Value) -> Result<(), SpecError> {
+    let of = |owner: &Value| owner["stop_conditions"].as_array().cloned().unwrap_or_default();
+    let mut conditions: Vec<(String, Value)> = Vec::new();
+    let named = |path: String, found: Vec<Value>| {
+        found
+            .into_iter()
+            .enumerate()
+            .map(move |(index, condition)| (format!("{path}stop_conditions[{index}]"), condition))
+    };
+    conditions.extend(named(String::new(), of(job)));
+    for (index, phase) in job["phases"].as_array().into_iter().flatten().enumerate() {
+        conditions.extend(named(format!("phases[{index}]."), of(phase)));
+    }
+    for (field, condition) in conditions {
+        let invalid = |why: &str| Err(SpecError::Invalid { field: field.clone(), why: why.to_owned() });
+        let Value::Object(fields) = &condition else {
+            if condition.is_string() {
+                continue;
+            }
+            return invalid("is neither a name nor an object with `effect` or `artifact`");
+        };
+        check_fields(&condition, &field, CONDITION_FIELDS)?;
+        match (fields.contains_key("effect"), fields.contains_key("artifact")) {
+            (true, true) => return invalid("has both `effect` and `artifact`: write two conditions"),
+            (false, false) => return invalid("needs `effect` or `artifact`"),
+            (true, false) | (false, true) => {}
+        }
+        let whole = ["count", "max"].into_iter().find(|name| {
+            fields
+                .get(*name)
+                .is_some_and(|value| !value.is_null() && value.as_u64().is_none_or(|n| u32::try_from(n).is_err()))
+        });
+        if let Some(name) = whole {
+            return Err(SpecError::Invalid {
+                field: format!("{field}.{name}"),
+                why: format!("is {}, and takes {}", fields[name], taken("u32")),
+            });
+        }
+        if let Some(name) = ["effect", "artifact", "media_type"]
+            .into_iter()
+            .find(|name| fields.get(*name).is_some_and(|value| !value.is_null() && !value.is_string()))
+        {
+            return Err(SpecError::Invalid {
+                field: format!("{field}.{name}"),
+                why: format!("is {}, and takes {}", fields[name], taken("a string")),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A value of another type, with its place, in the words of somebody who writes JSON.
+fn misshapen(error: &serde_path_to_error::Error<serde_json::Error>) -> SpecError {
+    let (path, text) = (error.path().to_string(), error.inner().to_string());
+    let field = (path != ".").then_some(path);
+    if let Some(missing) = text.strip_prefix("missing field ") {
+        return match field {
+            Some(field) => SpecError::Invalid { field, why: format!("needs the field {missing}") },
+            None => SpecError::Syntax(text),
+        };
+    }
+    let Some(field) = field else { return SpecError::Syntax(text) };
+    let told = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
+    let why = match told.and_then(|told| told.split_once(", expected ")) {
+        Some((found, wanted)) => format!("is {}, and takes {}", given(found), taken(wanted)),
+        None => format!("is not usable: {text}"),
+    };
+    SpecError::Invalid { field, why }
+}
+
+/// What was found, as it stands in the file.
+fn given(found: &str) -> String {
+    let kinds = ["integer ", "floating point ", "string ", "boolean "];
+    let bare = kinds.iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(match found {
+        "map" => "an object",
+        "sequence" => "a list",
+        other => other,
+    });
+    bare.replace('`', "")
+}
+
+/// What a field takes.
+fn taken(wanted: &str) -> String {
+    match wanted {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i32" | "i64" => "a whole number",
+        "a string" => "text",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        other => other,
+    }
+    .to_owned()
+}
+
 fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecError> {
     let Value::Object(map) = value else {
-        let field = if path.is_empty() { "the job" } else { path };
-        return Err(SpecError::Invalid { field: field.to_owned(), why: "must be a JSON object".to_owned() });
+        if path.is_empty() {
+            return Err(SpecError::Syntax("it is no JSON object".to_owned()));
+        }
+        return Err(SpecError::Invalid { field: path.to_owned(), why: "must be a JSON object".to_owned() });
     };
     for (name, inner) in map {
         let full = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -671,6 +788,50 @@ fn nearest(name: &str, path: &str, known: &Known) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_another_shape_is_named_with_its_place_and_what_it_takes() {
+        for (job, wanted) in [
+            (
+                r#"{"budgets": {"max_tool_calls": -5}}"#,
+                "`budgets.max_tool_calls` is -5, and takes a whole number that is not negative",
+            ),
+            (
+                r#"{"budgets": {"max_turns": "ten"}}"#,
+                "`budgets.max_turns` is \"ten\", and takes a whole number that is not negative",
+            ),
+            (r#"{"tools": {"builtin": "yes"}}"#, "`tools.builtin` is \"yes\", and takes true or false"),
+            (r#"{"policies": "a.toml"}"#, "`policies` is \"a.toml\", and takes a list"),
+            (r#"{"phases": [{"name": "a"}]}"#, "`phases[0]` needs the field `instructions`"),
+            (
+                r#"{"stop_conditions": [{"artefact": "a"}]}"#,
+                "unknown field `stop_conditions[0].artefact`, did you mean `stop_conditions[0].artifact`?",
+            ),
+            (r#"{"stop_conditions": [{"count": 2}]}"#, "`stop_conditions[0]` needs `effect` or `artifact`"),
+            (
+                r#"{"stop_conditions": [7]}"#,
+                "`stop_conditions[0]` is neither a name nor an object with `effect` or `artifact`",
+            ),
+            (
+                r#"{"stop_conditions": [{"effect": "a.b", "count": -1}]}"#,
+                "`stop_conditions[0].count` is -1, and takes a whole number that is not negative",
+            ),
+            (
+                r#"{"stop_conditions": [{"artifact": "../a"}]}"#,
+                "`stop_conditions[0]` names the file \"../a\"; name one below the workspace, for example work_products/report.md",
+            ),
+        ] {
+            let mut value: Value = serde_json::from_str(job).unwrap();
+            value["objective"] = "x".into();
+            assert_eq!(
+                RunSpec::parse(&value.to_string()).unwrap_err().to_string(),
+                format!("invalid job: {wanted}"),
+                "{job}"
+            );
+        }
+        assert_eq!(RunSpec::parse(" ").unwrap_err().to_string(), "invalid job: it is empty");
+        assert_eq!(RunSpec::parse("[]").unwrap_err().to_string(), "invalid job: it is no JSON object");
+    }
 
     /// The RunSpec of Durable Jobs v1 spec §6, word for word.
     const SPEC_6: &str = r#"{

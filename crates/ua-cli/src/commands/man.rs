@@ -47,7 +47,8 @@ pub(crate) fn pages() -> Result<Vec<(String, String)>, HostError> {
 fn add(command: &Command, name: &str, pages: &mut Vec<(String, String)>) -> Result<(), HostError> {
     let mut page = Vec::new();
     let fail = |error: std::io::Error| HostError::failed(format!("cannot make the manual page: {error}"));
-    Man::new(command.clone().display_name(name.to_owned())).render(&mut page).map_err(fail)?;
+    let page_of = Man::new(command.clone().display_name(name.to_owned()));
+    page_of.source(concat!("ua ", env!("CARGO_PKG_VERSION"))).manual("Manual of ua").render(&mut page).map_err(fail)?;
     pages.push((name.to_owned(), String::from_utf8_lossy(&page).into_owned()));
     let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help");
     shown.into_iter().try_for_each(|inner| add(inner, &format!("{name}-{}", inner.get_name()), pages))

@@ -107,7 +107,7 @@ async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> 
     }
     if !is_attended() {
         return Err(
-            HostError::usage("nobody is here who could say yes").hint("run `ua trust` on a terminal, or add --yes")
+            HostError::usage("not a terminal, so nobody can say yes").hint("run `ua trust` on a terminal, or add --yes")
         );
     }
     let agreed = confirm(question).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus};
+use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition};
 use ua_evidence::EvidenceReport;
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
@@ -262,13 +262,23 @@ impl Driver<'_> {
         self.files = NextFiles::after(turn, began, self.ports.env.now());
     }
 
-    /// The artifact a person looks for first: an expected PDF, else an expected page, else the first expected output.
+    /// The artifact a person looks for first, of those that the job expects or makes a condition of: a PDF, else a page, else the first.
     pub(super) fn main_artifact(&self) -> Result<Option<String>, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let spec = &self.run.spec;
         let expected =
             || spec.phases.iter().flat_map(|phase| &phase.expected_outputs).chain(&spec.artifacts.expected_outputs);
-        let is_expected = |path: &str| expected().any(|name| path == name || path.ends_with(&format!("/{name}")));
+        let conditions = || spec.phases.iter().flat_map(|phase| &phase.stop_conditions).chain(&spec.stop_conditions);
+        let is_condition = |path: &str| {
+            let is_it = |condition: &StopCondition| match condition.expanded() {
+                StopCondition::Artifact { artifact, .. } => artifact.trim_start_matches("./") == path,
+                StopCondition::Effect { .. } | StopCondition::Named(_) => false,
+            };
+            conditions().any(is_it)
+        };
+        let is_expected = |path: &str| {
+            is_condition(path) || expected().any(|name| path == name || path.ends_with(&format!("/{name}")))
+        };
         let rank = |path: &str| match path.rsplit('.').next() {
             Some("pdf") => 0,
             Some("html") => 1,

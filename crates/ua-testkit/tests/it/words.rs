@@ -138,3 +138,45 @@ fn a_private_word_is_seen_wherever_it_stands() {
     assert_eq!(found_in("outlet into; the logo is on"), []);
     assert_eq!(found_in(&texts[2].1), [("let in", "trust")]);
 }
+
+/// Verbs that an error begins with when it says what was to be done and not what is wrong: alone it reads as an order.
+const ORDERS: [&str; 34] = [
+    "accept", "ask", "build", "call", "check", "copy", "expand", "fetch", "find", "get", "give", "keep", "list",
+    "listen", "load", "look", "make", "open", "parse", "reach", "read", "render", "resume", "run the", "send", "serve",
+    "set", "start", "store", "submit", "take", "tell", "use", "write",
+];
+
+#[test]
+fn an_error_says_what_is_wrong_and_not_what_was_to_be_done() {
+    let (mut wrong, mut looked_at) = (Vec::new(), 0);
+    for entry in fs::read_dir(workspace_root().join("crates")).unwrap().flatten() {
+        let mut files = Vec::new();
+        sources(&entry.path().join("src"), &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            for message in text.split("#[error(").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')) {
+                looked_at += 1;
+                let message = message.split('"').next().unwrap_or_default();
+                if ORDERS.iter().any(|verb| message.strip_prefix(verb).is_some_and(|rest| rest.starts_with(' '))) {
+                    wrong.push(format!("{}: {message}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these read as orders:\n{}", wrong.join("\n"));
+    assert!(looked_at > 100, "{looked_at} errors: the sources are not read right");
+}
+
+#[test]
+fn the_glossary_is_in_order() {
+    let page = fs::read_to_string(workspace_root().join("docs/glossary.md")).unwrap();
+    let word = |line: &str| {
+        let word = line.strip_prefix("| **")?.split("**").next()?.to_lowercase();
+        Some(word.strip_prefix("to ").unwrap_or(&word).replace(['`', '*'], ""))
+    };
+    let words: Vec<String> = page.lines().filter_map(word).collect();
+    let mut sorted = words.clone();
+    sorted.sort();
+    assert_eq!(words, sorted);
+    assert!(words.len() > 100, "{}", words.len());
+}
