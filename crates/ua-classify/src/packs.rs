@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_regular_expressions_of_shipped_rules_compile() {
         for pack in Pack::all().unwrap() {
-            PolicyRules::read(pack.text, &pack.id, Some(HEAD), Origin::Anybody).unwrap();
+            PolicyRules::read(pack.text, pack.id, Some(HEAD), Origin::Anybody).unwrap();
         }
         PolicyRules::parse(crate::classifier::SHIPPED, "shipped").unwrap();
     }

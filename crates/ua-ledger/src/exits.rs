@@ -222,15 +222,12 @@ fn percent_decoded(text: &str) -> String {
     let (bytes, mut read, mut at) = (text.as_bytes(), Vec::new(), 0);
     while let Some(byte) = bytes.get(at) {
         let digits = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(decoded) => {
-                read.push(decoded);
-                at += 3;
-            }
-            None => {
-                read.push(*byte);
-                at += 1;
-            }
+        if let Some(decoded) = digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            read.push(decoded);
+            at += 3;
+        } else {
+            read.push(*byte);
+            at += 1;
         }
     }
     String::from_utf8_lossy(&read).into_owned()

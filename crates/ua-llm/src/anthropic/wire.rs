@@ -132,13 +132,12 @@ fn encode_messages(messages: &[Message]) -> Vec<Speech<'_>> {
     for message in messages {
         let parts = message.blocks.iter().filter_map(|block| encode_block(block, &message.blocks));
         let parts = parts.map(|content| Part { content, cache_control: None });
-        match spoken.last_mut().filter(|speech| speech.role == message.role) {
-            Some(speech) => speech.content.extend(parts),
-            None => {
-                let content: Vec<_> = parts.collect();
-                if !content.is_empty() {
-                    spoken.push(Speech { role: message.role, content });
-                }
+        if let Some(speech) = spoken.last_mut().filter(|speech| speech.role == message.role) {
+            speech.content.extend(parts);
+        } else {
+            let content: Vec<_> = parts.collect();
+            if !content.is_empty() {
+                spoken.push(Speech { role: message.role, content });
             }
         }
     }
