@@ -23,6 +23,7 @@ mod enforcement;
 mod export;
 mod fingerprint;
 mod first_minutes;
+mod fleet;
 mod fork;
 mod front_door;
 mod guardrails;

@@ -11,12 +11,14 @@ use ua_host::launch::LaunchOptions;
 use crate::complete;
 use crate::terminal::Color;
 
+mod fleet;
 mod harness;
 mod look;
 mod models;
 mod runs;
 mod trust;
 
+pub(crate) use fleet::{CatchUpWord, QueueCommand, ScheduleCommand, SubmitArgs, WorkerArgs, WorkersCommand};
 pub(crate) use harness::HarnessArgs;
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, InitArgs, ManArgs, SchemaArgs, StatusArgs};
 pub(crate) use models::ModelsCommand;
@@ -98,6 +100,19 @@ pub enum Command {
     Fork(Box<ForkArgs>),
     /// Say what runs, what waits for you, and what it costs
     Status(StatusArgs),
+    /// Store a job for workers to run, on this or another machine
+    Submit(Box<SubmitArgs>),
+    /// Take submitted runs from the queue and run them
+    Worker(WorkerArgs),
+    /// Look at the queue of submitted runs, and change it
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// Look at the workers of this database
+    #[command(subcommand)]
+    Workers(WorkersCommand),
+    /// Submit jobs again and again at set times
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Look at runs
     #[command(subcommand)]
     Runs(RunsCommand),

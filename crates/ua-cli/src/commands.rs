@@ -14,6 +14,7 @@ mod delete;
 mod diff;
 mod doctor;
 mod export;
+mod fleet;
 mod fork;
 pub(crate) mod gateway;
 pub(crate) mod init;
@@ -27,6 +28,7 @@ mod probe;
 mod prune;
 mod resume;
 mod runs;
+mod schedule;
 mod schema;
 mod status;
 pub(crate) mod summary;
@@ -54,6 +56,11 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Job(args) => Box::pin(job::run(host, args)).await,
         Command::Resume(args) => resume::run(host, args).await,
         Command::Fork(args) => Box::pin(fork::run(host, *args)).await,
+        Command::Submit(args) => Box::pin(fleet::submit(host, *args)).await,
+        Command::Worker(args) => Box::pin(fleet::worker(host, args)).await,
+        Command::Queue(command) => fleet::queue(host, command).await,
+        Command::Workers(command) => fleet::workers(host, command).await,
+        Command::Schedule(command) => schedule::run(host, command).await,
         Command::Runs(command) => runs::run(host, command).await,
         Command::Calls(command) => calls::run(host, command).await,
         Command::Questions(args) => answer::list(host, args).await,

@@ -15,7 +15,10 @@ use std::path::Path;
 use ua_host::Host;
 use ua_runner::RunLock;
 
-use crate::args::{CallsCommand, Command, DbCommand, GatewayCommand, RunsCommand, ToolsCommand};
+use crate::args::{
+    CallsCommand, Command, DbCommand, GatewayCommand, QueueCommand, RunsCommand, ScheduleCommand, ToolsCommand,
+    WorkersCommand,
+};
 use crate::error::HostError;
 
 /// Where this process was started.
@@ -55,6 +58,24 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         Command::Resume(_) => Some("resume a run"),
         Command::Fork(_) => Some("fork a run"),
         Command::Answer(_) => Some("answer a question"),
+        Command::Submit(_) => Some("submit a job"),
+        Command::Worker(_) => Some("start a worker"),
+        Command::Queue(queue) => match queue {
+            QueueCommand::Move { .. } | QueueCommand::Remove { .. } => Some("change the queue"),
+            QueueCommand::Depth { .. } | QueueCommand::List { .. } => None,
+        },
+        Command::Schedule(schedule) => match schedule {
+            ScheduleCommand::Add { .. }
+            | ScheduleCommand::Pause { .. }
+            | ScheduleCommand::Resume { .. }
+            | ScheduleCommand::Run { .. }
+            | ScheduleCommand::Remove { .. } => Some("change a schedule"),
+            ScheduleCommand::List { .. } => None,
+        },
+        Command::Workers(workers) => match workers {
+            WorkersCommand::Drain { .. } | WorkersCommand::Forget { .. } => Some("decide about workers"),
+            WorkersCommand::List { .. } => None,
+        },
         Command::Runs(runs) => match runs {
             RunsCommand::Delete(_) => Some("delete runs"),
             RunsCommand::Cancel { .. } => Some("cancel a run"),

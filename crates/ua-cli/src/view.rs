@@ -4,6 +4,7 @@
 //! [`Row`]: its fields are those of the tables of Durable Jobs v1 spec §5.
 
 mod before;
+mod fleet;
 mod gateway;
 mod installation;
 
@@ -21,6 +22,7 @@ use ua_store::{
 };
 
 pub(crate) use before::{CheckedRule, CheckedWord, JobChecked, ProjectMade, StatusRun, StatusShown};
+pub(crate) use fleet::{QueueDepthRow, QueueRow, RunSubmitted, ScheduleRow, WorkerRow};
 pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,

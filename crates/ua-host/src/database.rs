@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, GatewayOf, GatewayRecords,
-    MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
+    FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, QueueDepth,
+    QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
 };
 #[cfg(feature = "postgres")]
 use ua_store_postgres::PostgresStore;
@@ -22,7 +22,7 @@ pub enum Database {
 }
 
 impl Database {
-    fn port(&self) -> &dyn Store {
+    fn port(&self) -> &dyn FleetStore {
         match self {
             Self::File(store) => store,
             #[cfg(feature = "postgres")]
@@ -131,5 +131,28 @@ impl Store for Database {
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.port().blob(blob).await
+    }
+}
+
+#[async_trait]
+impl FleetStore for Database {
+    async fn fleet_now(&self, own: Timestamp) -> Result<Timestamp, StoreError> {
+        self.port().fleet_now(own).await
+    }
+
+    async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        self.port().fleet(change).await
+    }
+
+    async fn fleet_state(&self, most: u32) -> Result<FleetState, StoreError> {
+        self.port().fleet_state(most).await
+    }
+
+    async fn queue_depths(&self, now: Timestamp) -> Result<Vec<QueueDepth>, StoreError> {
+        self.port().queue_depths(now).await
+    }
+
+    async fn queued(&self, run: &RunId) -> Result<Option<QueueEntry>, StoreError> {
+        self.port().queued(run).await
     }
 }

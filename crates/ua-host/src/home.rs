@@ -157,7 +157,7 @@ impl Home {
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
-            return served(server, self.place()?);
+            return served(server, Some(self.place()?));
         }
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file that was emptied is as good as gone.
@@ -245,13 +245,7 @@ impl Home {
         self.believe()?;
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
-            let Some(place) = Place::known(&self.root, &self.locks()) else {
-                return Err(HostError::usage(format!("{} has no runs in the {}", self.root.display(), server.shown()))
-                    .hint(
-                        "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
-                    ));
-            };
-            return served(server, place);
+            return served(server, Place::known(&self.root, &self.locks()));
         }
         self.file().map(Database::File)
     }
@@ -414,11 +408,11 @@ fn cannot_read(path: &Path, error: &io::Error) -> HostError {
         .hint("make it yours (`chown`, `chmod u+rwX`), or choose another folder with --root; nothing was changed")
 }
 
-/// The database on a server, as that of a place.
+/// The database on a server, as it is used from a place.
 #[cfg(feature = "postgres")]
-fn served(server: &PostgresConfig, place: Place) -> Result<Database, HostError> {
+fn served(server: &PostgresConfig, place: Option<Place>) -> Result<Database, HostError> {
     let mut config = server.clone();
-    config.place = Some(place);
+    config.place = place;
     let store = PostgresStore::lazy(&config);
     store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
 }

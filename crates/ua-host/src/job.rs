@@ -10,6 +10,7 @@ use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 use crate::error::HostError;
+use crate::fleet;
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
@@ -38,6 +39,8 @@ pub struct JobRequest {
     pub again: bool,
     /// Start a run of its own although an earlier one of the same job is not finished.
     pub new: bool,
+    /// The key of the job, in the place of its own.
+    pub job_key: Option<String>,
     /// Do it in iterations, as the job says and these.
     pub iterations: Option<Iterations>,
     /// How to start it.
@@ -53,8 +56,57 @@ pub struct Iterations {
     pub completion_promise: Option<String>,
 }
 
+/// A job that was looked at, and what there is of it.
+enum Found {
+    /// A run of it was stored just now.
+    New(Database, RunRecord, Box<Launch>),
+    /// The run that the request names, of the same job.
+    Named(Database, RunRecord),
+    /// The run that succeeded under its key.
+    Done(Database, RunRecord),
+    /// A run of it that was begun and not finished.
+    Left(Database, RunRecord),
+    /// The run that has its key and has not succeeded.
+    Taken(Database, RunRecord),
+}
+
 /// Starts a job and drives its run to a conclusion of this process.
 pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
+    match find(host, people, request).await? {
+        Found::New(store, run, launch) => Box::pin(session::run(host, people, store, run, &launch, false)).await,
+        Found::Named(store, run) => {
+            resume::resume(host, people, store, run, &request.launch, Changes::default(), false).await
+        }
+        Found::Done(store, done) => {
+            let key = done.job_key.as_deref().unwrap_or_default();
+            people.tell(&format!("the job key {key:?} was used already; `--again` runs the job once more"));
+            home::close(store);
+            resume::found(host, people, &done, &request.launch, Changes::default(), false).await
+        }
+        Found::Left(store, left) => {
+            home::close(store);
+            resume::found(host, people, &left, &request.launch, Changes::default(), false).await
+        }
+        Found::Taken(_, earlier) => Err(taken_key(&earlier)),
+    }
+}
+
+/// Stores a run of a job for others to drive, or finds the one that answers for its name or its key.
+pub(crate) async fn stored(
+    host: &Host,
+    people: &Arc<dyn People>,
+    request: &JobRequest,
+) -> Result<(Database, RunRecord), HostError> {
+    Ok(match find(host, people, request).await? {
+        Found::New(store, run, _)
+        | Found::Named(store, run)
+        | Found::Done(store, run)
+        | Found::Left(store, run)
+        | Found::Taken(store, run) => (store, run),
+    })
+}
+
+async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Found, HostError> {
     let file = &request.file;
     let env = host.env();
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
@@ -64,7 +116,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         match store.run(id).await {
             Ok(existing) => {
                 refuse_another(&existing, &spec)?;
-                return resume::resume(host, people, store, existing, &request.launch, Changes::default(), false).await;
+                return Ok(Found::Named(store, existing));
             }
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(HostError::store("look for the run", &error)),
@@ -72,10 +124,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
     }
     let earlier = holder(&store, spec.job_key.as_deref()).await?;
     if let Some(done) = earlier.as_ref().filter(|run| !request.again && run.status == RunStatus::Succeeded) {
-        let key = done.job_key.as_deref().unwrap_or_default();
-        people.tell(&format!("the job key {key:?} was used already; `--again` runs the job once more"));
-        home::close(store);
-        return resume::found(host, people, done, &request.launch, Changes::default(), false).await;
+        return Ok(Found::Done(store, done.clone()));
     }
     // A run that is named is another one on purpose.
     if !request.new
@@ -87,10 +136,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         let answer =
             if people.presence() == Presence::Here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
         match answer {
-            WhichRun::Resume => {
-                home::close(store);
-                return resume::found(host, people, &left, &request.launch, Changes::default(), false).await;
-            }
+            WhichRun::Resume => return Ok(Found::Left(store, left)),
             WhichRun::New => {}
             WhichRun::Neither => return Err(unfinished_run(host, file, &left)),
         }
@@ -99,7 +145,7 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         selectors::check(host, &launch, &spec).await?;
     }
     if let Some(earlier) = earlier.as_ref().filter(|run| !request.again || run.status != RunStatus::Succeeded) {
-        return Err(taken_key(earlier));
+        return Ok(Found::Taken(store, earlier.clone()));
     }
     let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
     let workspace = host.home().workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
@@ -123,19 +169,18 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         Some(earlier) => store.submit_again(run, &earlier.run_id).await,
         None => store.submit_run(run).await,
     };
-    let run = match submitted {
-        Ok(run) => run,
-        Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => return Err(deleted_name(&name)),
+    match submitted {
+        Ok(run) => Ok(Found::New(store, run, Box::new(launch))),
+        Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => Err(deleted_name(&name)),
         // Another process was faster.
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
-            return Err(match holder(&store, key.as_deref()).await? {
-                Some(holder) => taken_key(&holder),
-                None => HostError::store("store the run", &error),
-            });
+            match holder(&store, key.as_deref()).await? {
+                Some(holder) => Ok(Found::Taken(store, holder)),
+                None => Err(HostError::store("store the run", &error)),
+            }
         }
-        Err(error) => return Err(HostError::store("store the run", &error)),
-    };
-    Box::pin(session::run(host, people, store, run, &launch, false)).await
+        Err(error) => Err(HostError::store("store the run", &error)),
+    }
 }
 
 /// A job of which nothing is known to be wrong.
@@ -154,6 +199,9 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
         None => read(host.settings(), &request.file)?,
     };
     let mut spec = in_iterations(spec, request.iterations.as_ref())?;
+    if let Some(key) = &request.job_key {
+        spec.job_key = Some(key.clone());
+    }
     let launch = Launch::new(host.settings(), &request.file, &spec, &request.launch)?;
     trust::ask_about(host, people, &launch, &spec).await?;
     trust::tell_untrusted_policies(host, people, &launch);
@@ -180,7 +228,8 @@ pub(crate) async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) ->
     let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
     for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        let is_left = run.entrypoint == host.entrypoint() && run.end_mark().is_none();
+        let is_left =
+            run.entrypoint == host.entrypoint() && run.end_mark().is_none() && fleet::elsewhere(&run).is_none();
         if is_left && *run.spec == *spec && !RunLock::is_held(&host.home().locks(), &run.run_id) {
             return Ok(Some(run));
         }

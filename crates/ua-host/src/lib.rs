@@ -28,6 +28,7 @@ mod database;
 pub mod env;
 mod error;
 pub mod escape;
+pub mod fleet;
 pub mod forgotten;
 pub mod fork;
 pub mod gateway;

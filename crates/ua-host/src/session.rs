@@ -69,6 +69,23 @@ pub async fn run(
     launch: &Launch,
     take_over: bool,
 ) -> Result<Ending, HostError> {
+    let store = Arc::new(store);
+    let ending = Box::pin(shared(host, people, &store, run, launch, take_over)).await;
+    if let Some(store) = Arc::into_inner(store) {
+        home::close(store);
+    }
+    ending
+}
+
+/// The same with a database that others of this process use as well.
+pub(crate) async fn shared(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: &Arc<Database>,
+    run: RunRecord,
+    launch: &Launch,
+    take_over: bool,
+) -> Result<Ending, HostError> {
     let (home, env) = (host.home(), host.env());
     let alerts = Alerts::from_settings(host.settings(), home)?;
     let owner = owner_stamp(Trace::new(env));
@@ -83,19 +100,19 @@ pub async fn run(
         if take_over { store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))? } else { run };
     let stop = people.stop_signal(env)?;
     let is_attended = people.presence() == Presence::Here;
-    let (store, run_id) = (Arc::new(store), run.run_id.clone());
+    let run_id = run.run_id.clone();
     let mut launch = launch.clone();
-    let ending = loop {
+    loop {
         let trace = Trace::new(env);
         let span = host.spans().begin_run(&run, &trace);
-        let life = Box::pin(life(host, people, &store, run, &launch, &stop, trace)).instrument(span);
+        let life = Box::pin(life(host, people, store, run, &launch, &stop, trace)).instrument(span);
         let life = match life.await {
             Ok(life) => life,
-            Err(error) => break Err(error),
+            Err(error) => return Err(error),
         };
         let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
         if waits && is_attended && !stop.is_stopping() {
-            match questions::ask_all(host, people.as_ref(), &store, &run_id).await {
+            match questions::ask_all(host, people.as_ref(), store, &run_id).await {
                 Ok(true) => {
                     // What a person changed with this command is stored by now.
                     launch.accept.clear();
@@ -113,12 +130,8 @@ pub async fn run(
         if let Err(error) = people.show_end(&End { records: &life.records, resume_command }) {
             people.report(&error);
         }
-        break Ok(life.ending);
-    };
-    if let Some(store) = Arc::into_inner(store) {
-        home::close(store);
+        return Ok(life.ending);
     }
-    ending
 }
 
 /// One life of a run: epoch, tool servers, drive.
@@ -142,8 +155,14 @@ async fn life(
     ua_runner::settle_workspace(home.root(), &run)?;
     let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
     let acquired_at = env.now();
-    let (lease, run) =
-        port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|e| HostError::store("take the run", &e))?;
+    let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
+        let failure = HostError::store("take the run", &error);
+        if error.is_refusal() && failure.hint_text().is_none() {
+            failure.hint("`ua runs list` shows how it stands; `ua answer` and `ua runs cancel` work from anywhere")
+        } else {
+            failure
+        }
+    })?;
     ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
     host.spans().link_earlier(&run, &trace);
     restart::write(home, port.as_ref()).await;

@@ -63,10 +63,10 @@ impl Runs {
     }
 
     /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
-    /// version already (`ua db migrate`, or `ua_store_postgres::migrate`), and is used from one folder on one machine. On the runtime of the caller.
+    /// version already (`ua db migrate`, or `ua_store_postgres::migrate`), and a run stays with the folder that took it first. On the runtime of the caller.
     ///
     /// # Errors
-    /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot, or is another folder's.
+    /// [`Error::Folder`] when the folder cannot be used; [`Error::Store`] when the database cannot.
     #[cfg(feature = "postgres")]
     pub async fn on_server(url: &str, folder: impl AsRef<Path>) -> Result<Self, Error> {
         use ua_store_postgres::{Place, PostgresConfig, PostgresStore};

@@ -24,11 +24,11 @@ pub struct PostgresConfig {
     pub connections: usize,
     /// How long a write waits for others before it is given up, to be tried again.
     pub lock_wait: Duration,
-    /// Who alone may use the database; whoever comes first, when it was nobody's.
+    /// Where runs are taken: those of a lineage that another place holds are refused. Without it none is looked at.
     pub place: Option<Place>,
 }
 
-/// A folder of workspaces and locks, on one machine: runs are driven where these are, so a database is used from one of them.
+/// A folder of workspaces and locks, on one machine. A lineage is driven where these are: the place that takes a run of it first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// A name that no other has.

@@ -84,7 +84,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Looks whether all rows fit together, says whose the database is, and puts everything back that was switched off.
+    /// Looks whether all rows fit together, says where its runs are driven, and puts everything back that was switched off.
     ///
     /// # Errors
     ///
@@ -92,7 +92,8 @@ impl Filling {
     pub async fn check(&mut self) -> Result<(), StoreError> {
         self.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
         if let Some(Place { id, shown }) = &self.place {
-            let sql = "INSERT INTO meta (key, value) VALUES ('place', $1), ('place_shown', $2)";
+            let sql = "INSERT INTO lineage_places (root_run_id, place, place_shown) \
+                       SELECT DISTINCT root_run_id, $1::text, $2::text FROM runs";
             self.client.execute(sql, &[id, shown]).await.map_err(sql_error)?;
         }
         let identities = "SELECT table_name::text, column_name::text FROM information_schema.columns \

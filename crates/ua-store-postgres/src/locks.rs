@@ -18,6 +18,8 @@ pub(crate) enum Shared {
     Project,
     /// The blobs, of which one may be referred to by many runs.
     Blobs,
+    /// Workers and the queue.
+    Fleet,
 }
 
 impl Shared {
@@ -27,6 +29,7 @@ impl Shared {
             Self::JobKey => 0x7561_0001,
             Self::Project => 0x7561_0002,
             Self::Blobs => 0x7561_0003,
+            Self::Fleet => 0x7561_0004,
         }
     }
 }

@@ -3,16 +3,19 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, GatewayOf,
-    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, Store, StoreError, Turns, apply,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
+    FleetRows as _, FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf,
+    QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
+    apply, apply_fleet,
 };
 
 use crate::db::Db;
+use crate::locks::Shared;
 use crate::store::PostgresStore;
+use crate::value::params;
 
 #[async_trait]
 impl Store for PostgresStore {
@@ -123,6 +126,35 @@ impl Store for PostgresStore {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
+    }
+}
+
+#[async_trait]
+impl FleetStore for PostgresStore {
+    async fn fleet_now(&self, _own: Timestamp) -> Result<Timestamp, StoreError> {
+        self.read(|db| {
+            let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+            let millis = db.row(sql, params![], |row| Ok(row.try_get::<_, i64>(0)?))?;
+            Ok(Timestamp::from_millis(millis.unwrap_or(0)))
+        })
+        .await
+    }
+
+    async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        self.write_apart(Shared::Fleet, move |db| apply_fleet(db, change.clone())).await
+    }
+
+    async fn fleet_state(&self, most: u32) -> Result<FleetState, StoreError> {
+        self.read(move |db| db.fleet_state(most)).await
+    }
+
+    async fn queue_depths(&self, now: Timestamp) -> Result<Vec<QueueDepth>, StoreError> {
+        self.read(move |db| db.queue_depths(now)).await
+    }
+
+    async fn queued(&self, run: &RunId) -> Result<Option<QueueEntry>, StoreError> {
+        let run = run.clone();
+        self.read(move |db| db.entry(&run)).await
     }
 }
 

@@ -5,7 +5,7 @@
 use tokio_postgres::{Client, NoTls};
 use ua_store::{Retry, StoreError};
 
-use crate::config::{Place, PostgresConfig};
+use crate::config::PostgresConfig;
 use crate::db::Db;
 use crate::error::{DbError, refused, sql_error, unavailable};
 use crate::tls;
@@ -81,7 +81,7 @@ fn too_new(version: i32) -> StoreError {
 }
 
 /// Refuses a database that this program does not know how to write.
-pub(crate) fn check(db: &Db, place: Option<&Place>) -> Result<(), DbError> {
+pub(crate) fn check(db: &Db) -> Result<(), DbError> {
     let facts = "SELECT current_setting('server_version_num')::bigint, current_setting('server_encoding'), \
                  to_regclass('ua.refinery_schema_history') IS NOT NULL";
     let facts = db.row(facts, params![], |row| {
@@ -107,21 +107,5 @@ pub(crate) fn check(db: &Db, place: Option<&Place>) -> Result<(), DbError> {
         );
         return Err(refused(why).into());
     }
-    place.map_or(Ok(()), |place| check_place(db, place))
-}
-
-/// Makes the database that of `place` if it is nobody's, and refuses one of another place.
-fn check_place(db: &Db, place: &Place) -> Result<(), DbError> {
-    let sql = "INSERT INTO meta (key, value) VALUES ('place', $1), ('place_shown', $2) ON CONFLICT (key) DO NOTHING";
-    db.execute(sql, params![place.id, place.shown]);
-    let sql = "SELECT p.value, s.value FROM meta p JOIN meta s ON s.key = 'place_shown' WHERE p.key = 'place'";
-    let owner = db.row(sql, params![], |row| Ok((row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?)))?;
-    match owner {
-        Some((id, shown)) if id != place.id => Err(refused(format!(
-            "the database is used from {shown}: its runs are driven where their workspaces and locks are; use it from there, or make \
-             another database"
-        ))
-        .into()),
-        Some(_) | None => Ok(()),
-    }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::config::{Place, PostgresConfig};
 use crate::db::{Db, Purpose};
 use crate::error::{DbError, refused, sql_error, unavailable};
 use crate::ledger_rows::{ATTEMPT, CALL, HOLDER};
-use crate::locks::Plan;
+use crate::locks::{Plan, Shared};
 use crate::run_rows::{RUN, WRITTEN};
 use crate::value::{Value, params};
 use crate::{schema, spans, tls};
@@ -83,12 +83,9 @@ impl PostgresStore {
 
     /// Refuses a database that this program does not know how to write, or that is somebody else's.
     async fn check(&self) -> Result<(), StoreError> {
-        let checked = self.is_checked.get_or_try_init(|| async {
-            let place = self.place.clone();
-            let work = move |db: &Db| schema::check(db, place.as_ref());
-            let purpose = if self.place.is_some() { Purpose::Write(Durability::Synced) } else { Purpose::Read };
-            self.begun(purpose, work).await?.map_err(DbError::into_store)
-        });
+        let checked = self
+            .is_checked
+            .get_or_try_init(|| async { self.begun(Purpose::Read, schema::check).await?.map_err(DbError::into_store) });
         checked.await.copied()
     }
 
@@ -121,6 +118,28 @@ impl PostgresStore {
         self.write_once(by, &batch, &plan, durability).await?.map_err(DbError::into_store)
     }
 
+    /// Writes rows that belong to no lineage; writers of the same kind follow each other.
+    pub(crate) async fn write_apart<T: Send + 'static>(
+        &self,
+        what: Shared,
+        work: impl Fn(&Db) -> Result<T, DbError> + Clone + Send + 'static,
+    ) -> Result<T, StoreError> {
+        for tries in 1.. {
+            let work = work.clone();
+            let work = move |db: &Db| {
+                db.serialise(what, "");
+                work(db)
+            };
+            match self.transaction(Purpose::Write(Durability::Synced), work).await? {
+                Err(error) if error.gave_way() && tries < MOST_TRIES => {
+                    tracing::debug!(%error, "a transaction gave way and begins anew");
+                }
+                done => return done.map_err(DbError::into_store),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
     async fn write_once(
         &self,
         by: &Author,
@@ -128,9 +147,12 @@ impl PostgresStore {
         plan: &Plan,
         durability: Durability,
     ) -> Result<Result<Committed, DbError>, StoreError> {
-        let (by, batch, plan) = (by.clone(), batch.clone(), plan.clone());
+        let (by, batch, plan, place) = (by.clone(), batch.clone(), plan.clone(), self.place.clone());
         let work = move |db: &Db| {
             db.lock(&plan);
+            if let Some(place) = &place {
+                db.keep_to(place, &batch)?;
+            }
             db.look_ahead(asked_by(&by, &batch))?;
             apply(db, &by, batch)
         };

@@ -32,6 +32,7 @@ mod effects;
 mod error;
 mod event_chain;
 mod filesystem;
+mod fleet_rows;
 mod gateway_rows;
 mod ledger_rows;
 mod lineage_rows;

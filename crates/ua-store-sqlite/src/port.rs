@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, GatewayOf,
-    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
-    RunRecords, RunsOf, Store, StoreError, Turns, apply,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
+    FleetDone, FleetRows as _, FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord,
+    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -131,6 +132,34 @@ impl Store for SqliteStore {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
+    }
+}
+
+#[async_trait]
+impl FleetStore for SqliteStore {
+    async fn fleet_now(&self, own: Timestamp) -> Result<Timestamp, StoreError> {
+        Ok(own)
+    }
+
+    async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError> {
+        let place = self.place();
+        self.write(Cow::Borrowed("fleet"), Durability::Synced, &Author::Command, move |db| {
+            place.check()?;
+            apply_fleet(db, change)
+        })
+        .await
+    }
+
+    async fn fleet_state(&self, most: u32) -> Result<FleetState, StoreError> {
+        self.read(move |db| db.fleet_state(most)).await
+    }
+
+    async fn queue_depths(&self, now: Timestamp) -> Result<Vec<QueueDepth>, StoreError> {
+        self.read(move |db| db.queue_depths(now)).await
+    }
+
+    async fn queued(&self, run: &RunId) -> Result<Option<QueueEntry>, StoreError> {
+        self.look(|db| db.entry(run)).await
     }
 }
 

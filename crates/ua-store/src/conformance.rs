@@ -17,6 +17,7 @@ pub mod calls;
 pub mod corrections;
 mod differential;
 pub mod doubts;
+pub mod fleet;
 pub mod forks;
 pub mod gateway;
 pub mod handles;
@@ -196,5 +197,39 @@ macro_rules! conformance_tests {
                 $crate::conformance::$part::$promise($crate::conformance::Harness::store(&harness)).await;
             }
         )+
+    };
+}
+
+/// The same for what a store promises about workers and the queue; `fresh` gives a value with the store in its field `store`.
+#[macro_export]
+macro_rules! fleet_conformance_tests {
+    ($fresh:path) => {
+        $crate::fleet_conformance_tests!(@all { $fresh() });
+    };
+    ($fresh:path, or skip) => {
+        $crate::fleet_conformance_tests!(@all { let Some(harness) = $fresh() else { return }; harness });
+    };
+    (@all $fresh:tt) => {
+        $crate::fleet_conformance_tests!(@promises $fresh;
+            a_run_is_claimed_once_and_in_its_turn,
+            only_a_run_that_can_be_worked_on_is_queued,
+            a_key_has_so_many_seats,
+            fair_keys_take_turns,
+            what_dead_workers_had_is_there_for_others,
+            a_worker_leaves_in_good_order,
+            a_word_wakes_a_parked_run,
+            a_queued_run_is_moved_and_withdrawn,
+            a_place_is_forgotten_when_its_workers_are_gone,
+            a_schedule_advances_once_an_instant,
+        );
+    };
+    (@promises $fresh:tt; $($name:ident),* $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let harness = $fresh;
+                $crate::conformance::fleet::$name(&harness.store).await;
+            }
+        )*
     };
 }

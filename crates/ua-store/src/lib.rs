@@ -24,6 +24,7 @@ mod commit;
 pub mod conformance;
 mod corpus;
 mod error;
+pub mod fleet;
 mod gateway;
 pub mod invariants;
 mod iteration;
@@ -53,6 +54,10 @@ pub use commit::{
 };
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};
+pub use fleet::{
+    CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
+    QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet,
+};
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
     SessionRecord, SessionsOf, is_gateway,

@@ -5,6 +5,7 @@
 
 mod archive;
 mod blobs;
+mod fleet;
 mod gateway;
 mod lineage;
 mod model;

@@ -7,7 +7,7 @@ use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, servers, tree};
 use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
-use ua_store::{RunRecord, RunStore as _, Store};
+use ua_store::{RunRecord, RunStore as _, Store, StoreError};
 
 use crate::error::HostError;
 
@@ -45,7 +45,12 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
         return Ok(true); // its process ended it meanwhile
     }
     let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
-    let (lease, _) = store.acquire_run(&run.run_id, &owner, env.now()).await.map_err(fail("take the run"))?;
+    let (lease, _) = match store.acquire_run(&run.run_id, &owner, env.now()).await {
+        Ok(taken) => taken,
+        // Another machine drives it, and ends it.
+        Err(StoreError::Conflict { .. }) if ua_host::fleet::elsewhere(&current).is_some() => return Ok(false),
+        Err(error) => return Err(fail("take the run")(error)),
+    };
     end_cancelled(store, &lease, &workspace, env).await?;
     ua_host::restart::write(home, store).await;
     Ok(true)

@@ -45,8 +45,16 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         completion_promise: args.harness.completion_promise.clone(),
     });
     let text = if file.as_os_str() == job::NO_FILE { Some(read_stdin()?) } else { None };
-    let request =
-        JobRequest { file, text, run_id, again: args.again, new: args.new, iterations, launch: args.launch.options() };
+    let request = JobRequest {
+        file,
+        text,
+        run_id,
+        job_key: None,
+        again: args.again,
+        new: args.new,
+        iterations,
+        launch: args.launch.options(),
+    };
     if args.check {
         return super::check::run(host, &request).await;
     }

@@ -75,17 +75,23 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         without_tasks: true,
         ..RunQuery::default()
     };
-    let (found, answered) = if home.is_unused() {
-        (Vec::new(), BTreeSet::new())
-    } else {
+    let mut rows = Vec::new();
+    if !home.is_unused() {
         let store = home.open_read_only()?;
         let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
-        (found, ua_host::questions::answered_runs(&store).await?)
-    };
-    let rows = found.into_iter().map(|run| {
-        let shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
-        RunRow::of(run, shown)
-    });
+        let answered = ua_host::questions::answered_runs(&store).await?;
+        for run in found {
+            let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
+            // The locks of this machine say nothing about a run of another one.
+            if shown == "crashed"
+                && let Ok(record) = store.run(&run.run_id).await
+                && let Some(host) = ua_host::fleet::elsewhere(&record)
+            {
+                shown = format!("running on {}", line(host, 40));
+            }
+            rows.push(RunRow::of(run, shown));
+        }
+    }
     let is_wanted = |row: &RunRow| match (row.status, row.shown_status.as_str()) {
         _ if args.status.is_empty() => true,
         (RunStatus::Running, "crashed") => has(StatusFilter::Crashed),
@@ -94,7 +100,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
         _ => true,
     };
-    let rows: Vec<RunRow> = rows.filter(is_wanted).take(args.limit as usize).collect();
+    let rows: Vec<RunRow> = rows.into_iter().filter(is_wanted).take(args.limit as usize).collect();
     let rows: Vec<(usize, RunRow)> =
         if args.tasks { with_tasks(home, rows).await? } else { rows.into_iter().map(|row| (0, row)).collect() };
     if crate::terminal::is_json() {

@@ -12,6 +12,7 @@ fn fresh() -> Option<Fresh> {
 }
 
 ua_store::conformance_tests!(fresh, or skip);
+ua_store::fleet_conformance_tests!(fresh, or skip);
 
 #[tokio::test]
 async fn it_agrees_with_the_model_under_random_writes() {

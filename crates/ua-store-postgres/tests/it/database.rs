@@ -121,7 +121,8 @@ impl Database {
 
 /// A store with a database of its own.
 pub(crate) struct Fresh {
-    store: PostgresStore,
+    /// The store itself.
+    pub(crate) store: PostgresStore,
     database: Database,
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use ua_core::{CallStatus, RunStatus, Scope};
 use ua_store::conformance::{Scene, samples};
 use ua_store::{
-    Author, Batch, Blob, BlobPrune, Change, LedgerStore as _, NewBlob, NewRun, Retry, RunLease, RunStore as _,
-    StartAttempt, Store as _, StoreError,
+    Author, Batch, Blob, BlobPrune, Change, ConcurrencyKey, FleetChange, FleetStore as _, LedgerStore as _, NewBlob,
+    NewRun, QueueOptions, Retry, RunDeletion, RunLease, RunStore as _, StartAttempt, Store as _, StoreError,
+    WorkerRecord,
 };
-use ua_store_postgres::PostgresStore;
+use ua_store_postgres::{Place, PostgresStore};
 
 use crate::cluster::blocking;
 use crate::database::{Database, until};
@@ -237,4 +238,75 @@ async fn a_lineage_waits_only_for_its_own() {
     assert!(!waiting.is_finished());
     by_hand.batch_execute("COMMIT").await.unwrap();
     waiting.await.unwrap().unwrap();
+}
+
+/// Who takes a run first has its lineage: elsewhere nobody can tell whether it is driven, or whether what was sent can still act.
+#[tokio::test]
+async fn a_lineage_is_driven_where_it_was_taken_first() {
+    let Some(database) = Database::fresh() else { return };
+    let at_place = |id: &str| {
+        let mut config = database.direct();
+        config.place = Some(Place { id: id.to_owned(), shown: format!("/runs on {id}") });
+        blocking(PostgresStore::open(&config)).unwrap()
+    };
+    let (ada, bob) = (at_place("ada"), at_place("bob"));
+    bob.submit_run(samples::new_run("run_1")).await.unwrap();
+    let (lease, _) = ada.acquire_run(&samples::run_id("run_1"), &samples::owner(1), samples::at(1)).await.unwrap();
+    let elsewhere = |refused: Result<(), StoreError>| match refused {
+        Err(StoreError::Conflict { why, .. }) => assert!(why.contains("driven in /runs on ada"), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    let taken = bob.acquire_run(&samples::run_id("run_1"), &samples::owner(2), samples::at(2)).await;
+    elsewhere(taken.map(drop));
+    let fork = bob.fork_run(samples::new_fork("run_2", "run_1", 0)).await;
+    elsewhere(fork.map(drop));
+    // What nobody drives needs no proof; a word of a person neither.
+    bob.request_cancel(&samples::run_id("run_1"), "enough", samples::at(3)).await.unwrap();
+    assert_eq!(ada.run(&samples::run_id("run_1")).await.unwrap().lease_epoch, lease.epoch);
+    let deletion = RunDeletion { run_id: samples::run_id("run_1"), at: samples::at(4), force: true };
+    elsewhere(bob.delete_run(&deletion).await.map(drop));
+    // A person says that the place is gone.
+    bob.fleet(FleetChange::ForgetPlace { place: "ada".to_owned(), at: samples::at(5) }).await.unwrap();
+    let (next, _) = bob.acquire_run(&samples::run_id("run_1"), &samples::owner(2), samples::at(6)).await.unwrap();
+    assert_eq!(next.epoch, lease.epoch + 1);
+    assert!(matches!(ada.check_lease(&lease).await, Err(StoreError::Fenced { .. })));
+}
+
+/// Workers that look at the same moment get different runs, and never more of a key than it has seats.
+#[tokio::test]
+async fn workers_that_claim_at_once_share_nothing() {
+    let Some(database) = Database::fresh() else { return };
+    let store = database.store();
+    for number in 0..24 {
+        let mut run = samples::new_run(&format!("run_{number}"));
+        run.spec.job_key = None;
+        let queued = store.submit_run(run).await.unwrap();
+        let concurrency = Some(ConcurrencyKey { key: format!("key_{}", number % 2), limit: 3 });
+        let options = QueueOptions { concurrency, ..QueueOptions::at(samples::at(0)) };
+        store.fleet(FleetChange::Enqueue { run: queued.run_id, options, at: samples::at(0) }).await.unwrap();
+    }
+    let claims = together(&database, |number, store| async move {
+        let worker = format!("worker_{number}");
+        let record = WorkerRecord {
+            worker: worker.clone(),
+            place: String::new(),
+            place_shown: String::new(),
+            owner: samples::owner(1),
+            version: String::new(),
+            queues: Vec::new(),
+            slots: 4,
+            started_at: samples::at(0),
+            lease_until: samples::at(99),
+            is_draining: false,
+        };
+        store.fleet(FleetChange::Register(record)).await.unwrap();
+        let claim = FleetChange::Claim { worker, most: 4, dead: Vec::new(), at: samples::at(1) };
+        store.fleet(claim).await.unwrap().entries
+    })
+    .await;
+    let claimed: Vec<_> = claims.into_iter().flatten().collect();
+    let mut runs: Vec<_> = claimed.iter().map(|entry| &entry.run_id).collect();
+    runs.sort();
+    runs.dedup();
+    assert_eq!((runs.len(), claimed.len()), (6, 6));
 }

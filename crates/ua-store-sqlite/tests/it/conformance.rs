@@ -26,6 +26,7 @@ fn fresh() -> Fresh {
 }
 
 ua_store::conformance_tests!(fresh);
+ua_store::fleet_conformance_tests!(fresh);
 
 #[tokio::test]
 async fn it_agrees_with_the_model_under_random_writes() {

@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 14] = [
+const BACK: [(u32, &str); 15] = [
+    (16, "DROP TABLE run_queue; DROP TABLE schedules; DROP TABLE workers;"),
     (15, "ALTER TABLE answers DROP COLUMN link;"),
     (14, "CREATE INDEX idx_tool_calls_run_step ON tool_calls (run_id, step_id);"),
     (13, "DROP TABLE gateway_arrivals; DROP TABLE gateway_sessions;"),

@@ -7,6 +7,7 @@ use ua_core::{BlobId, CallId, QuestionId, RunId, StepId, Timestamp};
 use super::blobs::StoredBlob;
 use super::table::Table;
 use crate::error::StoreError;
+use crate::fleet::{QueueEntry, ScheduleRecord, WorkerRecord};
 use crate::gateway::{ArrivalRecord, SessionRecord};
 use crate::overrides::OverrideRecord;
 use crate::record::{
@@ -37,6 +38,10 @@ pub(super) struct Model {
     pub(super) deleted: BTreeSet<RunId>,
     pub(super) sessions: Table<SessionRecord>,
     pub(super) arrivals: Table<ArrivalRecord>,
+    pub(super) workers: BTreeMap<String, WorkerRecord>,
+    pub(super) queue: BTreeMap<RunId, QueueEntry>,
+    pub(super) queue_clock: u64,
+    pub(super) schedules: BTreeMap<String, ScheduleRecord>,
 }
 
 impl Model {

@@ -30,11 +30,11 @@ impl<'m> Transaction<'m> {
         Self(RefCell::new(model))
     }
 
-    fn model(&self) -> Ref<'_, &'m mut Model> {
+    pub(super) fn model(&self) -> Ref<'_, &'m mut Model> {
         self.0.borrow()
     }
 
-    fn change(&self) -> RefMut<'_, &'m mut Model> {
+    pub(super) fn change(&self) -> RefMut<'_, &'m mut Model> {
         self.0.borrow_mut()
     }
 }

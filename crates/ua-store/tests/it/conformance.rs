@@ -8,6 +8,16 @@ use ua_store::{MemStore, RunStore};
 
 ua_store::conformance_tests!(MemStore::new);
 
+struct Fleet {
+    store: MemStore,
+}
+
+fn fleet() -> Fleet {
+    Fleet { store: MemStore::new() }
+}
+
+ua_store::fleet_conformance_tests!(fleet);
+
 #[tokio::test]
 async fn random_writes_are_mostly_accepted_and_reach_every_status() {
     let mut reached = BTreeSet::new();

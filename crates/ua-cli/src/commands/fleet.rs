@@ -1,0 +1,324 @@
+//! `ua submit`, `ua worker`, `ua queue` and `ua workers`.
+
+use std::sync::Arc;
+
+use ua_core::RunId;
+use ua_dispatch::StopSignal;
+use ua_host::fleet::{self, Submission, WorkerOptions};
+use ua_host::job::JobRequest;
+use ua_host::{Database, Host, People};
+use ua_runner::{DrainTimes, Interrupts};
+use ua_store::{FleetChange, FleetState, FleetStore as _, QueueEntry, QueueState, StoreError, stored_name};
+
+use crate::args::{QueueCommand, SubmitArgs, WorkerArgs, WorkersCommand};
+use crate::error::{HostError, INTERRUPTED, OK};
+use crate::find;
+use crate::output::{line, print, print_json, print_table, tell};
+use crate::people::AtTerminal;
+use crate::view::{QueueDepthRow, QueueRow, RunSubmitted, WorkerRow};
+
+/// How many entries are looked at to count what a worker has.
+const LOOKED_AT: u32 = 10_000;
+
+pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostError> {
+    let people: Arc<dyn People> = Arc::new(AtTerminal::new(args.launch.quiet, true));
+    let run_id = args.run_id.as_deref().map(RunId::parse).transpose().map_err(|e| {
+        HostError::usage(format!("cannot use --run-id: {e}"))
+            .hint("leave --run-id out, and the run gets a name of its own")
+    })?;
+    let submission = Submission {
+        queue: Some(args.queue),
+        priority: args.priority,
+        run_after: args.run_after,
+        delay: args.delay,
+        concurrency: args.concurrency_key,
+        fair_key: args.fair_key,
+        job: JobRequest {
+            file: args.file.clone().unwrap_or_default(),
+            text: None,
+            run_id,
+            job_key: args.job_key,
+            again: args.again,
+            // The same job may well be wanted many times; a key makes it one.
+            new: true,
+            iterations: None,
+            launch: args.launch.options(),
+        },
+    };
+    let submitted = match &args.run {
+        None => fleet::submit(host, &people, &submission).await?,
+        Some(name) => {
+            let store = host.home().open()?;
+            let run = find::run(&store, name).await?;
+            let submitted = fleet::enqueue(host, &store, run, submission.options(host.env().now())?).await;
+            ua_host::home::close(store);
+            submitted?
+        }
+    };
+    show_submitted(&submitted, args.launch.quiet)?;
+    Ok(OK)
+}
+
+/// Shows a run that was stored, or the one that was there.
+pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Result<(), HostError> {
+    let entry = submitted.entry.as_ref();
+    if crate::terminal::is_json() {
+        return print_json(&RunSubmitted {
+            run_id: submitted.run.run_id.to_string(),
+            status: submitted.run.status.to_string(),
+            queue: entry.map(|entry| entry.options.queue.clone()),
+            state: entry.map(|entry| stored_name(&entry.state).to_string()),
+            job_key: submitted.run.job_key.clone(),
+        });
+    }
+    print(format!("{}\n", submitted.run.run_id))?;
+    match entry {
+        Some(entry) if !is_quiet => tell(format!("queued in {}; a worker takes it: `ua worker`", entry.options.queue)),
+        Some(_) => {}
+        None => tell(format!("the run of this job is {} already; nothing was queued", submitted.run.status)),
+    }
+    Ok(())
+}
+
+pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostError> {
+    let stop = StopSignal::default();
+    let interrupts = Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+    let drain = DrainTimes { interrupt: args.drain, terminate: args.drain };
+    let first = |patience: std::time::Duration| {
+        tell(format!(
+            "stopping; waiting up to {} s for calls with an effect. A second signal ends at once",
+            patience.as_secs()
+        ));
+    };
+    tokio::spawn(interrupts.watch(stop.clone(), drain, host.env().clone(), first, end_at_once));
+    let options = WorkerOptions {
+        name: args.name,
+        queues: args.queue,
+        slots: args.concurrency,
+        listen: args.listen,
+        until_empty: args.until_empty,
+    };
+    let is_quiet = args.quiet || crate::terminal::is_json();
+    let told: fleet::Told = Arc::new(move |sentence: &str| {
+        if !is_quiet {
+            tell(sentence);
+        }
+    });
+    Box::pin(fleet::work(host, &options, stop, told)).await?;
+    Ok(OK)
+}
+
+/// A second signal: whatever was sent stays sent, which the next worker knows how to read.
+#[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
+fn end_at_once() {
+    crate::terminal::release();
+    tell("ended at once; another worker of this machine takes its runs");
+    std::process::exit(i32::from(INTERRUPTED));
+}
+
+pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, HostError> {
+    match command {
+        QueueCommand::Depth { json } => depth(host, json).await?,
+        QueueCommand::List { limit, json } => list(host, limit, json).await?,
+        QueueCommand::Move { run, queue, priority } => {
+            if let Some(queue) = &queue {
+                fleet::check_name("queue", queue)?;
+            }
+            let moved = change(host, &run, |run| FleetChange::Move { run, queue, priority }).await?;
+            print(format!(
+                "{} waits in {} with priority {}\n",
+                moved.run_id, moved.options.queue, moved.options.priority
+            ))?;
+        }
+        QueueCommand::Remove { run } => {
+            let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
+            print(format!("{} is not in the queue any more\n", gone.run_id))?;
+        }
+    }
+    Ok(OK)
+}
+
+/// Changes the entry of a run.
+async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChange) -> Result<QueueEntry, HostError> {
+    let store = host.home().open()?;
+    let run = find::run(&store, name).await?.run_id;
+    let done = store.fleet(change(run.clone())).await;
+    ua_host::home::close(store);
+    match done {
+        Ok(done) => {
+            done.entries.into_iter().next().ok_or_else(|| HostError::failed(format!("run {run} is not in the queue")))
+        }
+        Err(StoreError::NotFound { .. }) => Err(HostError::usage(format!("run {run} is not in the queue"))
+            .hint(format!("`ua submit --run {run}` queues it"))),
+        Err(StoreError::Conflict { .. }) => {
+            Err(HostError::usage(format!("cannot change the queue: a worker has it: {run}"))
+                .hint(format!("`ua runs cancel {run}` ends the run; `ua workers drain` has its worker take no more")))
+        }
+        Err(error) => Err(HostError::store("change the queue", &error)),
+    }
+}
+
+async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
+    let store = host.home().open_read_only()?;
+    let failed = |e: StoreError| HostError::store("read the queue", &e);
+    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    let depths = store.queue_depths(now).await.map_err(failed)?;
+    if json || crate::terminal::is_json() {
+        let row = |depth: &ua_store::QueueDepth| QueueDepthRow {
+            queue: depth.queue.clone(),
+            ready: depth.ready,
+            later: depth.later,
+            claimed: depth.claimed,
+            parked: depth.parked,
+            oldest_at: depth.oldest_at.map(|at| at.to_string()),
+        };
+        return print_json(&depths.iter().map(row).collect::<Vec<_>>());
+    }
+    if depths.is_empty() {
+        return print("nothing is queued\n");
+    }
+    let row = |depth: &ua_store::QueueDepth| {
+        let oldest = depth.oldest_at.map_or_else(String::new, |at| format!("{} s", now.since(at).as_secs()));
+        let numbers = [depth.ready, depth.later, depth.claimed, depth.parked].map(|number| number.to_string());
+        [vec![depth.queue.clone()], numbers.to_vec(), vec![oldest]].concat()
+    };
+    print_table(&["QUEUE", "READY", "LATER", "CLAIMED", "PARKED", "OLDEST"], depths.iter().map(row).collect())
+}
+
+async fn state(host: &Host, most: u32) -> Result<FleetState, HostError> {
+    let store = host.home().open_read_only()?;
+    store.fleet_state(most).await.map_err(|e| HostError::store("read the queue", &e))
+}
+
+async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {
+    let entries = state(host, limit).await?.queue;
+    if json || crate::terminal::is_json() {
+        return print_json(&entries.iter().map(queue_row).collect::<Vec<_>>());
+    }
+    if entries.is_empty() {
+        return print("nothing is queued\n");
+    }
+    let row = |entry: &QueueEntry| {
+        let row = queue_row(entry);
+        let key =
+            row.concurrency_key.zip(row.concurrency_limit).map_or_else(String::new, |(key, n)| format!("{key}:{n}"));
+        let note = row.worker.or(row.why.map(|why| line(&why, 80))).unwrap_or_default();
+        vec![row.run_id, row.queue, row.state, row.priority.to_string(), key, note]
+    };
+    print_table(&["RUN", "QUEUE", "STATE", "PRIORITY", "KEY", "WORKER OR REASON"], entries.iter().map(row).collect())
+}
+
+fn queue_row(entry: &QueueEntry) -> QueueRow {
+    let options = &entry.options;
+    QueueRow {
+        run_id: entry.run_id.to_string(),
+        queue: options.queue.clone(),
+        state: stored_name(&entry.state).to_string(),
+        priority: options.priority,
+        run_after: options.run_after.to_string(),
+        queued_at: entry.queued_at.to_string(),
+        concurrency_key: options.concurrency.as_ref().map(|seats| seats.key.clone()),
+        concurrency_limit: options.concurrency.as_ref().map(|seats| seats.limit),
+        fair_key: options.fair_key.clone(),
+        worker: entry.worker.clone(),
+        strikes: entry.strikes,
+        why: entry.why.clone(),
+    }
+}
+
+pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, HostError> {
+    match command {
+        WorkersCommand::List { json } => workers_list(host, json).await?,
+        WorkersCommand::Drain { worker } => {
+            let store = host.home().open()?;
+            let drained = store.fleet(FleetChange::Drain { worker: worker.clone() }).await;
+            ua_host::home::close(store);
+            drained.map_err(|error| no_worker(&worker, &error))?;
+            print(format!("{worker} takes no more runs; what it works on is finished\n"))?;
+        }
+        WorkersCommand::Forget { machine } => {
+            let store = host.home().open()?;
+            let forgotten = forget(host, &store, &machine).await;
+            ua_host::home::close(store);
+            print(format!("forgotten; {} lineage(s) of runs can be taken elsewhere\n", forgotten?))?;
+        }
+    }
+    Ok(OK)
+}
+
+fn no_worker(worker: &str, error: &StoreError) -> HostError {
+    if matches!(error, StoreError::NotFound { .. }) {
+        return HostError::usage(format!("there is no worker {worker}")).hint("`ua workers list` shows who is there");
+    }
+    HostError::store("change the worker", error)
+}
+
+async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
+    let failed = |e: StoreError| HostError::store("forget the machine", &e);
+    let workers = store.fleet_state(0).await.map_err(failed)?.workers;
+    let place =
+        workers.iter().find(|worker| worker.worker == machine).map_or(machine, |worker| &worker.place).to_owned();
+    let (here, _) = fleet::place_of(host.home())?;
+    if place == here || place.is_empty() {
+        return Err(HostError::usage("that is this machine and this root")
+            .hint("workers that died here are noticed without it; `ua workers list` shows the others"));
+    }
+    let at = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    let done = store.fleet(FleetChange::ForgetPlace { place, at }).await.map_err(|error| {
+        failed(error).hint("a machine is forgotten when no worker of it is alive; `ua workers list` shows them")
+    })?;
+    Ok(done.freed)
+}
+
+async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
+    let store = host.home().open_read_only()?;
+    let failed = |e: StoreError| HostError::store("read the workers", &e);
+    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    let FleetState { workers, queue, .. } = store.fleet_state(LOOKED_AT).await.map_err(failed)?;
+    let rows: Vec<WorkerRow> = workers
+        .into_iter()
+        .map(|worker| {
+            let has = |entry: &&QueueEntry| {
+                entry.state == QueueState::Claimed && entry.worker.as_deref() == Some(&worker.worker)
+            };
+            let status = if worker.lease_until <= now {
+                "silent"
+            } else if worker.is_draining {
+                "draining"
+            } else {
+                "alive"
+            };
+            WorkerRow {
+                claimed: queue.iter().filter(has).count() as u64,
+                status: status.to_owned(),
+                host: worker.owner.host,
+                pid: worker.owner.pid,
+                worker: worker.worker,
+                place: worker.place,
+                place_shown: worker.place_shown,
+                version: worker.version,
+                queues: worker.queues,
+                slots: worker.slots,
+                started_at: worker.started_at.to_string(),
+                lease_until: worker.lease_until.to_string(),
+            }
+        })
+        .collect();
+    if json || crate::terminal::is_json() {
+        return print_json(&rows);
+    }
+    if rows.is_empty() {
+        return print("no worker is registered; `ua worker` starts one\n");
+    }
+    let row = |row: WorkerRow| {
+        let queues = if row.queues.is_empty() { "all".to_owned() } else { row.queues.join(", ") };
+        vec![
+            row.worker,
+            row.status,
+            format!("{}/{}", row.claimed, row.slots),
+            queues,
+            format!("{} on {}", row.pid, row.host),
+        ]
+    };
+    print_table(&["WORKER", "STATUS", "RUNS", "QUEUES", "PROCESS"], rows.into_iter().map(row).collect())
+}

@@ -1,0 +1,124 @@
+//! `ua schedule`.
+
+use std::sync::Arc;
+
+use ua_host::fleet::{self, ScheduledJob};
+use ua_host::{Database, Host, People};
+use ua_store::{CatchUp, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
+
+use crate::args::{CatchUpWord, ScheduleCommand};
+use crate::error::{HostError, OK};
+use crate::output::{print, print_json, print_table};
+use crate::people::AtTerminal;
+use crate::view::ScheduleRow;
+
+pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, HostError> {
+    match command {
+        ScheduleCommand::List { json } => list(host, json).await?,
+        ScheduleCommand::Add { name, file, cron, time_zone, catch_up, queue, priority, concurrency_key, fair_key } => {
+            fleet::check_name("schedule", &name)?;
+            fleet::check_name("queue", &queue)?;
+            let due = fleet::cron_of(&cron, &time_zone)?;
+            // What is wrong with the job is said now, and not at three in the morning.
+            ua_host::job::read(host.settings(), &file)?;
+            let job = ScheduledJob {
+                file: host.settings().absolute(&file)?,
+                queue,
+                priority,
+                concurrency: concurrency_key,
+                fair_key,
+            };
+            let job =
+                serde_json::to_value(&job).map_err(|e| HostError::failed(format!("cannot write the job: {e}")))?;
+            let catch_up = match catch_up {
+                CatchUpWord::None => CatchUp::None,
+                CatchUpWord::Last => CatchUp::Last,
+                CatchUpWord::All => CatchUp::All,
+            };
+            let next_at = next(host, &due)?;
+            let schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at };
+            changed(host, schedule).await?;
+        }
+        ScheduleCommand::Pause { name } => {
+            let schedule = found(host, &name).await?;
+            changed(host, ScheduleRecord { is_paused: true, ..schedule }).await?;
+        }
+        ScheduleCommand::Resume { name } => {
+            let schedule = found(host, &name).await?;
+            let next_at = next(host, &fleet::cron_of(&schedule.cron, &schedule.time_zone)?)?;
+            changed(host, ScheduleRecord { is_paused: false, next_at, ..schedule }).await?;
+        }
+        ScheduleCommand::Run { name } => {
+            let people: Arc<dyn People> = Arc::new(AtTerminal::new(false, true));
+            let schedule = found(host, &name).await?;
+            let submitted = fleet::submit_for(host, &people, &schedule, host.env().now()).await?;
+            super::fleet::show_submitted(&submitted, false)?;
+        }
+        ScheduleCommand::Remove { name } => {
+            let store = host.home().open()?;
+            let removed = store.fleet(FleetChange::RemoveSchedule { name: name.clone() }).await;
+            ua_host::home::close(store);
+            match removed {
+                Ok(_) => print(format!("{name} is removed; its runs stay\n"))?,
+                Err(StoreError::NotFound { .. }) => return Err(no_schedule(&name)),
+                Err(error) => return Err(HostError::store("remove the schedule", &error)),
+            }
+        }
+    }
+    Ok(OK)
+}
+
+fn no_schedule(name: &str) -> HostError {
+    HostError::usage(format!("there is no schedule {name}")).hint("`ua schedule list` shows what there is")
+}
+
+fn next(host: &Host, due: &fleet::Cron) -> Result<ua_core::Timestamp, HostError> {
+    due.after(host.env().now()).ok_or_else(|| HostError::usage("the schedule never comes again"))
+}
+
+async fn schedules(store: &Database) -> Result<Vec<ScheduleRecord>, HostError> {
+    Ok(store.fleet_state(0).await.map_err(|e| HostError::store("read the schedules", &e))?.schedules)
+}
+
+async fn found(host: &Host, name: &str) -> Result<ScheduleRecord, HostError> {
+    let all = schedules(&host.home().open_read_only()?).await?;
+    all.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| no_schedule(name))
+}
+
+async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
+    let store = host.home().open()?;
+    let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
+    ua_host::home::close(store);
+    stored.map_err(|e| HostError::store("store the schedule", &e))?;
+    let ScheduleRecord { name, next_at, is_paused, .. } = schedule;
+    print(if is_paused { format!("{name} is paused\n") } else { format!("{name} is due next at {next_at}\n") })
+}
+
+async fn list(host: &Host, json: bool) -> Result<(), HostError> {
+    let row = |schedule: ScheduleRecord| {
+        let job: Option<ScheduledJob> = serde_json::from_value(schedule.job).ok();
+        let (file, queue) = job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue));
+        ScheduleRow {
+            name: schedule.name,
+            cron: schedule.cron,
+            time_zone: schedule.time_zone,
+            file,
+            queue,
+            catch_up: stored_name(&schedule.catch_up).to_string(),
+            is_paused: schedule.is_paused,
+            next_at: schedule.next_at.to_string(),
+        }
+    };
+    let rows: Vec<ScheduleRow> = schedules(&host.home().open_read_only()?).await?.into_iter().map(row).collect();
+    if json || crate::terminal::is_json() {
+        return print_json(&rows);
+    }
+    if rows.is_empty() {
+        return print("there are no schedules\n");
+    }
+    let cells = rows.into_iter().map(|row| {
+        let next = if row.is_paused { "paused".to_owned() } else { row.next_at };
+        vec![row.name, row.cron, row.time_zone, next, row.file]
+    });
+    print_table(&["NAME", "CRON", "TIME ZONE", "NEXT", "JOB"], cells.collect())
+}

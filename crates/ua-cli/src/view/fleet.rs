@@ -1,0 +1,115 @@
+//! What `ua submit`, `ua queue` and `ua workers` write.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A run that was stored for workers (`ua submit`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunSubmitted {
+    /// The run.
+    pub(crate) run_id: String,
+    /// Where it stands.
+    pub(crate) status: String,
+    /// The queue that it is in; none when it has ended already.
+    pub(crate) queue: Option<String>,
+    /// Where it stands there: `ready`, `claimed` or `parked`.
+    pub(crate) state: Option<String>,
+    /// The name of the intended execution.
+    pub(crate) job_key: Option<String>,
+}
+
+/// A queue (`ua queue depth`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct QueueDepthRow {
+    /// Its name.
+    pub(crate) queue: String,
+    /// Runs that wait for a worker.
+    pub(crate) ready: u64,
+    /// Runs whose time has not come.
+    pub(crate) later: u64,
+    /// Runs that workers have.
+    pub(crate) claimed: u64,
+    /// Runs that wait for people.
+    pub(crate) parked: u64,
+    /// Since when the oldest of the ready ones could have been taken.
+    pub(crate) oldest_at: Option<String>,
+}
+
+/// A run in the queue (`ua queue list`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct QueueRow {
+    /// The run.
+    pub(crate) run_id: String,
+    /// Its queue.
+    pub(crate) queue: String,
+    /// `ready`, `claimed` or `parked`.
+    pub(crate) state: String,
+    /// The smaller, the sooner.
+    pub(crate) priority: i32,
+    /// Not before this instant.
+    pub(crate) run_after: String,
+    /// When it was queued.
+    pub(crate) queued_at: String,
+    /// What it shares a limit with.
+    pub(crate) concurrency_key: Option<String>,
+    /// That limit.
+    pub(crate) concurrency_limit: Option<u32>,
+    /// Whose turn it uses.
+    pub(crate) fair_key: Option<String>,
+    /// Who has it.
+    pub(crate) worker: Option<String>,
+    /// How many workers died with it in a row.
+    pub(crate) strikes: u32,
+    /// Why it waits.
+    pub(crate) why: Option<String>,
+}
+
+/// A worker (`ua workers list`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WorkerRow {
+    /// Its name.
+    pub(crate) worker: String,
+    /// `alive`, `draining` or `silent`: its lease has ended.
+    pub(crate) status: String,
+    /// The id of the folder and machine that it works in; empty beside a file.
+    pub(crate) place: String,
+    /// That folder and machine.
+    pub(crate) place_shown: String,
+    /// Its machine.
+    pub(crate) host: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Its program's version.
+    pub(crate) version: String,
+    /// The queues that it takes from; all when it names none.
+    pub(crate) queues: Vec<String>,
+    /// How many runs it works on at once.
+    pub(crate) slots: u32,
+    /// How many it has.
+    pub(crate) claimed: u64,
+    /// Since when it works.
+    pub(crate) started_at: String,
+    /// Until when it counts as alive.
+    pub(crate) lease_until: String,
+}
+
+/// A job that is submitted again and again (`ua schedule list`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ScheduleRow {
+    /// Its name.
+    pub(crate) name: String,
+    /// When: minute, hour, day of the month, month, day of the week.
+    pub(crate) cron: String,
+    /// In which time zone.
+    pub(crate) time_zone: String,
+    /// The job file.
+    pub(crate) file: String,
+    /// The queue of its runs.
+    pub(crate) queue: String,
+    /// What is done about instants that were missed: `none`, `last` or `all`.
+    pub(crate) catch_up: String,
+    /// Whether it is paused.
+    pub(crate) is_paused: bool,
+    /// The instant that is submitted next.
+    pub(crate) next_at: String,
+}

@@ -1,0 +1,54 @@
+//! Runs that are worked on by whoever is free: submitting, and the worker that takes from the queue.
+//!
+//! A worker is no other way to drive a run: it takes its lock and its epoch, and drives it as `ua job` and `ua resume` do. What the queue adds is
+//! who tries, when, and how many at once. What a worker has to see before it drives a run is looked at in one place ([`fits`](fits::fits)).
+//!
+//! Proved by: `ua_store::conformance::fleet` (the queue), the end-to-end tests `fleet` (processes that are killed and told to stop).
+
+mod cron;
+mod fits;
+mod health;
+mod schedule;
+mod submit;
+mod worker;
+
+use ua_store::RunRecord;
+
+use crate::error::HostError;
+use crate::home::Home;
+
+pub use cron::Cron;
+pub use schedule::{ScheduledJob, cron_of, submit_for};
+pub use submit::{Submission, Submitted, enqueue, submit};
+pub use worker::{Told, WorkerOptions, work};
+
+/// Why a name of a queue or of a key cannot be used.
+///
+/// # Errors
+///
+/// It has other characters than letters, digits, `_`, `-`, `.`, `:` and `/`, or is long.
+pub fn check_name(what: &str, name: &str) -> Result<(), HostError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@".contains(c);
+    if name.is_empty() || name.len() > 120 || !name.chars().all(is_plain) {
+        return Err(HostError::usage(format!("{name:?} is no name of a {what}"))
+            .hint("use at most 120 letters, digits and `_ - . : / @`"));
+    }
+    Ok(())
+}
+
+/// Where runs are driven from a root: an id, and words for people. A file is used from where it lies, so there is only one such place.
+pub fn place_of(home: &Home) -> Result<(String, String), HostError> {
+    #[cfg(feature = "postgres")]
+    if home.server().is_some() {
+        let place = home.place()?;
+        return Ok((place.id, place.shown));
+    }
+    Ok((String::new(), home.root().display().to_string()))
+}
+
+/// The machine that had a run last, if it is another one: what locks say here says nothing about it.
+pub fn elsewhere(run: &RunRecord) -> Option<&str> {
+    let here = rustix::system::uname();
+    let owner = run.owner.as_ref()?;
+    (owner.host != here.nodename().to_string_lossy()).then_some(owner.host.as_str())
+}

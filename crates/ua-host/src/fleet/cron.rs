@@ -1,0 +1,168 @@
+//! When a schedule is due: five fields of cron in a time zone.
+//!
+//! Minute, hour, day of the month, month, day of the week: numbers, names of months and days, lists, ranges and steps. As in cron, when both days are
+//! restricted either may match. A time that a clock change leaves out is moved to behind the gap; of one that comes twice the first counts.
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use ua_core::Timestamp;
+
+/// How many days ahead an instant is looked for: a leap day is there within eight years.
+const FAR: u32 = 366 * 9;
+
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// When something is due.
+#[derive(Debug, Clone)]
+pub struct Cron {
+    minutes: Vec<i8>,
+    hours: Vec<i8>,
+    days: Vec<i8>,
+    months: Vec<i8>,
+    weekdays: Vec<i8>,
+    /// Both kinds of day are restricted.
+    is_either: bool,
+    zone: TimeZone,
+}
+
+impl Cron {
+    /// Reads five fields and the name of a time zone.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn parse(text: &str, zone: &str) -> Result<Self, String> {
+        let text = match text.trim() {
+            "@hourly" => "0 * * * *",
+            "@daily" => "0 0 * * *",
+            "@weekly" => "0 0 * * 0",
+            "@monthly" => "0 0 1 * *",
+            text => text,
+        };
+        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
+            return Err(format!("{text:?} has {} fields; cron has five: minute hour day month weekday", fields.len()));
+        };
+        let mut on: Vec<i8> = field(weekdays, 0, 7, &DAYS, 0)?.into_iter().map(|day| day % 7).collect();
+        on.sort_unstable();
+        on.dedup();
+        let cron = Self {
+            minutes: field(minutes, 0, 59, &[], 0)?,
+            hours: field(hours, 0, 23, &[], 0)?,
+            days: field(days, 1, 31, &[], 0)?,
+            months: field(months, 1, 12, &MONTHS, 1)?,
+            weekdays: on,
+            is_either: !days.starts_with('*') && !weekdays.starts_with('*'),
+            zone: TimeZone::get(zone)
+                .map_err(|_| format!("{zone:?} is no time zone; write for example Europe/Berlin"))?,
+        };
+        if cron.after(Timestamp::from_millis(0)).is_none() {
+            return Err(format!("{text:?} never comes"));
+        }
+        Ok(cron)
+    }
+
+    /// The first instant after `at`.
+    pub fn after(&self, at: Timestamp) -> Option<Timestamp> {
+        let from = jiff::Timestamp::from_millisecond(at.as_millis()).ok()?;
+        let mut date = from.to_zoned(self.zone.clone()).date();
+        for _ in 0..FAR {
+            if self.is_on(date) {
+                let times = self.hours.iter().flat_map(|hour| self.minutes.iter().map(move |minute| (*hour, *minute)));
+                for (hour, minute) in times {
+                    let civil = date.to_datetime(Time::new(hour, minute, 0, 0).ok()?);
+                    let instant = self.zone.to_ambiguous_timestamp(civil).compatible().ok()?;
+                    if instant > from {
+                        return Some(Timestamp::from_millis(instant.as_millisecond()));
+                    }
+                }
+            }
+            date = date.tomorrow().ok()?;
+        }
+        None
+    }
+
+    fn is_on(&self, date: Date) -> bool {
+        let (day, weekday) =
+            (self.days.contains(&date.day()), self.weekdays.contains(&date.weekday().to_sunday_zero_offset()));
+        self.months.contains(&date.month()) && if self.is_either { day || weekday } else { day && weekday }
+    }
+}
+
+/// The numbers of a field, in order.
+fn field(text: &str, least: i8, most: i8, names: &[&str], first: i8) -> Result<Vec<i8>, String> {
+    let wrong = || format!("{text:?} is no field of cron between {least} and {most}");
+    let number = |word: &str| -> Result<i8, String> {
+        let named = names.iter().zip(first..).find(|(name, _)| word.eq_ignore_ascii_case(name));
+        let number = named.map_or_else(|| word.parse().map_err(|_| wrong()), |(_, number)| Ok(number))?;
+        if (least..=most).contains(&number) { Ok(number) } else { Err(wrong()) }
+    };
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        let (range, step) = match part.split_once('/') {
+            None => (part, None),
+            Some((range, step)) => {
+                (range, Some(step.parse::<usize>().ok().filter(|step| *step > 0).ok_or_else(wrong)?))
+            }
+        };
+        let (from, to) = match range.split_once('-') {
+            _ if range == "*" => (least, most),
+            Some((from, to)) => (number(from)?, number(to)?),
+            None if step.is_some() => (number(range)?, most),
+            None => (number(range)?, number(range)?),
+        };
+        if from > to {
+            return Err(wrong());
+        }
+        numbers.extend((from..=to).step_by(step.unwrap_or(1)));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(cron: &str, zone: &str, from: &str) -> String {
+        let at = Timestamp::parse(from).unwrap();
+        Cron::parse(cron, zone).unwrap().after(at).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_next_instant_is_found() {
+        for (cron, from, wanted) in [
+            ("*/15 * * * *", "2026-11-23T10:07:00Z", "2026-11-23T10:15:00"),
+            ("0 3 * * *", "2026-11-23T03:00:00Z", "2026-11-24T03:00:00"),
+            ("30 8 * * mon-fri", "2026-11-27T09:00:00Z", "2026-11-30T08:30:00"),
+            ("0 0 1,15 * *", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00"),
+            ("0 0 29 feb *", "2026-11-23T00:00:00Z", "2028-02-29T00:00:00"),
+            ("0 12 13 * fri", "2026-11-23T00:00:00Z", "2026-11-27T12:00:00"),
+            ("0 0 * * 7", "2026-11-23T00:00:00Z", "2026-11-29T00:00:00"),
+            ("@monthly", "2026-11-23T00:00:00Z", "2026-12-01T00:00:00"),
+        ] {
+            let found = next(cron, "UTC", from);
+            assert!(found.starts_with(wanted), "{cron} after {from}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_clock_change_neither_drops_nor_doubles_a_day() {
+        // In Berlin 02:30 does not exist on 29 March 2026, and comes twice on 25 October.
+        assert!(next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z").starts_with("2026-03-29T01:30:00"));
+        let first = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z");
+        assert!(first.starts_with("2026-10-25T00:30:00"), "{first}");
+        assert!(next("30 2 * * *", "Europe/Berlin", &first).starts_with("2026-10-26T01:30:00"));
+    }
+
+    #[test]
+    fn what_is_no_cron_is_refused() {
+        for wrong in
+            ["", "* * * *", "60 * * * *", "* * * * * *", "5-1 * * * *", "*/0 * * * *", "x * * * *", "0 0 31 feb *"]
+        {
+            assert!(Cron::parse(wrong, "UTC").is_err(), "{wrong}");
+        }
+        assert!(Cron::parse("* * * * *", "Middle/Earth").is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! What a worker has to see before it drives a run, above all one that another machine began.
+//!
+//! - **Workspace.** The run's folder is below the worker's root: all workers of a database have the same `--root`. A run that was begun here has
+//!   its folder; one of a machine that a person gave up, which is the only one that is offered here, begins anew with an empty one.
+//! - **Tool servers and policies.** Those that the run was submitted with are configured on this machine, under the same paths, and trusted. That they
+//!   are the same ones is what the run's pins say, when it is driven.
+//! - **Model and secrets.** There is a key for the provider, and the user's secrets can be read.
+//!
+//! A run that does not fit stays in the queue with the reason, and another worker may take it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ua_store::RunRecord;
+
+use super::elsewhere;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::people::People;
+use crate::trust;
+
+/// How the run is started here, if it can be.
+pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord) -> Result<Launch, HostError> {
+    let (root, workspace) = (host.home().root(), Path::new(&run.workspace_dir));
+    if !workspace.starts_with(root) {
+        return Err(HostError::usage(format!(
+            "its workspace is {}, which is not below this worker's root {}",
+            workspace.display(),
+            root.display()
+        ))
+        .hint("start all workers of a database, and `ua submit`, with the same --root"));
+    }
+    if run.lease_epoch > 0 && !workspace.is_dir() && elsewhere(run).is_none() {
+        return Err(HostError::storage(format!("its workspace is not there: {}", workspace.display()))
+            .hint("put it back where it was; its files are part of the run"));
+    }
+    let launch = Launch::from_stored(&run.launch)?;
+    trust::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
+    launch.check(host, &run.spec)?;
+    host.secrets()?;
+    Ok(launch)
+}

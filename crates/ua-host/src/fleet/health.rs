@@ -1,0 +1,195 @@
+//! What a worker says about itself over HTTP: `/healthz`, `/readyz` and `/metrics`.
+//!
+//! One request a connection, nothing is read beyond its first line, and nothing can be asked for that changes anything.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use ua_core::{Env, Timestamp};
+use ua_store::QueueDepth;
+
+use crate::error::HostError;
+
+/// A loop that did not turn for so long hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// How a worker is.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    /// When its loop last turned.
+    pub(super) turned_at: Timestamp,
+    /// Until when it counts as alive, by its own clock.
+    pub(super) lease_until: Timestamp,
+    pub(super) is_draining: bool,
+    pub(super) slots: u32,
+    pub(super) running: usize,
+    pub(super) claimed: u64,
+    pub(super) done: u64,
+    pub(super) parked: u64,
+    pub(super) requeued: u64,
+    /// Runs of dead workers that it made ready again.
+    pub(super) freed: u64,
+    /// Renewals that failed or came late.
+    pub(super) late_renewals: u64,
+    pub(super) depths: Vec<QueueDepth>,
+}
+
+/// The state of a worker, and the clock that it is judged by.
+#[derive(Clone)]
+pub(super) struct Health {
+    state: Arc<Mutex<State>>,
+    env: Env,
+}
+
+impl Health {
+    pub(super) fn new(env: &Env, slots: u32) -> Self {
+        let state = State {
+            turned_at: env.now(),
+            lease_until: env.now(),
+            is_draining: false,
+            slots,
+            running: 0,
+            claimed: 0,
+            done: 0,
+            parked: 0,
+            requeued: 0,
+            freed: 0,
+            late_renewals: 0,
+            depths: Vec::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), env: env.clone() }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers at `address` for as long as the worker lives; where that is.
+    pub(super) async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, HostError> {
+        let failed = |e: std::io::Error| {
+            HostError::usage(format!("cannot listen on {address}: {e}")).hint("choose another address with --listen")
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        let health = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let health = health.clone();
+                tokio::spawn(async move { health.answer(stream).await });
+            }
+        });
+        Ok(bound)
+    }
+
+    async fn answer(&self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        let read = (&mut stream).take(1024);
+        let asked = async { BufReader::new(read).read_line(&mut line).await };
+        tokio::select! {
+            read = asked => if read.is_err() { return },
+            () = self.env.clock.sleep(Duration::from_secs(5)) => return,
+        }
+        let path = line.split_ascii_whitespace().nth(1).unwrap_or("");
+        let (status, text) = self.page(path);
+        let reply = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        if let Err(error) = stream.get_mut().write_all(reply.as_bytes()).await {
+            tracing::debug!(%error, "whoever asked for the worker's health went away");
+        }
+    }
+
+    fn page(&self, path: &str) -> (&'static str, String) {
+        let (now, state) = (self.env.now(), self.state().clone());
+        let judged = |problem: Option<&str>| match problem {
+            None => ("200 OK", "ok\n".to_owned()),
+            Some(problem) => ("503 Service Unavailable", format!("{problem}\n")),
+        };
+        match path {
+            "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop hangs")),
+            "/readyz" if state.is_draining => judged(Some("draining")),
+            "/readyz" => {
+                judged((state.lease_until <= now).then_some("the database does not take the worker's renewals"))
+            }
+            "/metrics" => ("200 OK", metrics(now, &state)),
+            _ => ("404 Not Found", "there are /healthz, /readyz and /metrics\n".to_owned()),
+        }
+    }
+}
+
+/// In the text format that Prometheus reads.
+fn metrics(now: Timestamp, state: &State) -> String {
+    let mut page = String::new();
+    let mut one = |name: &str, kind: &str, help: &str, values: &[(String, f64)]| {
+        let written = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let rest = values.iter().try_for_each(|(labels, value)| writeln!(page, "{name}{labels} {value}"));
+        debug_assert!(written.is_ok() && rest.is_ok(), "a string takes everything");
+    };
+    #[expect(clippy::cast_precision_loss, reason = "counts of a process are far below 2^52")]
+    let count = |number: u64| vec![(String::new(), number as f64)];
+    one("ua_worker_slots", "gauge", "Runs that it may work on at once", &count(u64::from(state.slots)));
+    one("ua_worker_running", "gauge", "Runs that it works on", &count(state.running as u64));
+    one("ua_worker_claims_total", "counter", "Runs that it took from the queue", &count(state.claimed));
+    one("ua_worker_done_total", "counter", "Runs that ended with it", &count(state.done));
+    one("ua_worker_parked_total", "counter", "Runs that it left waiting for a person", &count(state.parked));
+    one("ua_worker_requeued_total", "counter", "Runs that it gave back", &count(state.requeued));
+    one("ua_worker_takeovers_total", "counter", "Runs of dead workers that it made ready again", &count(state.freed));
+    one("ua_worker_late_renewals_total", "counter", "Renewals of its lease that failed", &count(state.late_renewals));
+    let of_queues = |value: &dyn Fn(&QueueDepth) -> f64| -> Vec<(String, f64)> {
+        state.depths.iter().map(|depth| (format!("{{queue=\"{}\"}}", depth.queue), value(depth))).collect()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "as above")]
+    let as_float = |number: u64| number as f64;
+    one("ua_queue_ready", "gauge", "Runs that wait for a worker", &of_queues(&|depth| as_float(depth.ready)));
+    one("ua_queue_later", "gauge", "Runs whose time has not come", &of_queues(&|depth| as_float(depth.later)));
+    one("ua_queue_claimed", "gauge", "Runs in the hands of workers", &of_queues(&|depth| as_float(depth.claimed)));
+    one("ua_queue_parked", "gauge", "Runs that wait for people", &of_queues(&|depth| as_float(depth.parked)));
+    let oldest = |depth: &QueueDepth| depth.oldest_at.map_or(0.0, |at| now.since(at).as_secs_f64());
+    one("ua_queue_oldest_seconds", "gauge", "How long the oldest of them has been ready", &of_queues(&oldest));
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_ready_while_its_lease_lasts_and_it_takes_runs() {
+        let env = Env::simulated(1);
+        let health = Health::new(&env, 3);
+        let status = |path: &str| health.page(path).0.split(' ').next().unwrap_or("").to_owned();
+        assert_eq!((status("/healthz"), status("/readyz")), ("200".to_owned(), "503".to_owned()));
+        health.state().lease_until = env.now().plus(Duration::from_secs(30));
+        assert_eq!(status("/readyz"), "200");
+        health.state().is_draining = true;
+        assert_eq!((status("/readyz"), status("/other")), ("503".to_owned(), "404".to_owned()));
+        health.state().turned_at = env.now().minus(Duration::from_secs(31));
+        assert_eq!(status("/healthz"), "503");
+    }
+
+    #[test]
+    fn metrics_say_how_long_the_oldest_waits() {
+        let env = Env::simulated(1);
+        let health = Health::new(&env, 3);
+        health.state().depths = vec![QueueDepth {
+            queue: "default".to_owned(),
+            ready: 2,
+            later: 0,
+            claimed: 1,
+            parked: 0,
+            oldest_at: Some(env.now().minus(Duration::from_secs(9))),
+        }];
+        let page = health.page("/metrics").1;
+        for line in
+            ["ua_worker_slots 3", "ua_queue_ready{queue=\"default\"} 2", "ua_queue_oldest_seconds{queue=\"default\"} 9"]
+        {
+            assert!(page.lines().any(|one| one == line), "{line}\n{page}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Jobs that are submitted again and again.
+//!
+//! Any worker submits what is due. An instant has a job key of its own (`NAME@INSTANT`), so two workers that are at it at once, or one that dies
+//! between submitting and saying so, submit one run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use ua_core::Timestamp;
+use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRecord, StoreError};
+
+use super::cron::Cron;
+use super::submit::{Submission, Submitted, submit};
+use crate::Database;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::job::JobRequest;
+use crate::people::People;
+
+/// An instant that was missed by no more than this is not late.
+const ON_TIME: Duration = Duration::from_secs(60);
+/// So many missed instants are looked at.
+const MOST_MISSED: usize = 10_000;
+
+/// What a schedule submits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledJob {
+    /// The job file, absolute; it is read when its time comes, by the worker that is first.
+    pub file: PathBuf,
+    /// In which queue.
+    pub queue: String,
+    /// The smaller, the sooner.
+    pub priority: i32,
+    /// What it shares a limit with.
+    pub concurrency: Option<ConcurrencyKey>,
+    /// Whose turn it uses.
+    pub fair_key: Option<String>,
+}
+
+impl ScheduledJob {
+    /// As it is submitted for an instant, under its key.
+    fn submission(&self, job_key: String) -> Submission {
+        Submission {
+            job: JobRequest { file: self.file.clone(), job_key: Some(job_key), new: true, ..JobRequest::default() },
+            queue: Some(self.queue.clone()),
+            priority: self.priority,
+            concurrency: self.concurrency.clone(),
+            fair_key: self.fair_key.clone(),
+            ..Submission::default()
+        }
+    }
+}
+
+/// When a schedule is due.
+///
+/// # Errors
+/// It is no cron, or no time zone.
+pub fn cron_of(cron: &str, time_zone: &str) -> Result<Cron, HostError> {
+    Cron::parse(cron, time_zone).map_err(|why| {
+        HostError::usage(format!("cannot use the schedule: {why}"))
+            .hint("for example --cron '0 3 * * mon-fri' --time-zone Europe/Berlin")
+    })
+}
+
+/// Submits the job of a schedule for an instant; the same instant again is the same run.
+///
+/// # Errors
+/// The job cannot be read or stored.
+pub async fn submit_for(
+    host: &Host,
+    people: &Arc<dyn People>,
+    schedule: &ScheduleRecord,
+    instant: Timestamp,
+) -> Result<Submitted, HostError> {
+    let job: ScheduledJob = serde_json::from_value(schedule.job.clone())
+        .map_err(|e| HostError::storage(format!("cannot read the schedule {}: {e}", schedule.name)))?;
+    submit(host, people, &job.submission(format!("{}@{instant}", schedule.name))).await
+}
+
+/// What a schedule submits at `now`, if anything, and where it goes on.
+fn due(cron: &Cron, schedule: &ScheduleRecord, now: Timestamp) -> Option<(Option<Timestamp>, Timestamp)> {
+    if schedule.is_paused || schedule.next_at > now {
+        return None;
+    }
+    let (mut last, mut next) = (schedule.next_at, cron.after(schedule.next_at)?);
+    if schedule.catch_up == CatchUp::All {
+        return Some((Some(last), next));
+    }
+    for _ in 0..MOST_MISSED {
+        if next > now {
+            break;
+        }
+        (last, next) = (next, cron.after(next)?);
+    }
+    let is_wanted = schedule.catch_up == CatchUp::Last || now.since(last) <= ON_TIME;
+    // With more missed than are looked at, the rest is passed over.
+    let next = if next > now { next } else { cron.after(now)? };
+    Some((is_wanted.then_some(last), next))
+}
+
+/// Submits what is due; the runs, and what went wrong with others.
+pub(super) async fn tick(
+    host: &Host,
+    store: &Database,
+    people: &Arc<dyn People>,
+    schedules: &[ScheduleRecord],
+    now: Timestamp,
+) -> Vec<Result<String, String>> {
+    let mut told = Vec::new();
+    for schedule in schedules {
+        let name = &schedule.name;
+        let Ok(cron) = Cron::parse(&schedule.cron, &schedule.time_zone) else { continue };
+        let Some((instant, next)) = due(&cron, schedule, now) else { continue };
+        if let Some(instant) = instant {
+            match submit_for(host, people, schedule, instant).await {
+                Ok(submitted) => told.push(Ok(format!("schedule {name}: run {} for {instant}", submitted.run.run_id))),
+                Err(error) => {
+                    told.push(Err(format!("schedule {name} could not submit its job: {error}")));
+                    continue;
+                }
+            }
+        }
+        let advance = FleetChange::Advance { name: name.clone(), from: schedule.next_at, to: next };
+        match store.fleet(advance).await {
+            // Another worker was faster, with the same run; or the schedule is gone.
+            Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => {}
+            Err(error) => told.push(Err(format!("schedule {name}: {}", crate::error::chain(&error)))),
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_caught_up_as_the_schedule_says() {
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        let schedule = |catch_up| ScheduleRecord {
+            name: "hourly".to_owned(),
+            cron: "0 * * * *".to_owned(),
+            time_zone: "UTC".to_owned(),
+            job: serde_json::Value::Null,
+            catch_up,
+            is_paused: false,
+            next_at: at("2026-11-23T10:00:00Z"),
+        };
+        let cron = Cron::parse("0 * * * *", "UTC").unwrap();
+        let hour = |hour: u32| at(&format!("2026-11-23T{hour}:00:00Z"));
+        let late = at("2026-11-23T13:20:00Z");
+        assert_eq!(due(&cron, &schedule(CatchUp::All), late), Some((Some(hour(10)), hour(11))));
+        assert_eq!(due(&cron, &schedule(CatchUp::Last), late), Some((Some(hour(13)), hour(14))));
+        assert_eq!(due(&cron, &schedule(CatchUp::None), late), Some((None, hour(14))));
+        let on_time = at("2026-11-23T10:00:07Z");
+        assert_eq!(due(&cron, &schedule(CatchUp::None), on_time), Some((Some(hour(10)), hour(11))));
+        assert_eq!(due(&cron, &schedule(CatchUp::All), at("2026-11-23T09:59:00Z")), None);
+        assert_eq!(due(&cron, &ScheduleRecord { is_paused: true, ..schedule(CatchUp::All) }, late), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Storing a run for others to work on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_core::{RunStatus, Timestamp};
+use ua_store::{
+    ConcurrencyKey, FleetChange, FleetStore as _, QueueEntry, QueueOptions, RunRecord, Store as _, is_task,
+};
+
+use super::check_name;
+use crate::Database;
+use crate::error::HostError;
+use crate::home;
+use crate::host::Host;
+use crate::job::{self, JobRequest};
+use crate::people::People;
+
+/// What is submitted, and how it is queued.
+#[derive(Debug, Clone, Default)]
+pub struct Submission {
+    /// The job.
+    pub job: JobRequest,
+    /// In which queue; the default one.
+    pub queue: Option<String>,
+    /// The smaller, the sooner.
+    pub priority: i32,
+    /// Not before this instant.
+    pub run_after: Option<Timestamp>,
+    /// Nor before so long from now.
+    pub delay: Option<Duration>,
+    /// What it shares a limit with.
+    pub concurrency: Option<ConcurrencyKey>,
+    /// Whose turn it uses.
+    pub fair_key: Option<String>,
+}
+
+impl Submission {
+    /// How it is queued.
+    ///
+    /// # Errors
+    ///
+    /// A name cannot be used.
+    pub fn options(&self, now: Timestamp) -> Result<QueueOptions, HostError> {
+        let options = QueueOptions {
+            queue: self.queue.clone().unwrap_or_else(|| QueueOptions::DEFAULT_QUEUE.to_owned()),
+            priority: self.priority,
+            run_after: self.run_after.unwrap_or(now).max(now.plus(self.delay.unwrap_or_default())),
+            concurrency: self.concurrency.clone(),
+            fair_key: self.fair_key.clone(),
+        };
+        check_name("queue", &options.queue)?;
+        if let Some(seats) = &options.concurrency {
+            check_name("concurrency key", &seats.key)?;
+        }
+        if let Some(key) = &options.fair_key {
+            check_name("fair key", key)?;
+        }
+        Ok(options)
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Submitted {
+    /// The run: a new one, or the one that answers for the job's key.
+    pub run: RunRecord,
+    /// Where it stands in the queue; `None` when it has ended already.
+    pub entry: Option<QueueEntry>,
+}
+
+/// Stores a run of a job and queues it. When this returns, it is on stable storage. Repeated with the same job key or name, it is the same run.
+pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
+    let options = submission.options(host.env().now())?;
+    let (store, run) = job::stored(host, people, &submission.job).await?;
+    let submitted = enqueue(host, &store, run, options).await;
+    home::close(store);
+    submitted
+}
+
+/// Queues a run that is stored.
+pub async fn enqueue(
+    host: &Host,
+    store: &Database,
+    run: RunRecord,
+    options: QueueOptions,
+) -> Result<Submitted, HostError> {
+    if is_task(&run) || ua_store::is_gateway(&run) || run.entrypoint == "library" {
+        return Err(HostError::usage(format!("run {} is not driven by a worker", run.run_id))
+            .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
+    }
+    if run.status.is_terminal() {
+        return Ok(Submitted { run, entry: None });
+    }
+    let change = FleetChange::Enqueue { run: run.run_id.clone(), options, at: host.env().now() };
+    match store.fleet(change).await {
+        Ok(done) => Ok(Submitted { run, entry: done.entries.into_iter().next() }),
+        // It ended while we looked.
+        Err(ua_store::StoreError::Conflict { .. }) => {
+            let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+            debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
+            Ok(Submitted { run, entry: None })
+        }
+        Err(error) => Err(HostError::store("queue the run", &error)),
+    }
+}

@@ -1,0 +1,395 @@
+//! A worker: takes runs from the queue, drives them, and lets go of them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use ua_core::{Env, RunId, RunStatus, Timestamp, Trace};
+use ua_dispatch::StopSignal;
+use ua_runner::{LockError, RunLock, owner_stamp, process_is_alive};
+use ua_store::{
+    FleetChange, FleetDone, FleetStore as _, QueueEntry, Release, RunRecord, Store as _, StoreError, WorkerRecord,
+    fleet::LEASE,
+};
+
+use super::fits::fits;
+use super::health::Health;
+use super::{check_name, place_of};
+use crate::Database;
+use crate::error::{HostError, Kind, chain};
+use crate::home;
+use crate::host::Host;
+use crate::people::{People, Presence};
+use crate::session::{self, Ending};
+
+/// How often a worker looks for runs.
+const POLL: Duration = Duration::from_millis(500);
+/// How often it says that it is alive.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// How long a run is left alone that cannot be driven here, or not now.
+const MISFIT: Duration = Duration::from_secs(5);
+/// How long a run is left alone whose model provider was not available.
+const OUTAGE: Duration = Duration::from_secs(30);
+
+/// What a worker is started with.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerOptions {
+    /// Its name; one is made up.
+    pub name: Option<String>,
+    /// The queues that it takes from; all when it names none.
+    pub queues: Vec<String>,
+    /// How many runs it works on at once.
+    pub slots: u32,
+    /// Where it says how it is.
+    pub listen: Option<SocketAddr>,
+    /// It ends when nothing is ready and nothing is under way.
+    pub until_empty: bool,
+}
+
+/// Who is told what a worker does, a sentence each.
+pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Works until it is asked to stop: then it takes nothing any more, lets what was sent come back, and gives its runs to others.
+///
+/// # Errors
+///
+/// It cannot begin: the database, the root or a name cannot be used. What happens later to the database is waited out.
+pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: Told) -> Result<(), HostError> {
+    options.queues.iter().try_for_each(|queue| check_name("queue", queue))?;
+    let name = options.name.clone().unwrap_or_else(|| format!("worker_{}", host.env().uuid_v7()));
+    let id = RunId::parse(&name).map_err(|e| HostError::usage(format!("cannot use --name: {e}")))?;
+    let store = Arc::new(host.home().open()?);
+    let owner = owner_stamp(Trace::new(host.env()));
+    // Held for as long as this process lives, so that others in this root can prove that it does not.
+    let lock = match RunLock::take(&host.home().locks(), &id, &owner) {
+        Ok(lock) => lock,
+        Err(LockError::Held { .. }) => {
+            return Err(
+                HostError::usage(format!("a worker of the name {name} is at work here")).hint("choose another --name")
+            );
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (place, place_shown) = place_of(host.home())?;
+    let health = Health::new(host.env(), options.slots);
+    let record = WorkerRecord {
+        worker: name,
+        place,
+        place_shown,
+        owner,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        queues: options.queues.clone(),
+        slots: options.slots,
+        started_at: host.env().now(),
+        lease_until: host.env().now(),
+        is_draining: false,
+    };
+    let worker = Worker { host: host.clone(), store, record, health, stop, told };
+    worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
+    if let Some(address) = options.listen {
+        let bound = worker.health.listen(address).await?;
+        worker.say(&format!("listening on http://{bound}"));
+    }
+    worker.say(&format!("worker {} takes runs", worker.record.worker));
+    worker.until_stopped(options.until_empty).await;
+    drop(lock);
+    // Nobody proves anything by the lock of a worker that is not there.
+    let file = host.home().locks().join(format!("{id}.run"));
+    if let Err(error) = std::fs::remove_file(&file) {
+        tracing::debug!(%error, file = %file.display(), "the worker's lock file stays");
+    }
+    if let Some(store) = Arc::into_inner(worker.store) {
+        home::close(store);
+    }
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Worker {
+    host: Host,
+    store: Arc<Database>,
+    record: WorkerRecord,
+    health: Health,
+    stop: StopSignal,
+    told: Told,
+}
+
+impl Worker {
+    fn env(&self) -> &Env {
+        self.host.env()
+    }
+
+    fn say(&self, sentence: &str) {
+        (self.told)(&crate::text::plain(sentence));
+    }
+
+    /// By the clock that counts for all.
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.store.fleet_now(self.env().now()).await
+    }
+
+    async fn register(&self) -> Result<(), StoreError> {
+        let (sent_at, now) = (self.env().now(), self.now().await?);
+        let record = WorkerRecord { started_at: now, lease_until: now.plus(LEASE), ..self.record.clone() };
+        self.store.fleet(FleetChange::Register(record)).await?;
+        self.health.state().lease_until = sent_at.plus(LEASE);
+        Ok(())
+    }
+
+    /// Says that it is alive. The lease counts from before it was asked for.
+    async fn renew(&self) -> Result<(), StoreError> {
+        let sent_at = self.env().now();
+        let lease_until = self.now().await?.plus(LEASE);
+        let renewal = FleetChange::Renew { worker: self.record.worker.clone(), lease_until };
+        match self.store.fleet(renewal).await {
+            Ok(_) => self.health.state().lease_until = sent_at.plus(LEASE),
+            // Others took it for dead; what it drives is its own as long as it has the locks.
+            Err(StoreError::NotFound { .. }) => self.register().await?,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn until_stopped(&self, until_empty: bool) {
+        let mut runs = JoinSet::new();
+        // The first look renews, and so submits what is due.
+        let mut renewed_at = self.env().now().minus(RENEWAL);
+        let mut is_reachable = true;
+        while !self.stop.is_stopping() {
+            let turn = self.turn(&mut runs, &mut renewed_at).await;
+            match turn {
+                Ok(()) if !is_reachable => {
+                    is_reachable = true;
+                    self.say("the database answers again");
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    self.health.state().late_renewals += 1;
+                    if is_reachable {
+                        self.say(&format!("no run is taken: {}", chain(&error)));
+                    }
+                    is_reachable = false;
+                }
+            }
+            if until_empty && is_reachable && runs.is_empty() && self.is_empty().await {
+                break;
+            }
+            let pause = self.env().clock.sleep(self.pause());
+            tokio::select! {
+                _ = runs.join_next(), if !runs.is_empty() => {}
+                () = pause => {}
+                () = self.stop.stopping() => {}
+            }
+        }
+        self.health.state().is_draining = true;
+        if !runs.is_empty() {
+            self.say(&format!("no run is taken any more; waiting for {} to stop", runs.len()));
+        }
+        while !runs.is_empty() {
+            tokio::select! {
+                _ = runs.join_next() => {}
+                () = self.env().clock.sleep(RENEWAL) => {
+                    self.health.state().turned_at = self.env().now();
+                    if let Err(error) = self.renew().await {
+                        tracing::warn!(error = chain(&error), "the worker's lease was not renewed");
+                    }
+                }
+            }
+        }
+        if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
+            tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
+        }
+    }
+
+    /// Workers do not look all at the same moment.
+    fn pause(&self) -> Duration {
+        let spread =
+            self.record.worker.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        POLL + Duration::from_millis(spread % 100)
+    }
+
+    /// Nothing is ready, and nobody works on anything that might come back.
+    async fn is_empty(&self) -> bool {
+        let Ok(depths) = self.depths().await else { return false };
+        let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
+        !depths.iter().any(|depth| is_mine(&depth.queue) && depth.ready + depth.later + depth.claimed > 0)
+    }
+
+    async fn depths(&self) -> Result<Vec<ua_store::QueueDepth>, StoreError> {
+        self.store.queue_depths(self.now().await?).await
+    }
+
+    /// One look: renews the lease when that is due, and fills free slots.
+    async fn turn(&self, runs: &mut JoinSet<()>, renewed_at: &mut Timestamp) -> Result<(), StoreError> {
+        self.health.state().turned_at = self.env().now();
+        while runs.try_join_next().is_some() {}
+        if self.env().now().since(*renewed_at) >= RENEWAL {
+            self.renew().await?;
+            *renewed_at = self.env().now();
+            let depths = self.depths().await?;
+            self.health.state().depths = depths;
+            self.submit_what_is_due().await?;
+        }
+        let free = (self.record.slots as usize).saturating_sub(runs.len());
+        if free > 0 {
+            let done = self.claim(u32::try_from(free).unwrap_or(1)).await?;
+            let mut state = self.health.state();
+            state.freed += done.freed;
+            state.claimed += done.entries.len() as u64;
+            drop(state);
+            if done.freed > 0 {
+                self.say(&format!("{} run(s) of dead workers are ready again", done.freed));
+            }
+            for entry in done.entries {
+                let worker = self.clone();
+                runs.spawn(async move { Box::pin(worker.handle(entry)).await });
+            }
+        }
+        self.health.state().running = runs.len();
+        Ok(())
+    }
+
+    async fn submit_what_is_due(&self) -> Result<(), StoreError> {
+        let schedules = self.store.fleet_state(0).await?.schedules;
+        if !schedules.is_empty() {
+            let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
+            let now = self.now().await?;
+            for told in super::schedule::tick(&self.host, &self.store, &people, &schedules, now).await {
+                let (Ok(sentence) | Err(sentence)) = told;
+                self.say(&sentence);
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
+        let state = self.store.fleet_state(0).await?;
+        let dead = state.workers.iter().filter(|other| self.is_dead(other)).map(|other| other.worker.clone()).collect();
+        let claim = |dead, at| FleetChange::Claim { worker: self.record.worker.clone(), most, dead, at };
+        match self.store.fleet(claim(dead, self.now().await?)).await {
+            Err(StoreError::NotFound { .. }) => {
+                self.register().await?;
+                self.store.fleet(claim(Vec::new(), self.now().await?)).await
+            }
+            done => done,
+        }
+    }
+
+    /// Whether another worker of this root is proved to be dead: its process is not there, and its lock is free.
+    fn is_dead(&self, other: &WorkerRecord) -> bool {
+        if other.worker == self.record.worker || other.place != self.record.place || process_is_alive(&other.owner) {
+            return false;
+        }
+        let locks = self.host.home().locks();
+        RunId::parse(&other.worker).is_ok_and(|id| RunLock::take(&locks, &id, &self.record.owner).is_ok())
+    }
+
+    /// Drives a run that was claimed, and lets go of it.
+    async fn handle(&self, entry: QueueEntry) {
+        let run = entry.run_id.clone();
+        let release = self.drive(&entry).await;
+        {
+            let mut state = self.health.state();
+            match &release {
+                Release::Done => state.done += 1,
+                Release::Parked { .. } => state.parked += 1,
+                Release::Ready { .. } => state.requeued += 1,
+            }
+        }
+        let change = FleetChange::Release { worker: self.record.worker.clone(), run: run.clone(), release };
+        let mut pause = POLL;
+        while let Err(error) = self.store.fleet(change.clone()).await {
+            tracing::warn!(%run, error = chain(&error), "the run could not be let go of; trying again");
+            tokio::select! {
+                () = self.env().clock.sleep(pause) => {}
+                // Others take what a worker leaves that has ended.
+                () = self.stop.stopping_at_once() => return,
+            }
+            pause = (pause * 2).min(RENEWAL);
+        }
+    }
+
+    async fn drive(&self, entry: &QueueEntry) -> Release {
+        let run = match self.store.run(&entry.run_id).await {
+            Ok(run) => run,
+            Err(StoreError::NotFound { .. }) => return Release::Done,
+            Err(error) => return self.again(MISFIT, Some(chain(&error))).await,
+        };
+        if run.status.is_terminal() {
+            return Release::Done;
+        }
+        let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
+        let launch = match fits(&self.host, &people, &run).await {
+            Ok(launch) => launch,
+            Err(error) => {
+                self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
+                let why = format!("{}: {error}", self.record.place_shown);
+                return self.again(MISFIT, Some(crate::text::line(&why, 300))).await;
+            }
+        };
+        self.say(&format!("run {}: taken", run.run_id));
+        let driven = Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, false)).await;
+        self.after(&run, driven).await
+    }
+
+    /// What becomes of a run that this process stopped to drive.
+    async fn after(&self, run: &RunRecord, driven: Result<Ending, HostError>) -> Release {
+        let id = &run.run_id;
+        let found = self.store.run(id).await;
+        let detail = found.as_ref().ok().and_then(|run| run.status_detail.clone());
+        match driven {
+            Ok(Ending::Succeeded | Ending::Failed) => {
+                let status = found.map_or_else(|_| "ended".to_owned(), |run| run.status.to_string());
+                self.say(&format!("run {id}: {status}"));
+                Release::Done
+            }
+            Ok(Ending::Waiting) => {
+                let how = found.map_or(RunStatus::Stopped, |run| run.status);
+                self.say(&format!("run {id}: {how}; it has no slot meanwhile"));
+                Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
+            }
+            Ok(Ending::Interrupted) => {
+                self.say(&format!("run {id}: stopped; another worker may have it"));
+                self.again(Duration::ZERO, None).await
+            }
+            Ok(Ending::Provider) => {
+                self.say(&format!("run {id}: the model provider is not available; it is tried again"));
+                self.again(OUTAGE, detail).await
+            }
+            Err(error) => {
+                self.say(&format!("run {id}: {error}"));
+                let why = Some(crate::text::line(&error.to_string(), 300));
+                match error.kind() {
+                    // Another process has it, or the database went away and may be back.
+                    Kind::Waiting | Kind::Storage => self.again(MISFIT, why).await,
+                    Kind::Provider => self.again(OUTAGE, why).await,
+                    // Trying again would come to the same.
+                    Kind::Usage | Kind::Failed => Release::Parked { why },
+                }
+            }
+        }
+    }
+
+    async fn again(&self, pause: Duration, why: Option<String>) -> Release {
+        let now = self.now().await.unwrap_or_else(|_| self.env().now());
+        Release::Ready { run_after: now.plus(pause), why }
+    }
+}
+
+/// Whoever may answer is elsewhere.
+struct Nobody {
+    stop: StopSignal,
+}
+
+#[async_trait]
+impl People for Nobody {
+    fn presence(&self) -> Presence {
+        Presence::Nobody
+    }
+
+    fn stop_signal(&self, _env: &Env) -> Result<StopSignal, HostError> {
+        Ok(self.stop.clone())
+    }
+}

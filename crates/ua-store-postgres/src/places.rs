@@ -1,0 +1,93 @@
+//! Where a lineage is driven.
+//!
+//! Locks, tool servers and workspaces are on one machine. That nobody drives a run and that nothing of what was sent for it can still act is
+//! proved there, by locks, and nowhere else. So the place that takes a run first has its lineage, forks and sub-agents included, until a person
+//! says that it is gone. What needs no such proof (answers, questions, a cancel, another run) is written from anywhere.
+
+use ua_core::RunId;
+use ua_store::{Batch, Change, RowRef, StoreError};
+
+use crate::config::Place;
+use crate::db::Db;
+use crate::error::DbError;
+use crate::value::{named, params};
+
+/// The place of the lineage of a run.
+const OF_RUN: &str = "SELECT p.place, p.place_shown FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = $1";
+
+/// The same of a call.
+const OF_CALL: &str = "SELECT p.place, p.place_shown FROM tool_calls c JOIN lineage_places p ON p.root_run_id = c.root_run_id \
+    WHERE c.tool_call_id = $1";
+
+impl Db {
+    /// Refuses what has to be done where a lineage is driven, when that is elsewhere; a lineage that was driven nowhere is this place's from
+    /// here on. Behind the lock of the lineage.
+    pub(crate) fn keep_to(&self, place: &Place, batch: &Batch) -> Result<(), DbError> {
+        for change in batch.changes() {
+            match change {
+                Change::Acquire { run, .. } => {
+                    let sql = "INSERT INTO lineage_places (root_run_id, place, place_shown) \
+                               SELECT root_run_id, :place, :shown FROM runs WHERE run_id = :run ON CONFLICT (root_run_id) DO NOTHING";
+                    self.execute(sql, named! { ":place": place.id, ":shown": place.shown, ":run": run.as_str() });
+                    self.is_here(place, OF_RUN, "runs", run.as_str())?;
+                }
+                Change::Fork(fork) => {
+                    let parent = fork.run.parent_run_id.as_ref().map_or("", RunId::as_str);
+                    self.is_here(place, OF_RUN, "runs", parent)?;
+                }
+                Change::Delete(deletion) => self.is_here(place, OF_RUN, "runs", deletion.run_id.as_str())?,
+                Change::Correct(correct) => self.is_here(place, OF_CALL, "tool_calls", correct.call_id.as_str())?,
+                Change::ResolveLate { call, .. } => self.is_here(place, OF_CALL, "tool_calls", call.as_str())?,
+                // Written by the owner of a run, who took it here; or of no consequence to what was sent.
+                Change::Submit(_)
+                | Change::SubmitAgain { .. }
+                | Change::OpenSession(_)
+                | Change::Answer(_)
+                | Change::Override(_)
+                | Change::RequestCancel { .. }
+                | Change::StartAttempt(_)
+                | Change::PruneBlobs(_)
+                | Change::NoteAlive { .. }
+                | Change::EndRun(_)
+                | Change::OpenStep(_)
+                | Change::EnterStep(_)
+                | Change::CloseStep(_)
+                | Change::Reserve(_)
+                | Change::NoteResponse { .. }
+                | Change::NoteUsage { .. }
+                | Change::CloseRequest { .. }
+                | Change::CloseLostRequests { .. }
+                | Change::RecordTurn(_)
+                | Change::CommitTurn(_)
+                | Change::AppendMessages { .. }
+                | Change::SaveCheckpoint(_)
+                | Change::RaiseQuestion(_)
+                | Change::CloseQuestion { .. }
+                | Change::KeepHandle(_)
+                | Change::SettleAttempt(_)
+                | Change::InterpretReceipt { .. }
+                | Change::Deduplicate { .. }
+                | Change::CancelCalls { .. }
+                | Change::MarkLost { .. }
+                | Change::Arrive(_)
+                | Change::Deliver { .. }
+                | Change::ResolveUnknown { .. }
+                | Change::NoteReplay { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_here(&self, place: &Place, sql: &str, table: &'static str, key: &str) -> Result<(), DbError> {
+        let holder =
+            self.row(sql, params![key], |row| Ok((row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?)))?;
+        match holder {
+            Some((id, shown)) if id != place.id => Err(StoreError::Conflict {
+                row: RowRef::new(table, key),
+                why: format!("it is driven in {shown}, where its workspace and locks are; do it there"),
+            }
+            .into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+}

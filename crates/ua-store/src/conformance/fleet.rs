@@ -1,0 +1,260 @@
+//! Workers, the queue and schedules.
+
+use std::time::Duration;
+
+use serde_json::json;
+use ua_core::{RunStatus, Timestamp};
+
+use super::samples::{self, at, question_id, run_id};
+use super::{Scene, refused};
+use crate::error::StoreError;
+use crate::fleet::{
+    CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry, QueueOptions,
+    QueueState, Release, ScheduleRecord, WorkerRecord,
+};
+use crate::record::Choice;
+use crate::{RunStore as _, Store};
+
+fn worker(name: &str, since: i64) -> WorkerRecord {
+    WorkerRecord {
+        worker: name.to_owned(),
+        place: "here".to_owned(),
+        place_shown: "/runs on a machine".to_owned(),
+        owner: samples::owner(7),
+        version: "1.0.0".to_owned(),
+        queues: Vec::new(),
+        slots: 4,
+        started_at: at(since),
+        lease_until: at(since).plus(LEASE),
+        is_draining: false,
+    }
+}
+
+async fn register(store: &dyn FleetStore, name: &str, since: i64) {
+    store.fleet(FleetChange::Register(worker(name, since))).await.unwrap();
+}
+
+async fn enqueue(store: &dyn FleetStore, id: &str, options: QueueOptions) -> Result<QueueEntry, StoreError> {
+    let run = run_id(id);
+    if matches!(store.run(&run).await, Err(StoreError::NotFound { .. })) {
+        let mut new = samples::new_run(id);
+        new.spec.job_key = None;
+        store.submit_run(new).await.unwrap();
+    }
+    let done = store.fleet(FleetChange::Enqueue { run, options, at: at(0) }).await?;
+    Ok(done.entries.into_iter().next().unwrap())
+}
+
+async fn claim_as(store: &dyn FleetStore, name: &str, most: u32, dead: &[&str], now: Timestamp) -> FleetDone {
+    let dead = dead.iter().map(|name| (*name).to_owned()).collect();
+    store.fleet(FleetChange::Claim { worker: name.to_owned(), most, dead, at: now }).await.unwrap()
+}
+
+async fn claim(store: &dyn FleetStore, name: &str, most: u32, seconds: i64) -> Vec<String> {
+    let done = claim_as(store, name, most, &[], at(seconds)).await;
+    done.entries.into_iter().map(|entry| entry.run_id.to_string()).collect()
+}
+
+async fn release(store: &dyn FleetStore, name: &str, id: &str, release: Release) {
+    let change = FleetChange::Release { worker: name.to_owned(), run: run_id(id), release };
+    store.fleet(change).await.unwrap();
+}
+
+fn plain() -> QueueOptions {
+    QueueOptions::at(at(0))
+}
+
+/// A run is queued once, and one worker gets it: by priority, then in the order in which they came, and none before its time.
+pub async fn a_run_is_claimed_once_and_in_its_turn(store: &dyn FleetStore) {
+    let first = enqueue(store, "run_1", plain()).await.unwrap();
+    assert_eq!(enqueue(store, "run_1", QueueOptions { priority: -9, ..plain() }).await.unwrap(), first);
+    enqueue(store, "run_2", plain()).await.unwrap();
+    enqueue(store, "run_3", QueueOptions { priority: -1, ..plain() }).await.unwrap();
+    enqueue(store, "run_4", QueueOptions { run_after: at(60), ..plain() }).await.unwrap();
+    enqueue(store, "run_5", QueueOptions { queue: "other".to_owned(), ..plain() }).await.unwrap();
+    let mut ada = worker("ada", 0);
+    ada.queues = vec!["default".to_owned(), "more".to_owned()];
+    store.fleet(FleetChange::Register(ada)).await.unwrap();
+    register(store, "bob", 0).await;
+    assert_eq!(claim(store, "ada", 2, 1).await, ["run_3", "run_1"]);
+    assert_eq!(claim(store, "bob", 9, 1).await, ["run_5", "run_2"], "queues take turns");
+    assert!(claim(store, "ada", 9, 1).await.is_empty());
+    let depths = store.queue_depths(at(1)).await.unwrap();
+    let numbers: Vec<_> = depths.iter().map(|d| (d.queue.as_str(), d.ready, d.later, d.claimed, d.parked)).collect();
+    assert_eq!(numbers, [("default", 0, 1, 3, 0), ("other", 0, 0, 1, 0)]);
+    for name in ["ada", "bob"] {
+        let renewed = FleetChange::Renew { worker: name.to_owned(), lease_until: at(200) };
+        store.fleet(renewed).await.unwrap();
+    }
+    assert_eq!(claim(store, "bob", 9, 60).await, ["run_4"]);
+    let held = store.queued(&run_id("run_3")).await.unwrap().unwrap();
+    assert_eq!((held.state, held.worker.as_deref()), (QueueState::Claimed, Some("ada")));
+    release(store, "bob", "run_3", Release::Done).await;
+    assert!(store.queued(&run_id("run_3")).await.unwrap().is_some(), "bob does not have it");
+    release(store, "ada", "run_3", Release::Done).await;
+    assert_eq!(store.queued(&run_id("run_3")).await.unwrap(), None);
+}
+
+/// What is queued exists and has not ended.
+pub async fn only_a_run_that_can_be_worked_on_is_queued(store: &dyn FleetStore) {
+    let nothing = FleetChange::Enqueue { run: run_id("run_9"), options: plain(), at: at(0) };
+    assert!(matches!(store.fleet(nothing).await, Err(StoreError::NotFound { .. })));
+    let scene = Scene::begin(store, "run_1").await;
+    store.end_run(&scene.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+    refused(enqueue(store, "run_1", plain()).await, "it is succeeded");
+}
+
+/// So many runs of a key are worked on at once, whoever has them; one that waits for a person has no seat.
+pub async fn a_key_has_so_many_seats(store: &dyn FleetStore) {
+    let keyed = || QueueOptions { concurrency: Some(ConcurrencyKey { key: "tenant".to_owned(), limit: 2 }), ..plain() };
+    for id in ["run_1", "run_2", "run_3", "run_4"] {
+        enqueue(store, id, keyed()).await.unwrap();
+    }
+    enqueue(store, "run_5", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    register(store, "bob", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    assert_eq!(claim(store, "bob", 9, 1).await, ["run_2", "run_5"]);
+    release(store, "bob", "run_2", Release::Parked { why: None }).await;
+    assert_eq!(claim(store, "bob", 9, 1).await, ["run_3"]);
+    release(store, "ada", "run_1", Release::Done).await;
+    assert_eq!(claim(store, "ada", 9, 1).await, ["run_4"]);
+}
+
+/// Who queues much waits behind itself, not others behind it.
+pub async fn fair_keys_take_turns(store: &dyn FleetStore) {
+    let of = |key: &str| QueueOptions { fair_key: Some(key.to_owned()), ..plain() };
+    for id in ["run_1", "run_2", "run_3", "run_4"] {
+        enqueue(store, id, of("many")).await.unwrap();
+    }
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    enqueue(store, "run_5", of("few")).await.unwrap();
+    enqueue(store, "run_6", of("few")).await.unwrap();
+    assert_eq!(claim(store, "ada", 9, 1).await, ["run_5", "run_2", "run_6", "run_3", "run_4"]);
+}
+
+/// What a dead worker had is there for others, at once when its death is proved, else when its lease has ended; and not without end.
+pub async fn what_dead_workers_had_is_there_for_others(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    register(store, "bob", 10).await;
+    assert!(claim(store, "bob", 1, 20).await.is_empty(), "ada is alive");
+    let done = claim_as(store, "bob", 1, &["ada"], at(21)).await;
+    assert_eq!((done.entries.len(), done.freed, done.entries[0].strikes), (1, 1, 1));
+    let gone = store.fleet(FleetChange::Renew { worker: "ada".to_owned(), lease_until: at(99) }).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+    release(store, "ada", "run_1", Release::Done).await;
+    assert!(store.queued(&run_id("run_1")).await.unwrap().is_some(), "it is bob's now");
+    // Its lease ends.
+    let late = at(10).plus(LEASE);
+    register(store, "eve", 40).await;
+    let done = claim_as(store, "eve", 1, &[], late.plus(Duration::from_millis(1))).await;
+    assert_eq!((done.entries.len(), done.freed), (1, 1));
+    register(store, "kim", 41).await;
+    let done = claim_as(store, "kim", 1, &["eve"], at(42)).await;
+    assert_eq!((done.entries.len(), done.freed), (0, 1));
+    let parked = store.queued(&run_id("run_1")).await.unwrap().unwrap();
+    assert_eq!((parked.state, parked.strikes), (QueueState::Parked, MOST_STRIKES));
+    assert!(parked.why.unwrap().contains("3 workers in a row"));
+}
+
+/// What a worker has that leaves in good order is there at once, and is no strike. One that drains takes nothing.
+pub async fn a_worker_leaves_in_good_order(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    register(store, "bob", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    store.fleet(FleetChange::Drain { worker: "bob".to_owned() }).await.unwrap();
+    let done = store.fleet(FleetChange::Leave { worker: "ada".to_owned() }).await.unwrap();
+    assert_eq!(done.freed, 1);
+    assert!(claim(store, "bob", 1, 2).await.is_empty());
+    register(store, "eve", 2).await;
+    let done = claim_as(store, "eve", 1, &[], at(3)).await;
+    assert_eq!((done.entries.len(), done.entries[0].strikes), (1, 0));
+    let gone = store.fleet(FleetChange::Drain { worker: "ada".to_owned() }).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+}
+
+/// A run that waits for a person is looked at again when one said something about it, also while it was being let go.
+pub async fn a_word_wakes_a_parked_run(store: &dyn FleetStore) {
+    let scene = Scene::begin(store, "run_1").await;
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    store.raise_question(&scene.lease, samples::question("q_1", None)).await.unwrap();
+    release(store, "ada", "run_1", Release::Parked { why: Some("it asks".to_owned()) }).await;
+    assert!(claim(store, "ada", 1, 2).await.is_empty());
+    let mut answer = samples::answer("q_1", Choice::Skip);
+    answer.question_id = question_id("q_1");
+    store.insert_answer(answer).await.unwrap();
+    assert_eq!(claim(store, "ada", 1, 3).await, ["run_1"]);
+    release(store, "ada", "run_1", Release::Parked { why: None }).await;
+    assert!(claim(store, "ada", 1, 4).await.is_empty(), "nothing was said since");
+    store.request_cancel(&run_id("run_1"), "enough", at(5)).await.unwrap();
+    assert_eq!(claim(store, "ada", 1, 6).await, ["run_1"]);
+    // While it is worked on.
+    store.request_cancel(&run_id("run_1"), "enough", at(7)).await.unwrap();
+    store
+        .insert_override(samples::new_override("run_1", crate::OverrideKind::Budget, "max_turns", json!(9)))
+        .await
+        .unwrap();
+    release(store, "ada", "run_1", Release::Parked { why: None }).await;
+    assert_eq!(claim(store, "ada", 1, 8).await, ["run_1"]);
+}
+
+/// A run that nobody has is moved or withdrawn; one that a worker has is not.
+pub async fn a_queued_run_is_moved_and_withdrawn(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    let moved = |queue: Option<&str>, priority| FleetChange::Move {
+        run: run_id("run_1"),
+        queue: queue.map(str::to_owned),
+        priority,
+    };
+    let done = store.fleet(moved(Some("night"), Some(7))).await.unwrap();
+    assert_eq!((done.entries[0].options.queue.as_str(), done.entries[0].options.priority), ("night", 7));
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    refused(store.fleet(moved(None, Some(1))).await, "a worker has it");
+    refused(store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await, "a worker has it");
+    release(store, "ada", "run_1", Release::Ready { run_after: at(50), why: Some("later".to_owned()) }).await;
+    assert!(claim(store, "ada", 1, 2).await.is_empty());
+    store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await.unwrap();
+    assert_eq!(store.queued(&run_id("run_1")).await.unwrap(), None);
+    assert_eq!(store.run(&run_id("run_1")).await.unwrap().status, RunStatus::Queued);
+}
+
+/// A place is forgotten by a person's word, and not while a worker of it counts as alive.
+pub async fn a_place_is_forgotten_when_its_workers_are_gone(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    let forget = |seconds| FleetChange::ForgetPlace { place: "here".to_owned(), at: at(seconds) };
+    refused(store.fleet(forget(2)).await, "it counts as alive");
+    store.fleet(forget(31)).await.unwrap();
+    assert!(store.fleet_state(9).await.unwrap().workers.is_empty());
+    assert_eq!(store.queued(&run_id("run_1")).await.unwrap().unwrap().state, QueueState::Ready);
+}
+
+/// An instant of a schedule is passed by one process.
+pub async fn a_schedule_advances_once_an_instant(store: &dyn FleetStore) {
+    let schedule = ScheduleRecord {
+        name: "nightly".to_owned(),
+        cron: "0 3 * * *".to_owned(),
+        time_zone: "Europe/Berlin".to_owned(),
+        job: json!({"objective": "Report."}),
+        catch_up: CatchUp::Last,
+        is_paused: false,
+        next_at: at(100),
+    };
+    store.fleet(FleetChange::PutSchedule(schedule.clone())).await.unwrap();
+    let advance = || FleetChange::Advance { name: "nightly".to_owned(), from: at(100), to: at(200) };
+    store.fleet(advance()).await.unwrap();
+    refused(store.fleet(advance()).await, "another process was faster");
+    let stored = store.fleet_state(0).await.unwrap().schedules;
+    assert_eq!(stored, [ScheduleRecord { next_at: at(200), ..schedule }]);
+    store.fleet(FleetChange::RemoveSchedule { name: "nightly".to_owned() }).await.unwrap();
+    let gone = store.fleet(FleetChange::RemoveSchedule { name: "nightly".to_owned() }).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+}

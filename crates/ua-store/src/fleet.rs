@@ -1,0 +1,367 @@
+//! Who works on what: workers, the queue of runs that wait for one, and schedules that submit jobs.
+//!
+//! Nothing here decides whether a call may go out. A run is taken as ever, by its lock and its epoch; an entry of the queue that is lost, kept too
+//! long or claimed twice costs time and no effect. So these rows are written apart from the batches of a run, one [`FleetChange`] a
+//! transaction, and each of them may be repeated.
+//!
+//! Times come from the caller, who asks the store for them ([`FleetStore::fleet_now`]): of workers on many machines one clock counts, the server's.
+//! Proved by: `ua_store::conformance::fleet`, and the end-to-end tests `fleet`.
+
+mod apply;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use ua_core::{RunId, Timestamp};
+
+pub use apply::apply_fleet;
+
+use crate::error::StoreError;
+use crate::record::{OwnerStamp, RunRecord};
+use crate::store::Store;
+
+/// So many workers may die with a run in their hands before it waits for a person.
+pub const MOST_STRIKES: u32 = 3;
+
+/// A process that takes runs from the queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// Its name, which no other has.
+    pub worker: String,
+    /// The folder of workspaces and locks that it works in, by its id; empty where a database has one only.
+    pub place: String,
+    /// That folder and its machine, for people.
+    pub place_shown: String,
+    /// Which process it is.
+    pub owner: OwnerStamp,
+    /// Of which program.
+    pub version: String,
+    /// The queues that it takes from; all when it names none.
+    pub queues: Vec<String>,
+    /// How many runs it works on at once.
+    pub slots: u32,
+    /// Since when.
+    pub started_at: Timestamp,
+    /// Until when it counts as alive unless it says so again.
+    pub lease_until: Timestamp,
+    /// It takes nothing any more.
+    pub is_draining: bool,
+}
+
+/// Where a run stands in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueState {
+    /// It waits for a worker.
+    Ready,
+    /// A worker has it.
+    Claimed,
+    /// It waits for a person, and holds no slot and no seat meanwhile.
+    Parked,
+}
+
+/// How many runs of a kind may be worked on at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConcurrencyKey {
+    /// What they have in common.
+    pub key: String,
+    /// How many.
+    pub limit: u32,
+}
+
+/// How a run is queued.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueOptions {
+    /// In which queue.
+    pub queue: String,
+    /// The smaller, the sooner.
+    pub priority: i32,
+    /// Not before.
+    pub run_after: Timestamp,
+    /// What it shares a limit with.
+    pub concurrency: Option<ConcurrencyKey>,
+    /// Whose turn it uses: those of one key in one queue wait behind each other, not others behind them.
+    pub fair_key: Option<String>,
+}
+
+impl QueueOptions {
+    /// The queue of those that name none.
+    pub const DEFAULT_QUEUE: &'static str = "default";
+
+    /// In the default queue, at once.
+    pub fn at(now: Timestamp) -> Self {
+        Self { queue: Self::DEFAULT_QUEUE.to_owned(), priority: 0, run_after: now, concurrency: None, fair_key: None }
+    }
+}
+
+/// A run in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueEntry {
+    /// Which run.
+    pub run_id: RunId,
+    /// How it is queued.
+    #[serde(flatten)]
+    pub options: QueueOptions,
+    /// When it was queued first.
+    pub queued_at: Timestamp,
+    /// Its turn among those of other fair keys.
+    pub fair: u64,
+    /// Its turn among those that are equal otherwise.
+    pub seq: u64,
+    /// Where it stands.
+    pub state: QueueState,
+    /// Who has it.
+    pub worker: Option<String>,
+    /// The words of people about its lineage, as its worker found them: with the next one it is looked at again.
+    pub words: u64,
+    /// How many workers died with it in a row.
+    pub strikes: u32,
+    /// Why it waits, in a sentence.
+    pub why: Option<String>,
+}
+
+/// What of a schedule was missed, because nobody was there to submit it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CatchUp {
+    /// Nothing is done about it.
+    None,
+    /// The last of it is submitted.
+    Last,
+    /// All of it is.
+    All,
+}
+
+/// A job that is submitted again and again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleRecord {
+    /// Its name.
+    pub name: String,
+    /// When, as cron says it.
+    pub cron: String,
+    /// In which time zone.
+    pub time_zone: String,
+    /// What is submitted, as the front door has it.
+    pub job: Value,
+    /// What is done about instants that passed meanwhile.
+    pub catch_up: CatchUp,
+    /// It submits nothing until it is asked to again.
+    pub is_paused: bool,
+    /// The instant that is submitted next.
+    pub next_at: Timestamp,
+}
+
+/// How a worker lets go of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// It has ended.
+    Done,
+    /// Another worker may have it, from then on.
+    Ready {
+        /// Not before.
+        run_after: Timestamp,
+        /// Why it was not finished, if that is of interest.
+        why: Option<String>,
+    },
+    /// It waits for a word of a person.
+    Parked {
+        /// For what.
+        why: Option<String>,
+    },
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FleetChange {
+    /// A worker begins, or says again that it is alive.
+    Register(WorkerRecord),
+    /// A worker is alive until then. Fails with `NotFound` when it was taken for dead.
+    Renew {
+        /// Which.
+        worker: String,
+        /// Until when.
+        lease_until: Timestamp,
+    },
+    /// A worker takes nothing any more.
+    Drain {
+        /// Which.
+        worker: String,
+    },
+    /// A worker ends in good order; what it still has is there for others.
+    Leave {
+        /// Which.
+        worker: String,
+    },
+    /// A person's word that a folder of workspaces, or its machine, is gone for good: its workers and its hold on runs are forgotten. Refused
+    /// with `Conflict` while a worker of it counts as alive.
+    ForgetPlace {
+        /// Which.
+        place: String,
+        /// Now.
+        at: Timestamp,
+    },
+    /// A run waits for a worker. One that is queued already stays as it is.
+    Enqueue {
+        /// Which.
+        run: RunId,
+        /// How.
+        options: QueueOptions,
+        /// When.
+        at: Timestamp,
+    },
+    /// A worker takes runs. What is left by workers that are dead is ready again before it looks, and so is what got a word of a person.
+    Claim {
+        /// Who takes.
+        worker: String,
+        /// At most so many.
+        most: u32,
+        /// Workers that are proved to be dead, whatever their lease says.
+        dead: Vec<String>,
+        /// Now.
+        at: Timestamp,
+    },
+    /// A worker lets go of a run. Nothing happens when it does not have it any more.
+    Release {
+        /// Who has it.
+        worker: String,
+        /// Which.
+        run: RunId,
+        /// How.
+        release: Release,
+    },
+    /// A run that nobody has moves to another queue, or gets another priority. One that waited for a person is ready again.
+    Move {
+        /// Which.
+        run: RunId,
+        /// To which queue.
+        queue: Option<String>,
+        /// With which priority.
+        priority: Option<i32>,
+    },
+    /// A run leaves the queue; it stays as it is.
+    Withdraw {
+        /// Which.
+        run: RunId,
+    },
+    /// A schedule is made, or changed.
+    PutSchedule(ScheduleRecord),
+    /// A schedule has submitted an instant, and goes on to the next. Refused with `Conflict` when another process was faster.
+    Advance {
+        /// Which.
+        name: String,
+        /// From here.
+        from: Timestamp,
+        /// To here.
+        to: Timestamp,
+    },
+    /// A schedule is removed.
+    RemoveSchedule {
+        /// Which.
+        name: String,
+    },
+}
+
+/// What a write brought.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FleetDone {
+    /// The runs that were taken, or the one that was queued.
+    pub entries: Vec<QueueEntry>,
+    /// How many runs were there again that dead workers had, or that a forgotten place had held.
+    pub freed: u64,
+}
+
+/// Everything but the runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FleetState {
+    /// By name.
+    pub workers: Vec<WorkerRecord>,
+    /// In the order in which they are taken, so many at most.
+    pub queue: Vec<QueueEntry>,
+    /// By name.
+    pub schedules: Vec<ScheduleRecord>,
+}
+
+/// How much waits in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueDepth {
+    /// Which.
+    pub queue: String,
+    /// Ready now.
+    pub ready: u64,
+    /// Ready later.
+    pub later: u64,
+    /// In the hands of workers.
+    pub claimed: u64,
+    /// Waiting for people.
+    pub parked: u64,
+    /// Since when the one waits that has been ready the longest.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// The queue beside the runs.
+#[async_trait]
+pub trait FleetStore: Store {
+    /// Now, by the clock that all workers of this database share; `own` where that is the caller's.
+    async fn fleet_now(&self, own: Timestamp) -> Result<Timestamp, StoreError>;
+
+    /// Commits a change (synced).
+    async fn fleet(&self, change: FleetChange) -> Result<FleetDone, StoreError>;
+
+    /// What there is, with the first `most` entries of the queue.
+    async fn fleet_state(&self, most: u32) -> Result<FleetState, StoreError>;
+
+    /// How much waits in each queue, by name.
+    async fn queue_depths(&self, now: Timestamp) -> Result<Vec<QueueDepth>, StoreError>;
+
+    /// One run in the queue.
+    async fn queued(&self, run: &RunId) -> Result<Option<QueueEntry>, StoreError>;
+}
+
+/// Rows of the fleet, inside a transaction that no other of its kind runs beside.
+pub trait FleetRows {
+    /// What can go wrong below the port.
+    type Error: From<StoreError>;
+    /// One run.
+    fn fleet_run(&self, run: &RunId) -> Result<RunRecord, Self::Error>;
+    /// One entry.
+    fn entry(&self, run: &RunId) -> Result<Option<QueueEntry>, Self::Error>;
+    /// Stores an entry, in the place of the one before.
+    fn put_entry(&self, entry: &QueueEntry) -> Result<(), Self::Error>;
+    /// Removes an entry.
+    fn remove_entry(&self, run: &RunId) -> Result<(), Self::Error>;
+    /// What a worker has.
+    fn entries_of(&self, worker: &str) -> Result<Vec<QueueEntry>, Self::Error>;
+    /// Those that are parked and about whose lineage there was a word since, with the number of words now.
+    fn woken_entries(&self) -> Result<Vec<(QueueEntry, u64)>, Self::Error>;
+    /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat.
+    fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> Result<Option<QueueEntry>, Self::Error>;
+    /// The highest of `seq`.
+    fn last_seq(&self) -> Result<u64, Self::Error>;
+    /// The highest turn of a fair key in a queue.
+    fn last_fair(&self, queue: &str, fair_key: Option<&str>) -> Result<Option<u64>, Self::Error>;
+    /// Whose turn it was last.
+    fn queue_clock(&self) -> Result<u64, Self::Error>;
+    /// It is the turn of these.
+    fn set_queue_clock(&self, turn: u64) -> Result<(), Self::Error>;
+    /// Words of people about the lineage of a run.
+    fn words_of_lineage(&self, run: &RunId) -> Result<u64, Self::Error>;
+    /// All workers, by name.
+    fn workers(&self) -> Result<Vec<WorkerRecord>, Self::Error>;
+    /// Stores a worker, in the place of the one before.
+    fn put_worker(&self, worker: &WorkerRecord) -> Result<(), Self::Error>;
+    /// Removes a worker.
+    fn remove_worker(&self, worker: &str) -> Result<(), Self::Error>;
+    /// Lets go of the lineages that a place holds; how many.
+    fn forget_place(&self, place: &str) -> Result<u64, Self::Error>;
+    /// All schedules, by name.
+    fn schedules(&self) -> Result<Vec<ScheduleRecord>, Self::Error>;
+    /// Stores a schedule, in the place of the one before.
+    fn put_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Self::Error>;
+    /// Removes a schedule.
+    fn remove_schedule(&self, name: &str) -> Result<(), Self::Error>;
+}
+
+/// How long a worker counts as alive that says nothing.
+pub const LEASE: Duration = Duration::from_secs(30);

@@ -1,0 +1,201 @@
+//! What each change of the fleet does to its rows, for every store.
+
+use ua_core::{RunId, Timestamp};
+
+use super::{
+    FleetChange, FleetDone, FleetRows, MOST_STRIKES, QueueEntry, QueueOptions, QueueState, Release, WorkerRecord,
+};
+use crate::error::{RowRef, StoreError};
+use crate::rules::not_found;
+
+fn conflict(table: &'static str, key: &str, why: impl Into<String>) -> StoreError {
+    StoreError::Conflict { row: RowRef::new(table, key), why: why.into() }
+}
+
+/// Does one change; whoever calls has a transaction that no other change of the fleet runs beside.
+///
+/// # Errors
+///
+/// As the change says; nothing of it is to be kept then.
+pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetDone, R::Error> {
+    let mut done = FleetDone::default();
+    match change {
+        FleetChange::Register(worker) => rows.put_worker(&worker)?,
+        FleetChange::Renew { worker, lease_until } => {
+            rows.put_worker(&WorkerRecord { lease_until, ..found(rows, &worker)? })?;
+        }
+        FleetChange::Drain { worker } => {
+            rows.put_worker(&WorkerRecord { is_draining: true, ..found(rows, &worker)? })?;
+        }
+        FleetChange::Leave { worker } => {
+            for entry in rows.entries_of(&worker)? {
+                rows.put_entry(&QueueEntry { state: QueueState::Ready, worker: None, ..entry })?;
+                done.freed += 1;
+            }
+            rows.remove_worker(&worker)?;
+        }
+        FleetChange::ForgetPlace { place, at } => done.freed = forget(rows, &place, at)?,
+        FleetChange::Enqueue { run, options, at } => done.entries.push(enqueue(rows, &run, options, at)?),
+        FleetChange::Claim { worker, most, dead, at } => {
+            done.freed = sweep(rows, &dead, at)?;
+            wake(rows)?;
+            done.entries = claim(rows, &worker, most, at)?;
+        }
+        FleetChange::Release { worker, run, release } => {
+            let held = rows.entry(&run)?;
+            if let Some(entry) = held.filter(|entry| entry.worker.as_deref() == Some(&worker)) {
+                let_go(rows, entry, release)?;
+            }
+        }
+        FleetChange::Move { run, queue, priority } => {
+            let entry = rows.entry(&run)?.ok_or_else(|| not_found("run_queue", &run))?;
+            if entry.state == QueueState::Claimed {
+                return Err(conflict("run_queue", run.as_str(), "a worker has it").into());
+            }
+            let mut moved = QueueEntry { state: QueueState::Ready, strikes: 0, why: None, ..entry.clone() };
+            moved.options.priority = priority.unwrap_or(entry.options.priority);
+            if let Some(queue) = queue {
+                moved.options.queue = queue;
+                moved.fair = turn_of(rows, &moved.options)?;
+            }
+            rows.put_entry(&moved)?;
+            done.entries.push(moved);
+        }
+        FleetChange::Withdraw { run } => {
+            let entry = rows.entry(&run)?.ok_or_else(|| not_found("run_queue", &run))?;
+            if entry.state == QueueState::Claimed {
+                return Err(conflict("run_queue", run.as_str(), "a worker has it").into());
+            }
+            rows.remove_entry(&run)?;
+            done.entries.push(entry);
+        }
+        FleetChange::PutSchedule(schedule) => rows.put_schedule(&schedule)?,
+        FleetChange::Advance { name, from, to } => {
+            let mut all = rows.schedules()?.into_iter();
+            let mut schedule =
+                all.find(|schedule| schedule.name == name).ok_or_else(|| not_found("schedules", &name))?;
+            if schedule.next_at != from {
+                return Err(conflict("schedules", &name, "another process was faster").into());
+            }
+            schedule.next_at = to;
+            rows.put_schedule(&schedule)?;
+        }
+        FleetChange::RemoveSchedule { name } => {
+            if !rows.schedules()?.iter().any(|schedule| schedule.name == name) {
+                return Err(not_found("schedules", &name).into());
+            }
+            rows.remove_schedule(&name)?;
+        }
+    }
+    Ok(done)
+}
+
+fn found<R: FleetRows>(rows: &R, name: &str) -> Result<WorkerRecord, R::Error> {
+    let worker = rows.workers()?.into_iter().find(|worker| worker.worker == name);
+    worker.ok_or_else(|| not_found("workers", name).into())
+}
+
+/// The turn of one that joins a queue: behind those of its key, and not before those whose turn it is. One clock for all queues, so that a new
+/// one does not overtake those that have been busy for long.
+fn turn_of<R: FleetRows>(rows: &R, options: &QueueOptions) -> Result<u64, R::Error> {
+    let last = rows.last_fair(&options.queue, options.fair_key.as_deref())?.unwrap_or(0);
+    Ok(last.max(rows.queue_clock()?) + 1)
+}
+
+fn enqueue<R: FleetRows>(rows: &R, run: &RunId, options: QueueOptions, at: Timestamp) -> Result<QueueEntry, R::Error> {
+    let record = rows.fleet_run(run)?;
+    if record.status.is_terminal() {
+        return Err(conflict("runs", run.as_str(), format!("it is {}", record.status)).into());
+    }
+    if let Some(entry) = rows.entry(run)? {
+        return Ok(entry);
+    }
+    let entry = QueueEntry {
+        run_id: run.clone(),
+        queued_at: at,
+        fair: turn_of(rows, &options)?,
+        seq: rows.last_seq()? + 1,
+        options,
+        state: QueueState::Ready,
+        worker: None,
+        words: 0,
+        strikes: 0,
+        why: None,
+    };
+    rows.put_entry(&entry)?;
+    Ok(entry)
+}
+
+/// What dead workers had is there for others; how much.
+fn sweep<R: FleetRows>(rows: &R, dead: &[String], at: Timestamp) -> Result<u64, R::Error> {
+    let mut freed = 0;
+    for worker in rows.workers()? {
+        if worker.lease_until > at && !dead.contains(&worker.worker) {
+            continue;
+        }
+        for mut entry in rows.entries_of(&worker.worker)? {
+            freed += 1;
+            entry.strikes += 1;
+            entry.worker = None;
+            let is_last = entry.strikes >= MOST_STRIKES;
+            entry.state = if is_last { QueueState::Parked } else { QueueState::Ready };
+            entry.why = is_last.then(|| format!("{} workers in a row died while they worked on it", entry.strikes));
+            rows.put_entry(&entry)?;
+        }
+        rows.remove_worker(&worker.worker)?;
+    }
+    Ok(freed)
+}
+
+/// What people said something about is looked at again.
+fn wake<R: FleetRows>(rows: &R) -> Result<(), R::Error> {
+    for (entry, words) in rows.woken_entries()? {
+        rows.put_entry(&QueueEntry { state: QueueState::Ready, words, strikes: 0, why: None, ..entry })?;
+    }
+    Ok(())
+}
+
+fn claim<R: FleetRows>(rows: &R, worker: &str, most: u32, at: Timestamp) -> Result<Vec<QueueEntry>, R::Error> {
+    let worker = found(rows, worker)?;
+    let mut claimed = Vec::new();
+    while !worker.is_draining && claimed.len() < most as usize {
+        let Some(entry) = rows.next_entry(&worker, at)? else { break };
+        let turn = rows.queue_clock()?.max(entry.fair.saturating_sub(1));
+        rows.set_queue_clock(turn)?;
+        // Read before the run is taken: a word that comes while it is worked on wakes it once too often, never once too little.
+        let words = rows.words_of_lineage(&entry.run_id)?;
+        let entry =
+            QueueEntry { state: QueueState::Claimed, worker: Some(worker.worker.clone()), words, why: None, ..entry };
+        rows.put_entry(&entry)?;
+        claimed.push(entry);
+    }
+    Ok(claimed)
+}
+
+fn let_go<R: FleetRows>(rows: &R, entry: QueueEntry, release: Release) -> Result<(), R::Error> {
+    let free = QueueEntry { worker: None, strikes: 0, ..entry };
+    match release {
+        Release::Done => rows.remove_entry(&free.run_id),
+        Release::Ready { run_after, why } => {
+            let options = QueueOptions { run_after, ..free.options.clone() };
+            rows.put_entry(&QueueEntry { state: QueueState::Ready, options, why, ..free })
+        }
+        Release::Parked { why } => rows.put_entry(&QueueEntry { state: QueueState::Parked, why, ..free }),
+    }
+}
+
+fn forget<R: FleetRows>(rows: &R, place: &str, at: Timestamp) -> Result<u64, R::Error> {
+    let (of_place, _): (Vec<_>, Vec<_>) = rows.workers()?.into_iter().partition(|worker| worker.place == place);
+    if let Some(alive) = of_place.iter().find(|worker| worker.lease_until > at) {
+        return Err(
+            conflict("workers", &alive.worker, "it counts as alive; stop it, or wait until its lease ends").into()
+        );
+    }
+    for worker in &of_place {
+        for entry in rows.entries_of(&worker.worker)? {
+            rows.put_entry(&QueueEntry { state: QueueState::Ready, worker: None, ..entry })?;
+        }
+        rows.remove_worker(&worker.worker)?;
+    }
+    rows.forget_place(place)
+}

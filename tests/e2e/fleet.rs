@@ -1,0 +1,305 @@
+//! Workers and the queue: processes that are killed, told to stop, and started side by side, on a file and on a server.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use ua_e2e::{Live, TestEnv, eventually, until};
+
+use super::env;
+use super::server_database::{comment_job, cut_all, on_server};
+
+/// The same test on a file and, where PostgreSQL is installed, on a server of our own through its pooler.
+fn on_both(name: &str, test: impl Fn(&TestEnv)) {
+    test(&env().with_forum());
+    if let Some((env, direct)) = on_server(name, true) {
+        env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+        test(&env);
+    }
+}
+
+fn rows(env: &TestEnv, words: &[&str]) -> Vec<Value> {
+    env.run(&[words, &["--json"]].concat()).code(0).json().as_array().unwrap().clone()
+}
+
+/// Where a run stands in the queue.
+fn state(env: &TestEnv, run: &str) -> String {
+    let entry = rows(env, &["queue", "list"]).into_iter().find(|row| row["run_id"] == run);
+    entry.map_or_else(|| "none".to_owned(), |row| row["state"].as_str().unwrap().to_owned())
+}
+
+fn status(env: &TestEnv, run: &str) -> String {
+    let found = rows(env, &["runs", "list"]).into_iter().find(|row| row["run_id"] == run);
+    found.unwrap()["status"].as_str().unwrap().to_owned()
+}
+
+/// A job whose only call does not answer before the gate is open.
+fn gated(env: &TestEnv, tool: &str) -> String {
+    let input = json!({"text": "hello", "until": env.arg("gate")});
+    let turns = json!([{"tools": [{"name": format!("mcp__forum__{tool}"), "input": input}]}, {"text": "Done."}]);
+    env.job(&json!({"tools": {"builtin": false}}), &turns)
+}
+
+fn open_the_gate(env: &TestEnv) {
+    std::fs::write(env.path("gate"), "").unwrap();
+}
+
+/// A worker that has sent the comment of the run `r` and waits for the gate.
+fn at_the_gate(env: &TestEnv) -> Live {
+    env.run(&["submit", &gated(env, "post_comment"), "--run-id", "r"]).code(0);
+    let worker = env.start(&["worker", "--name", "first"]);
+    until("the effect", || !env.comments().is_empty());
+    worker
+}
+
+#[test]
+fn a_submitted_job_is_run_by_a_worker() {
+    on_both("fleet_plain", |env| {
+        let job = comment_job(env);
+        env.run(&["submit", &job, "--run-id", "r", "--job-key", "once"]).code(0).shows(&["r"]);
+        assert_eq!((env.comments().len(), state(env, "r")), (0, "ready".to_owned()));
+        let again = env.run(&["submit", &job, "--job-key", "once", "--json"]).code(0).json();
+        assert_eq!((&again["run_id"], &again["state"]), (&json!("r"), &json!("ready")));
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!(
+            (env.comments().len(), status(env, "r"), state(env, "r")),
+            (1, "succeeded".to_owned(), "none".to_owned())
+        );
+        let done = env.run(&["submit", &job, "--job-key", "once", "--json"]).code(0).json();
+        assert_eq!((&done["status"], &done["queue"]), (&json!("succeeded"), &Value::Null));
+        assert_eq!(rows(env, &["workers", "list"]), Vec::<Value>::new());
+    });
+}
+
+/// Killed between an effect and its receipt. Another worker has the run within a look, asks, and gives its slot away; the answer brings the run back.
+#[test]
+fn a_killed_workers_run_is_taken_over_and_asks() {
+    on_both("fleet_killed", |env| {
+        env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
+        env.run_killed_at("after:tool.invoke:post_comment", &["worker", "--name", "first"]);
+        assert_eq!(state(env, "r"), "claimed");
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!((state(env, "r"), status(env, "r")), ("parked".to_owned(), "waiting_for_human".to_owned()));
+        let question = rows(env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
+        env.run(&["answer", &question, "happened"]).code(0);
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!(
+            (env.comments().len(), status(env, "r"), state(env, "r")),
+            (1, "succeeded".to_owned(), "none".to_owned())
+        );
+    });
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
+    on_both("fleet_term", |env| {
+        let worker = at_the_gate(env);
+        worker.signal(Signal::TERM);
+        until("the worker to take notice", || worker.stderr().contains("no run is taken any more"));
+        open_the_gate(env);
+        worker.wait().code(0);
+        assert_eq!((state(env, "r"), status(env, "r")), ("ready".to_owned(), "stopped".to_owned()));
+        env.run(&["worker", "--until-empty"]).code(0);
+        assert_eq!((env.comments().len(), status(env, "r")), (1, "succeeded".to_owned()));
+    });
+}
+
+/// The run of a living worker is nobody else's, however often others look.
+#[test]
+fn workers_side_by_side_do_each_run_once() {
+    on_both("fleet_many", |env| {
+        let job = comment_job(env);
+        for number in 0..6 {
+            env.run(&["submit", &job, "--run-id", &format!("r{number}"), "--concurrency-key", "forum:2"]).code(0);
+        }
+        let workers =
+            ["a", "b"].map(|name| env.start(&["worker", "--until-empty", "--concurrency", "2", "--name", name]));
+        for worker in workers {
+            worker.wait().code(0);
+        }
+        assert_eq!(env.comments().len(), 6);
+        assert!((0..6).all(|number| status(env, &format!("r{number}")) == "succeeded"));
+    });
+}
+
+#[test]
+fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
+    on_both("fleet_unfit", |env| {
+        env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
+        std::fs::rename(env.path("work/.mcp.json"), env.path("away.json")).unwrap();
+        let worker = env.start(&["worker", "--name", "first"]);
+        until("the reason", || rows(env, &["queue", "list"])[0]["why"].is_string());
+        assert_eq!((env.comments().len(), status(env, "r")), (0, "queued".to_owned()));
+        std::fs::rename(env.path("away.json"), env.path("work/.mcp.json")).unwrap();
+        until("the run", || status(env, "r") == "succeeded");
+        worker.signal(Signal::TERM);
+        worker.wait().code(0);
+        assert_eq!(env.comments().len(), 1);
+    });
+}
+
+fn asked(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_worker_says_how_it_is() {
+    let env = env().with_forum();
+    env.run(&["submit", &gated(&env, "post_comment"), "--run-id", "r"]).code(0);
+    let worker = env.start(&["worker", "--listen", "127.0.0.1:0", "--name", "first"]);
+    let address = eventually("its address", || {
+        let text = worker.stderr();
+        let line = text.lines().find_map(|line| line.split("http://").nth(1))?;
+        Some(line.trim().to_owned())
+    });
+    until("the effect", || !env.comments().is_empty());
+    assert!(asked(&address, "/healthz").contains("200 OK"));
+    assert!(asked(&address, "/readyz").contains("200 OK"));
+    assert!(asked(&address, "/metrics").contains("ua_worker_claims_total 1"));
+    let listed = rows(&env, &["workers", "list"]);
+    assert_eq!(
+        (&listed[0]["worker"], &listed[0]["claimed"], &listed[0]["status"]),
+        (&json!("first"), &json!(1), &json!("alive"))
+    );
+    env.run(&["worker", "--name", "first"]).refused(2, &["a worker of the name first"]);
+    env.run(&["queue", "remove", "r"]).refused(2, &["a worker has it", "ua runs cancel r"]);
+    open_the_gate(&env);
+    until("the run", || status(&env, "r") == "succeeded");
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
+}
+
+/// Two workers see that a schedule is due; its instant has one run.
+#[test]
+fn an_instant_of_a_schedule_has_one_run() {
+    let env = env().with_forum();
+    env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "61 * * * *"])
+        .refused(2, &["between 0 and 59"]);
+    env.run(&["schedule", "add", "often", &comment_job(&env), "--cron", "0 3 * * *"]).code(0).shows(&["due next at"]);
+    // Nobody waits for three in the morning: one instant has passed.
+    let database = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();
+    database.execute("UPDATE schedules SET next_at = '2026-11-20T03:00:00.000Z'", []).unwrap();
+    drop(database);
+    let workers = ["a", "b"].map(|name| env.start(&["worker", "--name", name]));
+    until("the instant", || env.comments().len() == 1 && state_of_all(&env).is_empty());
+    until("both", || rows(&env, &["workers", "list"]).len() == 2);
+    let again = env.run(&["schedule", "run", "often"]).code(0).shown();
+    until("the run that was asked for", || env.comments().len() == 2 && state_of_all(&env).is_empty());
+    env.run(&["schedule", "pause", "often"]).code(0).shows(&["is paused"]);
+    for worker in workers {
+        worker.signal(Signal::TERM);
+        worker.wait().code(0);
+    }
+    assert_eq!(rows(&env, &["runs", "list"]).len(), 2, "{again}");
+    env.run(&["schedule", "remove", "often"]).code(0);
+    assert!(rows(&env, &["schedule", "list"]).is_empty());
+}
+
+fn state_of_all(env: &TestEnv) -> Vec<Value> {
+    rows(env, &["queue", "list"])
+}
+
+/// The server ends every connection, again and again. A run whose write was not answered stops, sends nothing more, and is tried again.
+#[test]
+fn a_server_that_goes_away_again_and_again_costs_time_and_no_effect() {
+    let Some((env, direct)) = on_server("fleet_cuts", false) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let jobs = 8;
+    for number in 0..jobs {
+        let input = json!({"text": format!("of {number}.")});
+        let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Posted."}]);
+        let job = env.named_job(&format!("job{number}"), &json!({"tools": {"builtin": false}}), &turns);
+        env.run(&["submit", &job, "--run-id", &format!("r{number}")]).code(0);
+    }
+    let workers = ["a", "b"].map(|name| env.start(&["worker", "--concurrency", "2", "--name", name]));
+    for _ in 0..jobs / 2 {
+        let so_far = env.comments().len();
+        until("progress", || env.comments().len() > so_far || so_far == jobs);
+        cut_all("fleet_cuts");
+    }
+    let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
+    until("the end", || {
+        answer_all(&env, &words);
+        is_all_done(&env)
+    });
+    for worker in workers {
+        worker.signal(Signal::TERM);
+        worker.wait().code(0);
+    }
+    for number in 0..jobs {
+        assert_eq!((words(&format!("of {number}.")), status(&env, &format!("r{number}"))), (1, "succeeded".to_owned()));
+    }
+}
+
+/// Three workers, one of which is killed again and again: the receiving end counts each effect once. What a kill left in doubt is asked about,
+/// and answered with what the receiving end saw.
+///
+/// `UA_FLEET_KILLS` says how often (`.ci/nightly`: more).
+#[test]
+fn workers_that_are_killed_again_and_again_have_each_effect_once() {
+    let kills: usize = std::env::var("UA_FLEET_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let jobs = kills * 3;
+    on_both("fleet_kills", |env| {
+        for number in 0..jobs {
+            let tool = |name: &str, text: String| json!({"tools": [{"name": format!("mcp__forum__{name}"), "input": {"text": text}}]});
+            let first = tool("post_comment", format!("first of {number}."));
+            let turns = json!([first, tool("post_comment", format!("second of {number}.")), {"text": "Posted."}]);
+            let job = env.named_job(&format!("job{number}"), &json!({"tools": {"builtin": false}}), &turns);
+            env.run(&["submit", &job, "--run-id", &format!("r{number}")]).code(0);
+        }
+        let start = |name: usize| env.start(&["worker", "--concurrency", "2", "--name", &format!("w{name}")]);
+        let mut workers: Vec<Live> = (0..3).map(start).collect();
+        let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
+        for kill in 0..kills {
+            let so_far = env.comments().len();
+            until("progress", || env.comments().len() > so_far || answer_all(env, &words) || is_all_done(env));
+            let worker = workers.remove(0);
+            worker.signal(Signal::KILL);
+            worker.wait().killed();
+            workers.push(start(3 + kill));
+        }
+        until("the end", || {
+            answer_all(env, &words);
+            is_all_done(env)
+        });
+        for worker in workers {
+            worker.signal(Signal::TERM);
+            worker.wait().code(0);
+        }
+        for number in 0..jobs {
+            let counted = (words(&format!("first of {number}.")), words(&format!("second of {number}.")));
+            assert_eq!((counted, status(env, &format!("r{number}")).as_str()), ((1, 1), "succeeded"), "run r{number}");
+        }
+    });
+}
+
+fn is_all_done(env: &TestEnv) -> bool {
+    rows(env, &["queue", "list"]).is_empty()
+}
+
+/// Answers what is asked with what the receiving end counted; whether anything was.
+fn answer_all(env: &TestEnv, counted: &dyn Fn(&str) -> usize) -> bool {
+    let questions = rows(env, &["questions"]);
+    let open = questions.iter().filter(|question| question["status"] == "open");
+    let mut has_answered = false;
+    for question in open {
+        let call = rows_of_call(env, question["call_id"].as_str().unwrap());
+        let happened = counted(call["arguments"]["text"].as_str().unwrap_or_else(|| panic!("{call}"))) > 0;
+        let word = if happened { "happened" } else { "execute" };
+        // Another question of the run may have been closed meanwhile.
+        env.run(&["answer", question["question_id"].as_str().unwrap(), word]).code(0);
+        has_answered = true;
+    }
+    has_answered
+}
+
+fn rows_of_call(env: &TestEnv, call: &str) -> Value {
+    env.run(&["calls", "show", call, "--json"]).code(0).json()
+}
