@@ -13,7 +13,7 @@ use crate::fleet::{
     QueueState, Release, ScheduleRecord, WorkerRecord,
 };
 use crate::record::Choice;
-use crate::{RunStore as _, Store};
+use crate::RunStore as _;
 
 fn worker(name: &str, since: i64) -> WorkerRecord {
     WorkerRecord {
