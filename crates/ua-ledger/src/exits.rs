@@ -37,7 +37,11 @@ impl Addresses {
 
     fn learn(&mut self, text: &str) {
         let text = text.replace("\\/", "/").replace("&amp;", "&");
-        for word in text.split(ends_an_address).filter(|word| word.contains("://") || looks_like_host(word)) {
+        let words = text.split(ends_an_address).map(|word| word.trim_start_matches(['(', '[', '*', '_']));
+        let names_one = |word: &&str| {
+            word.contains("://") || looks_like_host(word.trim_end_matches(follows_in_prose)) || looks_like_host(word)
+        };
+        for word in words.filter(names_one) {
             self.0.insert(normal(word));
             // In prose and markup something else may follow.
             let mut cut = word;
@@ -319,7 +323,7 @@ mod tests {
     #[test]
     fn an_address_is_known_as_it_stands_and_in_no_other_words() {
         let text = "See [the report](https://Example.org/a/b?x=1&amp;y=2#top), https://example.org/c. Or www.example.net/d; \
-                    {\"next\":\"https:\\/\\/example.org\\/e\"} and (http://127.0.0.1:8080/page).";
+                    {\"next\":\"https:\\/\\/example.org\\/e\"} and (http://127.0.0.1:8080/page). Not (example.com).";
         let known = known(text);
         for address in [
             "https://example.org/a/b?x=1&y=2",
@@ -329,6 +333,7 @@ mod tests {
             "https://www.example.net/d",
             "https://example.org/e",
             "http://127.0.0.1:8080/page",
+            "https://example.com",
         ] {
             assert!(known.has(address), "{address}: {known:?}");
         }

@@ -60,7 +60,6 @@ impl Blind {
     async fn sees(&self, inner: &dyn Store, mut around: Around) -> Result<Around, StoreError> {
         let kin = std::mem::take(&mut around.relations.kin);
         match self {
-            Self::InTheWrite => around.relations.kin = kin,
             Self::ToSubAgents if is_task(&around.run) => {}
             Self::ToSubAgents => {
                 for call in kin {
@@ -70,7 +69,7 @@ impl Blind {
                 }
             }
             Self::InRetries if around.call.status == CallStatus::FailedDefinite => around.relations.doubts.clear(),
-            Self::InRetries => around.relations.kin = kin,
+            Self::InTheWrite | Self::InRetries => around.relations.kin = kin,
         }
         Ok(around)
     }

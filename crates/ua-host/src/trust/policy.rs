@@ -45,7 +45,8 @@ impl PolicyReview {
 
     /// What a person is shown: the whole text, indented. Whatever drives a terminal is escaped.
     pub fn shown(&self) -> String {
-        self.text.lines().map(|line| format!("    {}\n", plain(line).replace('\n', " "))).collect()
+        let lines = self.text.lines().map(|line| plain(line).replace('\n', " "));
+        lines.fold(String::new(), |shown, line| shown + "    " + &line + "\n")
     }
 }
 
