@@ -106,9 +106,8 @@ async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> 
         return Ok(true);
     }
     if !is_attended() {
-        return Err(
-            HostError::usage("not a terminal, so nobody can say yes").hint("run `ua trust` on a terminal, or add --yes")
-        );
+        return Err(HostError::usage("not a terminal, so nobody can say yes")
+            .hint("run `ua trust` on a terminal, or add --yes"));
     }
     let agreed = confirm(question).await?;
     if !agreed {

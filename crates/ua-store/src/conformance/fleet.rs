@@ -7,13 +7,13 @@ use ua_core::{RunStatus, Timestamp};
 
 use super::samples::{self, at, question_id, run_id};
 use super::{Scene, refused};
+use crate::RunStore as _;
 use crate::error::StoreError;
 use crate::fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetStore, LEASE, MOST_STRIKES, QueueEntry, QueueOptions,
     QueueState, Release, ScheduleRecord, WorkerRecord,
 };
 use crate::record::Choice;
-use crate::RunStore as _;
 
 fn worker(name: &str, since: i64) -> WorkerRecord {
     WorkerRecord {
