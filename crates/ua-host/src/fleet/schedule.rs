@@ -20,7 +20,7 @@ use crate::job::JobRequest;
 use crate::people::People;
 
 /// An instant that was missed by no more than this is not late.
-const ON_TIME: Duration = Duration::from_secs(60);
+const ON_TIME: Duration = Duration::from_mins(1);
 /// So many missed instants are looked at.
 const MOST_MISSED: usize = 10_000;
 
