@@ -154,7 +154,7 @@ fn a_word_that_other_programs_have_leads_to_the_command() {
 #[test]
 fn every_command_has_a_manual_page() {
     let env = env();
-    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "its process died"]);
+    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "whose process died"]);
     env.run_bare(&["man", "rnus"]).refused(2, &["`rnus`", "ua --help"]);
     env.run_bare(&["man", "--out", "man"]).code(0);
     let pages = fs::read_dir(env.path("work/man")).unwrap().count();

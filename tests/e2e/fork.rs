@@ -177,7 +177,7 @@ fn a_dead_run_is_forked_its_doubt_is_asked_about_and_it_is_resumed_later() {
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     assert_eq!(env.comments().len(), 1);
-    env.run(&["fork", "r", "--run-id", "f"]).code(75).says(&["behind turn 2 of 2"]);
+    env.run(&["fork", "r", "--run-id", "f"]).code(75).says(&["after turn 2 of 2"]);
     assert_eq!(env.comments().len(), 1, "what the parent may have done is not done again");
     env.run(&["answer", &question(&env), "skip"]).code(0);
     env.run(&["resume", "f"]).code(0);
@@ -320,7 +320,7 @@ fn a_run_that_is_at_work_is_forked_and_goes_on_unharmed() {
     );
     let overrides = env.write("work/changes.json", r#"{"model": {"script": "other.script.json"}}"#);
     let forked = env.run(&["fork", "r", "--run-id", "f", "--job-overrides", &overrides]);
-    forked.code(0).says(&["behind turn 1 of 1"]).shows(&["succeeded · run f", "Another end."]);
+    forked.code(0).says(&["after turn 1 of 1"]).shows(&["succeeded · run f", "Another end."]);
     assert!(!parent.has_ended());
     assert_eq!((status(&env, "r").as_str(), env.comments().len()), ("running", 1));
     env.run(&["runs", "diff", "r", "f"]).code(0).shows(&["model.script", "(not committed)", "Another end."]);

@@ -21,9 +21,10 @@ use ua_testkit::docs::{Block, Page, pages};
 use ua_testkit::workspace_root;
 
 /// The pages with marked blocks; each has a test below.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "README.md",
     "docs/guide/budgets.md",
+    "docs/guide/cli.md",
     "docs/guide/database.md",
     "docs/guide/first-job.md",
     "docs/guide/job-file.md",
@@ -180,6 +181,11 @@ fn the_commands_of_the_readme_run() {
 #[test]
 fn the_commands_of_budgets_run() {
     run("docs/guide/budgets.md");
+}
+
+#[test]
+fn the_commands_of_cli_run() {
+    run("docs/guide/cli.md");
 }
 
 #[test]

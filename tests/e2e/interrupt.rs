@@ -103,7 +103,7 @@ fn a_second_process_is_refused_and_told_who_drives_the_run() {
 fn a_cancel_reaches_a_process_at_work() {
     let env = env().with_forum();
     let process = at_the_gate(&env, "post_comment");
-    env.run(&["runs", "cancel", "r"]).code(0).says(&["its process ends it"]);
+    env.run(&["runs", "cancel", "r"]).code(0).says(&["its process stops after the current call"]);
     std::fs::write(gate(&env), "").unwrap();
     process.wait().code(1).shows(&["cancelled"]);
     assert_eq!((env.run_status().as_str(), env.calls()), ("cancelled", vec!["post_comment succeeded".to_owned()]));

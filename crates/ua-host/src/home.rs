@@ -82,12 +82,12 @@ impl Home {
         }
         let is_default = usual == root;
         Ok(Self {
-            roots,
             #[cfg(feature = "postgres")]
             server: server(settings)?,
             root,
             database,
             is_default,
+            roots,
             root_is_named,
         })
     }
@@ -278,9 +278,10 @@ impl Home {
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
     pub fn is_unused(&self) -> bool {
+        // Whether a server has runs of this root, it is asked itself.
         #[cfg(feature = "postgres")]
         if self.server.is_some() {
-            return Place::known(&self.root, &self.locks()).is_none();
+            return false;
         }
         let is_there =
             fs::metadata(&self.database).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true);
