@@ -38,8 +38,8 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
     take(&lock).await?;
     let mut runs = store.runs(LOOKED_AT).await.map_err(|e| HostError::store("list the runs", &e))?;
     let has_more = runs.len() >= LOOKED_AT as usize;
-    // A sub-agent goes on with its job.
-    runs.retain(|run| !ua_store::is_task(run));
+    // A sub-agent goes on with its job, and a run of another machine there.
+    runs.retain(|run| !ua_store::is_task(run) && crate::fleet::elsewhere(run).is_none());
     let locks = home.locks();
     let answered = crate::questions::answered_runs(store).await?;
     let text = restart_page(

@@ -246,6 +246,12 @@ pub(super) async fn clock(home: &Home, findings: &mut Findings) {
     }
 }
 
+/// Whether another machine drives a run, of which the locks of this one say nothing.
+async fn is_elsewhere(home: &Home, run: &ua_core::RunId) -> bool {
+    let Ok(store) = home.open_read_only() else { return false };
+    ua_store::Store::run(&store, run).await.is_ok_and(|run| ua_host::fleet::elsewhere(&run).is_some())
+}
+
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
 pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
     let runs = heads(home).await;
@@ -256,6 +262,9 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         .filter(|run| run.status == RunStatus::Running && !RunLock::is_held(&locks, &run.run_id))
         .collect();
     for run in &crashed {
+        if is_elsewhere(home, &run.run_id).await {
+            continue;
+        }
         findings.warn(
             "dead owner",
             format!("the process that drove run {} is gone", run.run_id),
