@@ -28,7 +28,8 @@ const PASSED: [&str; 12] = [
 /// What says which project and which session a client is in. Hints: they are inherited by whatever the client starts.
 const HINTS: [&str; 3] = ["CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"];
 
-/// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`.
+/// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`, or in the place of
+/// the command `--url URL [--header LINE]…`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
     /// Where the broker listens.
@@ -41,8 +42,12 @@ pub struct Args {
     pub env: Vec<String>,
     /// The project, where the client's own word for it is not to count.
     pub project: Option<String>,
-    /// The tool server's command, as the entry had it.
+    /// The tool server's command, as the entry had it; empty when it is reached over HTTP.
     pub command: Vec<OsString>,
+    /// Where it is, when it is reached over HTTP.
+    pub url: Option<String>,
+    /// What goes with every request there: `Name: value`, where `${NAME}` stands for a variable of `env`.
+    pub headers: Vec<String>,
 }
 
 impl Args {
@@ -59,6 +64,9 @@ impl Args {
         };
         loop {
             let Some(option) = args.next() else {
+                if read.url.is_some() {
+                    break;
+                }
                 return Err("`--` and the tool server's command are missing".to_owned());
             };
             match option.to_str() {
@@ -67,12 +75,23 @@ impl Args {
                 Some("--start") => read.start.extend(args.next()),
                 Some("--name") => read.name = text("--name", args.next())?,
                 Some("--env") => read.env.push(text("--env", args.next())?),
+                Some("--url") => read.url = Some(text("--url", args.next())?),
+                Some("--header") => read.headers.push(text("--header", args.next())?),
                 Some("--project") => read.project = Some(text("--project", args.next())?),
                 Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
             }
         }
         read.command = args.collect();
-        if read.command.is_empty() {
+        if read.url.is_some() && !read.command.is_empty() {
+            return Err("a tool server has a `--url` or a command, not both".to_owned());
+        }
+        if read.url.is_none() && !read.headers.is_empty() {
+            return Err("`--header` needs a `--url`".to_owned());
+        }
+        if read.url.is_some() && read.name.is_empty() {
+            return Err("`--name` is missing: a `--url` names no tool server".to_owned());
+        }
+        if read.url.is_none() && read.command.is_empty() {
             return Err("the tool server's command is missing behind `--`".to_owned());
         }
         if read.socket.as_os_str().is_empty() {
@@ -101,10 +120,12 @@ impl Args {
             |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(","));
         let command: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!(
-            "{{\"wire\":{WIRE},\"bridge\":{},\"name\":{},\"command\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
+            "{{\"wire\":{WIRE},\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
             quoted(bridge),
             quoted(&self.name),
             list(&command),
+            self.url.as_deref().map_or_else(|| "null".to_owned(), quoted),
+            list(&self.headers),
             quoted(&environment.cwd),
             self.project.as_deref().map_or_else(|| "null".to_owned(), quoted),
             environment.parent,
@@ -166,10 +187,21 @@ mod tests {
             ("-- mail", "--socket"),
             ("--socket /s --name a__b -- mail", "no name"),
             ("--socket /s --name", "needs a value"),
+            ("--socket /s --url http://x/mcp", "`--name` is missing"),
+            ("--socket /s --name a --url http://x/mcp -- mail", "not both"),
+            ("--socket /s --name a --header A:b -- mail", "needs a `--url`"),
         ] {
             let refused = parse(words).unwrap_err();
             assert!(refused.contains(why), "{words}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_tool_server_may_be_an_address() {
+        let args = parse("--socket /s --name web --header X-Key:${KEY} --env KEY --url http://x/mcp").unwrap();
+        let variables = [("KEY".to_owned(), "k".to_owned())].into();
+        let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, None);
+        assert!(hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"headers\":[\"X-Key:${KEY}\"],"), "{hello}");
     }
 
     #[test]

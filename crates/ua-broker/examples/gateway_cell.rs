@@ -4,11 +4,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Some("bridge") => ua_bridge::run(rest),
         Some("shim") => ExitCode::from(u8::try_from(ua_mcp::run_shim(rest)).unwrap_or(1)),
         Some("server") => server(Path::new(&text(0))),
+        Some("http") => http(Path::new(&text(0))),
         Some("start") => start(&rest),
         Some("serve") => broker(Path::new(&text(0)), text(1).parse().unwrap_or(0)),
         _ => ExitCode::from(64),
@@ -95,6 +97,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         shim: ShimCommand { program: std::env::current_exe().unwrap(), args: vec!["shim".into()] },
         person: "ua".to_owned(),
         hold_wait: Duration::from_millis(hold_millis),
+        remote_horizon: Duration::ZERO,
         idle_exit: Duration::from_mins(1),
     };
     let env = ua_core::system::env();
@@ -126,31 +129,138 @@ fn server(folder: &Path) -> ExitCode {
         if id.is_null() || message.get("method").is_none() {
             continue;
         }
-        let params = &message["params"];
-        let result = match message["method"].as_str().unwrap_or_default() {
-            "initialize" => Ok(json!({
-                "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": true}, "resources": {}},
-                "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
-            })),
-            "tools/list" => Ok(tools()),
-            "resources/list" => Ok(json!({"resources": [{"uri": "stub://a", "name": "a", "unknown": {"kept": true}}]})),
-            "tools/call" => {
-                let Some(result) = call(folder, params, &mut out) else { return ExitCode::from(9) };
-                Ok(result)
-            }
-            other => Err(format!("no method {other}")),
-        };
-        let answer = match result {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err(why) => {
-                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": why, "data": {"x": 1}}})
-            }
-        };
+        let Some(answer) = answer(folder, &message, &mut out) else { return ExitCode::from(9) };
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             break;
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The answer to a request; `None` when there is to be none.
+fn answer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Option<Value> {
+    let (id, params) = (&message["id"], &message["params"]);
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => Ok(json!({
+            "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": true}, "resources": {}},
+            "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
+        })),
+        "tools/list" => Ok(tools()),
+        "resources/list" => Ok(json!({"resources": [{"uri": "stub://a", "name": "a", "unknown": {"kept": true}}]})),
+        "tools/call" => Ok(call(folder, params, out)?),
+        other => Err(format!("no method {other}")),
+    };
+    Some(match result {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(why) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": why, "data": {"x": 1}}}),
+    })
+}
+
+/// The same tool server over Streamable HTTP, with sessions; `address` says where. It lets in who knows the key. Files in its folder say more:
+/// `forget` makes it forget its sessions, `cut` breaks the next stream in front of its answer, `tells` has it tell something by itself.
+fn http(folder: &Path) -> ExitCode {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(folder.join("address"), listener.local_addr().unwrap().to_string()).unwrap();
+    let sessions = Arc::new(Mutex::new(Sessions::default()));
+    for stream in listener.incoming().flatten() {
+        let (folder, sessions) = (folder.to_path_buf(), Arc::clone(&sessions));
+        thread::spawn(move || exchange(&folder, &sessions, stream));
+    }
+    ExitCode::SUCCESS
+}
+
+#[derive(Default)]
+struct Sessions {
+    begun: usize,
+    known: Vec<String>,
+    /// The answer of a stream that was cut.
+    kept: Option<Value>,
+}
+
+/// One request over HTTP.
+fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?);
+    let mut out = stream;
+    let mut first = String::new();
+    lines.read_line(&mut first)?;
+    let mut headers = std::collections::HashMap::new();
+    loop {
+        let mut line = String::new();
+        lines.read_line(&mut line)?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let header = |name: &str| headers.get(name).map(String::as_str).unwrap_or_default();
+    let mut body = vec![0; header("content-length").parse().unwrap_or(0)];
+    lines.read_exact(&mut body)?;
+    let status = |out: &mut TcpStream, status: &str| {
+        write!(out, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    };
+    if header("x-key") != "<hush>" {
+        return status(&mut out, "401 Unauthorized");
+    }
+    if fs::remove_file(folder.join("forget")).is_ok() {
+        sessions.lock().unwrap().known.clear();
+    }
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let is_greeting = message["method"] == "initialize";
+    let session = header("mcp-session-id").to_owned();
+    let is_known = sessions.lock().unwrap().known.contains(&session);
+    if !is_greeting && (!is_known || header("mcp-protocol-version") != "2025-11-25") {
+        return status(&mut out, if is_known { "400 Bad Request" } else { "404 Not Found" });
+    }
+    let stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    if first.starts_with("DELETE") {
+        append(&folder.join("over"), &session);
+        return status(&mut out, "204 No Content");
+    }
+    if first.starts_with("GET") {
+        if header("last-event-id") == "e1" {
+            let kept = sessions.lock().unwrap().kept.take();
+            return write!(out, "{stream}id: e2\ndata: {}\n\n", kept.unwrap_or_default());
+        }
+        if !folder.join("tells").exists() {
+            return status(&mut out, "405 Method Not Allowed");
+        }
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "by itself"}});
+        write!(out, "{stream}data: {told}\n\n")?;
+        while folder.join("tells").exists() {
+            thread::sleep(POLL);
+        }
+        return Ok(());
+    }
+    append(&folder.join("said"), &message.to_string());
+    if message["id"].is_null() || message.get("method").is_none() {
+        return status(&mut out, "202 Accepted");
+    }
+    let mut aside = Vec::new();
+    // The connection ends without a word.
+    let Some(answer) = answer(folder, &message, &mut aside) else { return Ok(()) };
+    if message["method"] != "tools/call" {
+        let mut session = String::new();
+        if is_greeting {
+            let mut sessions = sessions.lock().unwrap();
+            sessions.begun += 1;
+            session = format!("Mcp-Session-Id: s{}\r\n", sessions.begun);
+            let name = format!("s{}", sessions.begun);
+            sessions.known.push(name);
+        }
+        let answer = answer.to_string();
+        let length = answer.len();
+        return write!(
+            out,
+            "HTTP/1.1 200 OK\r\n{session}Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
+        );
+    }
+    write!(out, "{stream}")?;
+    for line in aside.lines() {
+        write!(out, "data: {}\n\n", line?)?;
+    }
+    if fs::remove_file(folder.join("cut")).is_ok() {
+        sessions.lock().unwrap().kept = Some(answer);
+        return write!(out, "id: e1\nretry: 1\ndata:\n\n");
+    }
+    write!(out, "data: {answer}\n\n")
 }
 
 fn tools() -> Value {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
 use ua_core::{CallId, Env, Redactor};
 use ua_dispatch::StopSignal;
-use ua_mcp::ShimCommand;
+use ua_mcp::{Horizon, ShimCommand};
 use ua_store::{Store, StoreError};
 
 use crate::live::LiveCall;
@@ -32,6 +32,8 @@ pub struct BrokerConfig {
     pub person: String,
     /// How long a request waits for a person, if its client does.
     pub hold_wait: Duration,
+    /// How long after it was given up a request to a tool server over HTTP may still be begun there.
+    pub remote_horizon: Duration,
     /// How long it stays without a client and without a call.
     pub idle_exit: Duration,
 }
@@ -42,6 +44,7 @@ pub struct Broker {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) classifier: Arc<Classifier>,
     pub(crate) redactor: Redactor,
+    pub(crate) horizon: Arc<Horizon>,
     pub(crate) env: Env,
     pub(crate) stop: StopSignal,
     /// Nobody is let in any more.
@@ -90,6 +93,7 @@ impl Broker {
         env: Env,
     ) -> Arc<Self> {
         Arc::new(Self {
+            horizon: Arc::new(Horizon::new(config.remote_horizon, env.clone())),
             config,
             store,
             classifier,

@@ -19,7 +19,7 @@ use crate::broker::{Broken, Broker, Connected};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse};
 use crate::texts::Told;
-use crate::upstream::{Launch, Unanswered, Upstream, spec};
+use crate::upstream::{Launch, Reach, Upstream, spec};
 use crate::wire::{Hello, Said};
 
 /// A connection.
@@ -64,13 +64,16 @@ impl Connection {
         let (out, outgoing) = mpsc::unbounded_channel();
         let (to_client, from_server) = mpsc::unbounded_channel();
         let project = hello.project();
-        let reach = sha256(json!({"command": hello.command}).to_string()).to_hex();
+        let reach = sha256(hello.reach().to_string()).to_hex();
         let holder =
             RunId::parse(&format!("{HOLDER}{}", hello.bridge)).map_err(|error| Broken::new(error.to_string()))?;
         let launch = Launch {
             name: hello.name.clone(),
-            command: hello.command.clone(),
-            env: hello.env.clone(),
+            reach: match &hello.url {
+                Some(url) => Reach::Url { url: url.clone(), headers: hello.headers().map_err(Broken::new)? },
+                None => Reach::Command { command: hello.command.clone(), env: hello.env.clone() },
+            },
+            horizon: broker.horizon.clone(),
             cwd: hello.cwd.clone().into(),
             shim: broker.config.shim.clone(),
             locks: broker.config.locks.clone(),
@@ -211,9 +214,7 @@ impl Connection {
                 }
                 answer
             }
-            Err(Unanswered::NotSent(why) | Unanswered::Lost(why)) => {
-                error(-32603, &format!("the tool server did not answer: {why}"))
-            }
+            Err(why) => error(-32603, &format!("the tool server did not answer: {why}")),
         }
     }
 

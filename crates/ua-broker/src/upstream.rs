@@ -1,13 +1,13 @@
-//! A tool server behind the gateway: a process below the shim, spoken to in the client's own words.
+//! A tool server behind the gateway: a process below the shim, or a session with an endpoint over HTTP, spoken to in the client's own words.
 //!
 //! Messages pass as they came. Only a tool call goes the other way round: it comes with a permit, and its answer is handed to the ledger. As for
-//! every tool server a started process is a generation, a call is sent to the one it was committed for or not at all, and nothing is sent twice.
+//! every tool server a started process (or a session that was begun) is a generation, a call is sent to the one it was committed for or not at all, and nothing is sent twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use ua_core::{
     ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{DEFAULT_GRACE, LockDir, ShimArgs, ShimCommand};
+use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Relay, Relayed, ShimArgs, ShimCommand};
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,8 +35,9 @@ const MAX_PAGES: usize = 1_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     pub(crate) name: String,
-    pub(crate) command: Vec<String>,
-    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) reach: Reach,
+    /// The fence of what is no process of ours.
+    pub(crate) horizon: Arc<Horizon>,
     pub(crate) cwd: PathBuf,
     pub(crate) shim: ShimCommand,
     /// Where locks are.
@@ -44,6 +45,25 @@ pub(crate) struct Launch {
     /// Under which its own are there: the connection's.
     pub(crate) holder: RunId,
     pub(crate) stderr_log: PathBuf,
+}
+
+/// Where it is.
+#[derive(Clone)]
+pub(crate) enum Reach {
+    /// A program that is started.
+    Command { command: Vec<String>, env: BTreeMap<String, String> },
+    /// An endpoint, and what goes with every request to it.
+    Url { url: String, headers: BTreeMap<String, String> },
+}
+
+/// Without what headers and variables hold.
+impl std::fmt::Debug for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Command { command, .. } => f.debug_tuple("Command").field(command).finish(),
+            Self::Url { headers, .. } => f.debug_tuple("Url").field(&headers.keys()).finish(),
+        }
+    }
 }
 
 /// The tool server of one connection.
@@ -60,12 +80,23 @@ pub(crate) struct Upstream {
     metas: Mutex<HashMap<CallId, Map<String, Value>>>,
 }
 
-/// One process.
+/// One process, or one session with an endpoint.
 struct Process {
     generation: String,
+    next: AtomicU64,
+    link: Link,
+}
+
+/// How its messages get there.
+enum Link {
+    Pipe(Arc<Pipe>),
+    Remote { relay: Relay, under_way: AtomicUsize },
+}
+
+/// The pipes of a process.
+struct Pipe {
     stdin: AsyncMutex<Option<ChildStdin>>,
     pending: Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>,
-    next: AtomicU64,
     ended: CancellationToken,
     child: AsyncMutex<Child>,
 }
@@ -77,6 +108,8 @@ pub(crate) enum Unanswered {
     NotSent(String),
     /// It left, or may have.
     Lost(String),
+    /// An HTTP status that is no success.
+    Refused { status: u16, body: String },
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,7 +131,7 @@ impl Upstream {
     /// Starts the server with the client's `initialize`; the answer is the server's own.
     pub(crate) async fn initialize(&self, params: Value) -> Result<Value, Unanswered> {
         let mut running = self.process.lock().await;
-        let process = match running.as_ref().filter(|process| !process.ended.is_cancelled()) {
+        let process = match running.as_ref().filter(|process| !process.has_ended()) {
             Some(process) => process.clone(),
             None => self.start().map_err(Unanswered::NotSent)?,
         };
@@ -114,7 +147,7 @@ impl Upstream {
     /// A message of the client that wants no answer, or is one. Without a process nobody misses it.
     pub(crate) async fn tell(&self, message: &Value) {
         let process = self.process.lock().await.clone();
-        if let Some(process) = process.filter(|process| !process.ended.is_cancelled()) {
+        if let Some(process) = process.filter(|process| !process.has_ended()) {
             let _gone = process.write(message).await;
         }
     }
@@ -124,10 +157,17 @@ impl Upstream {
         &self,
         method: &str,
         params: Option<&Value>,
-        named: impl FnOnce(u64),
+        named: impl Fn(u64),
     ) -> Result<Value, Unanswered> {
         let process = self.running_process().await.map_err(Unanswered::NotSent)?;
-        process.request_named(method, params, named).await
+        match process.request_named(method, params, None, &named).await {
+            // A session that is over refused it unread; the next one is begun as the client began the first.
+            Err(Unanswered::NotSent(_)) if process.is_remote() => {
+                let process = self.running_process().await.map_err(Unanswered::NotSent)?;
+                process.request_named(method, params, None, &named).await
+            }
+            answered => answered,
+        }
     }
 
     /// What goes with a call beside its arguments.
@@ -143,9 +183,8 @@ impl Upstream {
     pub(crate) async fn idle(&self) {
         loop {
             let process = self.process.lock().await.clone();
-            let Some(process) = process.filter(|process| !process.ended.is_cancelled()) else { return };
-            let is_idle = lock(&process.pending).as_ref().is_none_or(HashMap::is_empty);
-            if is_idle && lock(&self.metas).is_empty() {
+            let Some(process) = process.filter(|process| !process.has_ended()) else { return };
+            if process.is_idle() && lock(&self.metas).is_empty() {
                 return;
             }
             self.env.clock.sleep(IDLE_POLL).await;
@@ -155,9 +194,13 @@ impl Upstream {
     /// Ends the process in an orderly way, and makes sure that nothing of it is left.
     pub(crate) async fn shut_down(&self) {
         let Some(process) = self.process.lock().await.take() else { return };
-        drop(process.stdin.lock().await.take());
+        let pipe = match &process.link {
+            Link::Pipe(pipe) => pipe,
+            Link::Remote { relay, .. } => return relay.close().await,
+        };
+        drop(pipe.stdin.lock().await.take());
         {
-            let mut child = process.child.lock().await;
+            let mut child = pipe.child.lock().await;
             tokio::select! {
                 _ended = child.wait() => {}
                 () = self.env.clock.sleep(DEFAULT_GRACE * 2) => {}
@@ -167,7 +210,16 @@ impl Upstream {
     }
 
     fn start(&self) -> Result<Arc<Process>, String> {
-        let Launch { name, command, env, cwd, shim, stderr_log, .. } = &self.launch;
+        let Launch { name, reach, cwd, shim, stderr_log, .. } = &self.launch;
+        let (command, env) = match reach {
+            Reach::Command { command, env } => (command, env),
+            Reach::Url { url, headers } => {
+                let relay = Relay::new(url, headers, self.env.clone(), self.to_client.clone())?;
+                let generation = Horizon::generation(&self.locks.unique());
+                let link = Link::Remote { relay, under_way: AtomicUsize::new(0) };
+                return Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link }));
+            }
+        };
         let Some((program, args)) = command.split_first() else { return Err("it has no command".to_owned()) };
         let generation = self.locks.begin(name).map_err(|error| format!("its lock cannot be made: {error}"))?;
         let shim_args = ShimArgs {
@@ -186,22 +238,20 @@ impl Upstream {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("its pipes are not there".to_owned());
         };
-        let process = Arc::new(Process {
-            generation,
+        let pipe = Arc::new(Pipe {
             stdin: AsyncMutex::new(Some(stdin)),
             pending: Mutex::new(Some(HashMap::new())),
-            next: AtomicU64::new(1),
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
         });
-        tokio::spawn(read(stdout, process.clone(), self.to_client.clone()));
-        Ok(process)
+        tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
+        Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link: Link::Pipe(pipe) }))
     }
 
     /// The running process, started and greeted as the client greeted it when there is none.
     async fn running_process(&self) -> Result<Arc<Process>, String> {
         let mut running = self.process.lock().await;
-        if let Some(process) = running.as_ref().filter(|process| !process.ended.is_cancelled()) {
+        if let Some(process) = running.as_ref().filter(|process| !process.has_ended()) {
             return Ok(process.clone());
         }
         let greeting = lock(&self.handshake).clone();
@@ -240,28 +290,33 @@ impl Upstream {
     async fn send(&self, permit: &Permit) -> Outcome {
         let process = self.process.lock().await.clone();
         let process = process
-            .filter(|process| !process.ended.is_cancelled() && self.generation_of(process) == permit.generation());
+            .filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };
         let (arguments, ours) = (permit.arguments(), permit.meta());
         let mut meta = lock(&self.metas).get(&permit.call().call_id).cloned().unwrap_or_default();
         meta.extend(ours);
-        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header: None }) {
+        let header = match &permit.call().policy.key_channel {
+            Some(KeyChannel::Header(name)) if process.is_remote() => Some((name.as_str(), permit.key().as_str())),
+            Some(KeyChannel::Header(name)) => {
+                tracing::debug!(name, "a header carries no key over a pipe");
+                None
+            }
+            Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
+        };
+        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
             return Outcome::NotSent { why };
-        }
-        if let Some(KeyChannel::Header(name)) = &permit.call().policy.key_channel {
-            tracing::debug!(name, "a header carries no key over a pipe");
         }
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
         let deadline = permit.call().policy.timeout.filter(|_| permit.call().policy.class == SideEffectClass::ReadOnly);
         let answer = async {
             tokio::select! {
-                answer = process.request("tools/call", &params) => answer,
+                answer = process.request_named("tools/call", Some(&params), header, &|_| ()) => answer,
                 () = sleep_or_never(deadline, &self.env) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
             }
         };
-        match answer.await {
+        let outcome = match answer.await {
             Ok(answer) => match (answer.get("result"), answer.get("error")) {
                 (Some(result), _) => Outcome::Raw(RawReply::ToolResult { result: result.clone() }),
                 (None, Some(error)) => Outcome::Raw(RawReply::RpcError {
@@ -272,7 +327,14 @@ impl Upstream {
             },
             Err(Unanswered::NotSent(why)) => Outcome::NotSent { why },
             Err(Unanswered::Lost(why)) => Outcome::Lost { why },
+            Err(Unanswered::Refused { status, body }) => Outcome::Raw(RawReply::HttpStatus { status, body }),
+        };
+        match &outcome {
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } | Outcome::Continues(_) => {}
+            // A status or an error of the protocol may still be read as an unknown outcome.
+            Outcome::Lost { .. } | Outcome::Raw(_) => self.launch.horizon.given_up(&process.generation),
         }
+        outcome
     }
 
     /// A generation's name in the ledger says whose lock it has, since the next broker knows nothing of this connection.
@@ -292,11 +354,93 @@ impl std::fmt::Display for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
+            Self::Refused { status, body } => {
+                let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+                write!(f, "it answered HTTP status {status}: {}", body.trim())
+            }
         }
     }
 }
 
 impl Process {
+    fn has_ended(&self) -> bool {
+        match &self.link {
+            Link::Pipe(pipe) => pipe.ended.is_cancelled(),
+            Link::Remote { relay, .. } => relay.is_over(),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        matches!(self.link, Link::Remote { .. })
+    }
+
+    fn is_idle(&self) -> bool {
+        match &self.link {
+            Link::Pipe(pipe) => lock(&pipe.pending).as_ref().is_none_or(HashMap::is_empty),
+            Link::Remote { under_way, .. } => under_way.load(Ordering::Acquire) == 0,
+        }
+    }
+
+    async fn write(&self, message: &Value) -> io::Result<()> {
+        match &self.link {
+            Link::Pipe(pipe) => pipe.write(message).await,
+            Link::Remote { relay, .. } => relay.tell(message).await.map_err(io::Error::other),
+        }
+    }
+
+    async fn request(&self, method: &str, params: &Value) -> Result<Value, Unanswered> {
+        self.request_named(method, Some(params), None, &|_| ()).await
+    }
+
+    /// One request, once. `header` goes with it where there are headers.
+    async fn request_named(
+        &self,
+        method: &str,
+        params: Option<&Value>,
+        header: Option<(&str, &str)>,
+        named: &impl Fn(u64),
+    ) -> Result<Value, Unanswered> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method});
+        if let Some(params) = params.filter(|params| !params.is_null()) {
+            message["params"] = params.clone();
+        }
+        let (relay, under_way) = match &self.link {
+            Link::Pipe(pipe) => {
+                let answer = pipe.expect(id)?;
+                named(id);
+                return pipe.request(&message, answer).await;
+            }
+            Link::Remote { relay, under_way } => (relay, under_way),
+        };
+        named(id);
+        let _under_way = UnderWay::one(under_way);
+        match relay.request(id, &message, header).await {
+            Relayed::Answer(answer) => Ok(answer),
+            Relayed::Status { status, body } => Err(Unanswered::Refused { status, body }),
+            Relayed::NotSent(why) => Err(Unanswered::NotSent(why)),
+            Relayed::Lost(why) => Err(Unanswered::Lost(why)),
+        }
+    }
+}
+
+/// A request that is counted until nobody waits for it.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn one(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Pipe {
     async fn write(&self, message: &Value) -> io::Result<()> {
         let mut stdin = self.stdin.lock().await;
         let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -306,28 +450,18 @@ impl Process {
         stdin.flush().await
     }
 
-    async fn request(&self, method: &str, params: &Value) -> Result<Value, Unanswered> {
-        self.request_named(method, Some(params), |_| ()).await
-    }
-
-    async fn request_named(
-        &self,
-        method: &str,
-        params: Option<&Value>,
-        named: impl FnOnce(u64),
-    ) -> Result<Value, Unanswered> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+    /// Whoever is answered under this id from now on.
+    fn expect(&self, id: u64) -> Result<oneshot::Receiver<Value>, Unanswered> {
         let (answered, answer) = oneshot::channel();
         match lock(&self.pending).as_mut() {
             Some(pending) => pending.insert(id, answered),
             None => return Err(Unanswered::NotSent("the tool server has ended".to_owned())),
         };
-        named(id);
-        let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method});
-        if let Some(params) = params.filter(|params| !params.is_null()) {
-            message["params"] = params.clone();
-        }
-        if let Err(error) = self.write(&message).await {
+        Ok(answer)
+    }
+
+    async fn request(&self, message: &Value, answer: oneshot::Receiver<Value>) -> Result<Value, Unanswered> {
+        if let Err(error) = self.write(message).await {
             // A part of it may be in the pipe.
             return Err(Unanswered::Lost(format!("the tool server ended while it was asked: {error}")));
         }
@@ -336,7 +470,7 @@ impl Process {
 }
 
 /// Reads what the server says until it says nothing more.
-async fn read(stdout: ChildStdout, process: Arc<Process>, to_client: mpsc::UnboundedSender<Value>) {
+async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         // A server that logs to its output: not a message.
@@ -346,14 +480,14 @@ async fn read(stdout: ChildStdout, process: Arc<Process>, to_client: mpsc::Unbou
             continue;
         }
         let id = message["id"].as_u64().or_else(|| message["id"].as_str()?.parse().ok());
-        let waiting = id.and_then(|id| lock(&process.pending).as_mut()?.remove(&id));
+        let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
         if let Some(waiting) = waiting {
             let _gone = waiting.send(message);
         }
     }
-    process.ended.cancel();
+    pipe.ended.cancel();
     // Whoever waits finds that nobody will answer, and nobody waits any more from now on.
-    drop(lock(&process.pending).take());
+    drop(lock(&pipe.pending).take());
 }
 
 /// A tool as the server describes it.
@@ -404,7 +538,7 @@ impl ToolTransport for Upstream {
 
     fn running(&self, _server: &str) -> Option<String> {
         let process = self.process.try_lock().ok()?.clone()?;
-        (!process.ended.is_cancelled()).then(|| self.generation_of(&process))
+        (!process.has_ended()).then(|| self.generation_of(&process))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -420,6 +554,12 @@ impl ToolTransport for Upstream {
     }
 
     async fn fence(&self, server: &str, generation: &str) -> Fence {
+        if let Some((_, own)) = generation.split_once('/')
+            && Horizon::is_remote(own)
+        {
+            self.launch.horizon.pass(own).await;
+            return Fence::Gone;
+        }
         if let Some((holder, own)) = generation.split_once('/')
             && let Ok(holder) = RunId::parse(holder)
         {

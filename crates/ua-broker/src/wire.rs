@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The version of these lines.
 pub const WIRE: u32 = 1;
@@ -16,8 +16,14 @@ pub(crate) struct Hello {
     pub(crate) bridge: String,
     /// The tool server's name in the client's configuration.
     pub(crate) name: String,
-    /// How it is started.
+    /// How it is started; empty when it is reached over HTTP.
     pub(crate) command: Vec<String>,
+    /// Where it is then.
+    #[serde(default)]
+    pub(crate) url: Option<String>,
+    /// What goes with every request there, a line each; `${NAME}` stands for a variable of the entry.
+    #[serde(default)]
+    pub(crate) headers: Vec<String>,
     pub(crate) cwd: String,
     #[serde(default)]
     pub(crate) project: Option<String>,
@@ -38,6 +44,39 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
+    /// How the tool server is reached, as the entry has it: what a variable holds is not in it.
+    pub(crate) fn reach(&self) -> Value {
+        match &self.url {
+            Some(url) => json!({"url": url}),
+            None => json!({"command": self.command}),
+        }
+    }
+
+    /// The headers of its requests, with what their variables hold. The error names no value.
+    pub(crate) fn headers(&self) -> Result<BTreeMap<String, String>, String> {
+        let header = |line: &String| {
+            let (name, value) = line.split_once(':').ok_or("a header is no `Name: value`")?;
+            Ok((name.trim().to_owned(), self.filled_in(value.trim())?))
+        };
+        self.headers.iter().map(header).collect()
+    }
+
+    /// A text with what its variables hold. Only what the entry names is one: nothing else of the client's goes out.
+    fn filled_in(&self, text: &str) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once("${") {
+            let (name, after) = behind.split_once('}').ok_or("a header has a `${` without its `}`")?;
+            let value = self.env.get(name).filter(|_| self.secret.iter().any(|own| own == name));
+            let value = value.ok_or_else(|| format!("a header needs {name}: pass it with `--env {name}`"))?;
+            filled.push_str(before);
+            filled.push_str(value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
     /// The project that the client works in.
     pub(crate) fn project(&self) -> String {
         let told = self.project.as_ref().or_else(|| self.hints.get("CLAUDE_PROJECT_DIR")).unwrap_or(&self.cwd);
@@ -81,9 +120,10 @@ impl Visitor {
             return Ok(Self::Control(control.control));
         }
         let hello: Hello = serde_json::from_value(value).map_err(|error| error.to_string())?;
-        if hello.command.is_empty() || hello.name.is_empty() || hello.name.contains(['.', '/']) {
+        if hello.command.is_empty() != hello.url.is_some() || hello.name.is_empty() || hello.name.contains(['.', '/']) {
             return Err("it names no tool server".to_owned());
         }
+        hello.headers()?;
         Ok(Self::Bridge(Box::new(hello)))
     }
 }
@@ -134,6 +174,18 @@ mod tests {
         assert_eq!(Said::read("?"), None);
         let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;
         assert!(matches!(Visitor::read(hello), Ok(Visitor::Bridge(hello)) if hello.project() == "/"));
+        let remote = |header: &str| {
+            let hello = json!({"wire": 1, "bridge": "b", "name": "web", "command": [], "url": "http://x/mcp", "cwd": "/",
+                "headers": [header], "secret": ["KEY"], "env": {"KEY": "k", "HOME": "/h"}});
+            match Visitor::read(&hello.to_string())? {
+                Visitor::Bridge(hello) => hello.headers(),
+                Visitor::Control(_) => Err("no bridge".to_owned()),
+            }
+        };
+        assert_eq!(remote("X-Key: <${KEY}${KEY}>"), Ok([("X-Key".to_owned(), "<kk>".to_owned())].into()));
+        for (header, why) in [("X-Key", "no `Name"), ("A: ${KEY", "without"), ("A: ${HOME}", "--env HOME")] {
+            assert!(remote(header).is_err_and(|refused| refused.contains(why)), "{header}");
+        }
         assert!(matches!(Visitor::read(r#"{"wire":1,"control":"stop"}"#), Ok(Visitor::Control(Wanted::Stop))));
         assert!(Visitor::read(r#"{"wire":2}"#).is_err_and(|why| why.contains("version 2")));
     }

@@ -201,6 +201,7 @@ In a client's configuration it stands in front of the old command of a tool serv
 
 Examples:
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
+  ua gateway --name crm --env CRM_TOKEN --header 'Authorization: Bearer ${CRM_TOKEN}' --url https://crm.example.com/mcp
   ua gateway status"
 )]
 pub struct GatewayArgs {
@@ -216,6 +217,12 @@ pub struct GatewayArgs {
     /// The project that the client works in [default: what the client says, else its folder]
     #[arg(long, value_name = "DIR")]
     pub project: Option<String>,
+    /// Where the tool server is, if it is reached over HTTP and not started; needs --name
+    #[arg(long, value_name = "URL", requires = "name", conflicts_with = "old")]
+    pub url: Option<String>,
+    /// A header of every request there, as `Name: value`; ${NAME} stands for a variable of --env; may be repeated
+    #[arg(long, value_name = "HEADER", requires = "url")]
+    pub header: Vec<String>,
     /// The tool server's command
     #[arg(last = true, value_name = "COMMAND")]
     pub old: Vec<std::ffi::OsString>,

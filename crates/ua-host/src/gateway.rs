@@ -30,6 +30,8 @@ const SOCKET: &str = "gateway.sock";
 const POLL: Duration = Duration::from_millis(10);
 /// How long that may take.
 const START: Duration = Duration::from_secs(30);
+/// How long after it was given up a request may still be begun at a tool server over HTTP.
+const HORIZON: Duration = Duration::from_secs(30);
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
 const BRIDGE: &str = "ua-bridge";
 
@@ -77,7 +79,8 @@ pub fn root(settings: &Settings, named: Option<&Path>) -> Result<PathBuf, HostEr
     }
 }
 
-/// What the arguments behind `ua gateway` mean for the bridge: `[--root DIR] [--name N] [--env V]… [--project P] -- COMMAND ARG…`.
+/// What the arguments behind `ua gateway` mean for the bridge: `[--root DIR] [--name N] [--env V]… [--project P] -- COMMAND ARG…`, or
+/// `--url URL [--header LINE]…` in the place of the command.
 ///
 /// # Errors
 /// Nobody says where the user's state is, or an option has no value.
@@ -195,6 +198,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
         person: format!("ua --root {}", root.display()),
         hold_wait: waits.hold,
+        remote_horizon: HORIZON,
         idle_exit: waits.idle,
     };
     let broker =

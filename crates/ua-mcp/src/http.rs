@@ -19,6 +19,7 @@ mod headers;
 mod horizon;
 mod listening;
 mod reading;
+mod relay;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,7 +36,8 @@ use ua_core::{Env, Outcome, RawReply};
 pub(crate) use self::endpoint::check_header_name;
 use self::endpoint::{Endpoint, Failure, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
-pub(crate) use self::horizon::Horizon;
+pub use self::horizon::Horizon;
+pub use self::relay::{Relay, Relayed};
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::host::{Host, UnderWay};

@@ -60,6 +60,7 @@ pub use error::McpError;
 #[cfg(feature = "conformance")]
 pub use exercise::exercise;
 pub use host::{Progress, ProgressWatcher};
+pub use http::{Horizon, Relay, Relayed};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use server::ServerAbout;

@@ -131,7 +131,7 @@ impl LockDir {
     }
 
     /// A name that no other generation has; names sort by the time they were made.
-    pub(crate) fn unique(&self) -> String {
+    pub fn unique(&self) -> String {
         let millis = u64::try_from(self.env.now().as_millis()).unwrap_or(0) & 0xFFF_FFFF_FFFF;
         let chance = self.env.entropy.next_u64() >> 32;
         format!("{millis:011x}{chance:08x}")

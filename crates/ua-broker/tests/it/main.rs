@@ -7,5 +7,6 @@ mod matrix;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod passing;
+mod remote;
 mod repeats;
 mod world;

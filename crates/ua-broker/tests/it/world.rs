@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) folder: tempfile::TempDir,
     /// How long a request waits for a person.
     pub(crate) hold_millis: u64,
+    /// The tool server that is reached over HTTP, if it is.
+    remote: Option<Child>,
 }
 
 impl World {
@@ -51,14 +53,26 @@ impl World {
         for name in ["project", "stub", "logs"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        Self { folder, hold_millis: 0 }
+        Self { folder, hold_millis: 0, remote: None }
+    }
+
+    /// One whose tool server is reached over HTTP.
+    pub(crate) fn remote() -> Self {
+        let mut world = Self::new();
+        world.remote = Some(Command::new(cell()).arg("http").arg(world.path("stub")).spawn().unwrap());
+        until("an address", || world.address());
+        world
+    }
+
+    fn address(&self) -> Option<String> {
+        self.lines("address").pop().filter(|address| address.contains(':'))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn lines(&self, name: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         fs::read_to_string(self.path("stub").join(name)).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
@@ -178,6 +192,10 @@ impl Drop for World {
             let log = fs::read_to_string(self.path("broker.log")).unwrap_or_default();
             eprintln!("--- broker.log\n{log}\n--- effects\n{:?}", self.effects());
         }
+        if let Some(mut remote) = self.remote.take() {
+            let _gone = remote.kill();
+            let _gone = remote.wait();
+        }
         if let Some(pid) = fs::read_to_string(self.path("broker.pid")).ok().and_then(|pid| pid.parse().ok()) {
             kill(pid);
         }
@@ -209,7 +227,12 @@ impl Client {
         for word in [cell.as_os_str(), "start".as_ref(), root.as_os_str(), world.hold_millis.to_string().as_ref()] {
             command.arg("--start").arg(word);
         }
-        command.arg("--").arg(&cell).arg("server").arg(root.join("stub"));
+        if world.remote.is_some() {
+            let url = format!("http://{}/mcp", world.address().unwrap());
+            command.args(["--header", "X-Key: <${STUB_SECRET}>", "--url", &url]).env("STUB_SECRET", "hush");
+        } else {
+            command.arg("--").arg(&cell).arg("server").arg(root.join("stub"));
+        }
         command.current_dir(world.path(project)).stdin(Stdio::piped()).stdout(Stdio::piped()).envs(env.iter().copied());
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());

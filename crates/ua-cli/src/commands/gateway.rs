@@ -13,11 +13,11 @@ use crate::error::{self, HostError, OK};
 use crate::output::{print, print_json, print_table};
 use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 
-/// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND`); `None` when they are not.
+/// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND` or `… --url URL`); `None` when they are not.
 pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.skip(1).collect();
     let (first, rest) = args.split_first()?;
-    if first != "gateway" || !rest.iter().any(|word| word == "--") {
+    if first != "gateway" || !rest.iter().any(|word| word == "--" || word == "--url") {
         return None;
     }
     Some(become_bridge(rest))
@@ -25,7 +25,7 @@ pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 
 /// The same for arguments that were read already: what does not come first, as `ua --root DIR gateway -- COMMAND`.
 pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode> {
-    if args.old.is_empty() {
+    if args.old.is_empty() && args.url.is_none() {
         return None;
     }
     let mut words: Vec<OsString> = Vec::new();
@@ -36,8 +36,11 @@ pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode>
     args.name.iter().for_each(|name| option("--name", name.as_ref()));
     args.env.iter().for_each(|name| option("--env", name.as_ref()));
     args.project.iter().for_each(|project| option("--project", project.as_ref()));
-    words.push("--".into());
-    words.extend(args.old.iter().cloned());
+    args.header.iter().for_each(|header| option("--header", header.as_ref()));
+    match &args.url {
+        Some(url) => option("--url", url.as_ref()),
+        None => words.extend(std::iter::once("--".into()).chain(args.old.iter().cloned())),
+    }
     Some(become_bridge(&words))
 }
 

@@ -16,7 +16,7 @@ const MARK: &str = "http-";
 
 /// When attempts on remote servers were given up, and how long to wait from then on.
 #[derive(Debug)]
-pub(crate) struct Horizon {
+pub struct Horizon {
     span: Duration,
     env: Env,
     started_at: Timestamp,
@@ -25,17 +25,17 @@ pub(crate) struct Horizon {
 
 impl Horizon {
     /// A horizon of `span` in a process that starts now.
-    pub(crate) fn new(span: Duration, env: Env) -> Self {
+    pub fn new(span: Duration, env: Env) -> Self {
         Self { span, started_at: env.now(), env, given_up_at: Mutex::default() }
     }
 
     /// The name of a generation of a remote server: a connection of this process, not a process of its own.
-    pub(crate) fn generation(unique: &str) -> String {
+    pub fn generation(unique: &str) -> String {
         format!("{MARK}{unique}")
     }
 
     /// Whether a generation is one of a remote server. Asked of the name, because the configuration may have changed.
-    pub(crate) fn is_remote(generation: &str) -> bool {
+    pub fn is_remote(generation: &str) -> bool {
         generation.starts_with(MARK)
     }
 
@@ -44,7 +44,7 @@ impl Horizon {
     }
 
     /// An attempt on this generation was given up now, as far as it is one of a remote server.
-    pub(crate) fn given_up(&self, generation: &str) {
+    pub fn given_up(&self, generation: &str) {
         if Self::is_remote(generation) {
             let now = self.env.now();
             self.times().insert(generation.to_owned(), now);
@@ -57,7 +57,7 @@ impl Horizon {
     }
 
     /// Waits until the horizon of the generation's last given up attempt has passed.
-    pub(crate) async fn pass(&self, generation: &str) {
+    pub async fn pass(&self, generation: &str) {
         let from = self.times().get(generation).copied().unwrap_or(self.started_at);
         let left = self.span.saturating_sub(self.env.now().since(from));
         if !left.is_zero() {

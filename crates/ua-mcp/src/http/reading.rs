@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
+use ua_core::Env;
 use ua_http::sse::{Event, Parser};
 
-use super::endpoint::{Failure, LAST_EVENT_ID, cause};
+use super::endpoint::{Endpoint, Failure, LAST_EVENT_ID, cause};
 use super::{HttpConnection, Inner, Reply};
 use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
@@ -36,7 +37,7 @@ impl HttpConnection {
         let status = response.status();
         if !status.is_success() {
             self.inner.note_refusal(status);
-            let body = self.refusal(response).await;
+            let body = refusal(response, &self.inner.env).await;
             return Ok(Reply::Status { status, body });
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -49,84 +50,98 @@ impl HttpConnection {
                     None => Err(lost("it broke the protocol: it answered with a message that is no answer")),
                 }
             }
-            "text/event-stream" => self.follow(response, id).await,
+            "text/event-stream" => {
+                let resume = |after: String| {
+                    let inner = Arc::clone(&self.inner);
+                    async move { inner.resume(&after).await }
+                };
+                follow(&self.inner.env, response, |data| self.inner.understand(data, id), resume).await
+            }
             _ => Err(lost(format!("it answered HTTP status {status} with {kind:?} content and no result"))),
-        }
-    }
-
-    /// The beginning of a refusal's body, as far as it comes.
-    async fn refusal(&self, mut response: Response) -> String {
-        let mut body = Vec::new();
-        let read = async {
-            while body.len() < MAX_REFUSAL {
-                let Ok(Some(chunk)) = response.chunk().await else { break };
-                body.extend_from_slice(&chunk);
-            }
-        };
-        tokio::select! {
-            () = read => {}
-            () = self.inner.env.clock.sleep(REFUSAL_PATIENCE) => {}
-        }
-        body.truncate(MAX_REFUSAL);
-        String::from_utf8_lossy(&body).into_owned()
-    }
-
-    /// Follows a stream to the answer. A stream that breaks is taken up again after the last event that came from it, if
-    /// the server gave its events ids.
-    async fn follow(&self, response: Response, id: i64) -> Result<Reply, Failure> {
-        let mut last_event: Option<String> = None;
-        let mut wait = None;
-        let mut vain = 0;
-        let mut stream = Some(response);
-        loop {
-            let broke = match stream.take() {
-                Some(response) => {
-                    let opened_at = self.inner.env.now();
-                    let mut events = Events::of(response);
-                    let broke = loop {
-                        match events.next().await {
-                            Ok(Some(event)) => {
-                                if let Some(event_id) = event.id.clone() {
-                                    let event_id = Some(event_id).filter(|id| !id.is_empty());
-                                    // Some servers begin with the very event after which they were asked to go on.
-                                    if event_id != last_event {
-                                        vain = 0;
-                                    }
-                                    last_event = event_id;
-                                }
-                                wait = event.retry.map(Duration::from_millis).or(wait);
-                                let data = event.message().filter(|data| !data.is_empty());
-                                let reply = data.map(|data| self.inner.understand(data.as_bytes(), id)).transpose()?;
-                                if let Some(reply) = reply.flatten() {
-                                    return Ok(reply);
-                                }
-                            }
-                            Ok(None) => break "the stream ended before the answer came".to_owned(),
-                            Err(Broken::Connection(why)) => break format!("the stream broke: {why}"),
-                            Err(Broken::Content(why)) => return Err(lost(why)),
-                        }
-                    };
-                    if self.inner.env.now().since(opened_at) >= HELD_OPEN {
-                        vain = 0;
-                    }
-                    broke
-                }
-                None => "the stream could not be taken up again".to_owned(),
-            };
-            let Some(after) = &last_event else { return Err(lost(broke)) };
-            if vain == MAX_RESUMES {
-                return Err(lost(format!("{broke}; {MAX_RESUMES} attempts to take it up again brought nothing new")));
-            }
-            vain += 1;
-            self.inner.env.clock.sleep(wait.unwrap_or(RESUME_WAIT).min(MAX_RESUME_WAIT)).await;
-            tracing::debug!(server = self.inner.server, after, "taking up a broken stream");
-            stream = self.inner.resume(after).await.map_err(|why| lost(format!("{broke}; {why}")))?;
         }
     }
 }
 
+/// The beginning of a refusal's body, as far as it comes.
+pub(super) async fn refusal(mut response: Response, env: &Env) -> String {
+    let mut body = Vec::new();
+    let read = async {
+        while body.len() < MAX_REFUSAL {
+            let Ok(Some(chunk)) = response.chunk().await else { break };
+            body.extend_from_slice(&chunk);
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        () = env.clock.sleep(REFUSAL_PATIENCE) => {}
+    }
+    body.truncate(MAX_REFUSAL);
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// Follows a stream to the answer. A stream that breaks is taken up again after the last event that came from it, if
+/// the server gave its events ids.
+pub(super) async fn follow<T, F>(
+    env: &Env,
+    response: Response,
+    understand: impl Fn(&[u8]) -> Result<Option<T>, Failure>,
+    resume: impl Fn(String) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<Option<Response>, String>>,
+{
+    let mut last_event: Option<String> = None;
+    let mut wait = None;
+    let mut vain = 0;
+    let mut stream = Some(response);
+    loop {
+        let broke = match stream.take() {
+            Some(response) => {
+                let opened_at = env.now();
+                let mut events = Events::of(response);
+                let broke = loop {
+                    match events.next().await {
+                        Ok(Some(event)) => {
+                            if let Some(event_id) = event.id.clone() {
+                                let event_id = Some(event_id).filter(|id| !id.is_empty());
+                                // Some servers begin with the very event after which they were asked to go on.
+                                if event_id != last_event {
+                                    vain = 0;
+                                }
+                                last_event = event_id;
+                            }
+                            wait = event.retry.map(Duration::from_millis).or(wait);
+                            let data = event.message().filter(|data| !data.is_empty());
+                            let reply = data.map(|data| understand(data.as_bytes())).transpose()?;
+                            if let Some(reply) = reply.flatten() {
+                                return Ok(reply);
+                            }
+                        }
+                        Ok(None) => break "the stream ended before the answer came".to_owned(),
+                        Err(Broken::Connection(why)) => break format!("the stream broke: {why}"),
+                        Err(Broken::Content(why)) => return Err(lost(why)),
+                    }
+                };
+                if env.now().since(opened_at) >= HELD_OPEN {
+                    vain = 0;
+                }
+                broke
+            }
+            None => "the stream could not be taken up again".to_owned(),
+        };
+        let Some(after) = &last_event else { return Err(lost(broke)) };
+        if vain == MAX_RESUMES {
+            return Err(lost(format!("{broke}; {MAX_RESUMES} attempts to take it up again brought nothing new")));
+        }
+        vain += 1;
+        env.clock.sleep(wait.unwrap_or(RESUME_WAIT).min(MAX_RESUME_WAIT)).await;
+        tracing::debug!(after, "taking up a broken stream");
+        stream = resume(after.clone()).await.map_err(|why| lost(format!("{broke}; {why}")))?;
+    }
+}
+
 /// Reads a whole body that is one message.
-async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
+pub(super) async fn whole(mut response: Response) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
@@ -172,28 +187,43 @@ impl Events {
     }
 }
 
+/// Asks for the rest of a stream. What is refused is a status, or nothing when nobody was reached.
+pub(super) async fn taken_up(
+    endpoint: &Endpoint,
+    mut headers: HeaderMap,
+    after: &str,
+) -> Result<Result<Response, Option<StatusCode>>, String> {
+    let after = HeaderValue::from_str(after).map_err(|_| "its event id cannot be sent back".to_owned())?;
+    headers.insert(LAST_EVENT_ID, after);
+    Ok(match endpoint.get(headers).await {
+        Ok(response) if response.status() == StatusCode::OK => Ok(response),
+        Ok(response) => Err(Some(response.status())),
+        Err(failure) => {
+            tracing::debug!(why = failure.into_why(), "a stream was not taken up");
+            Err(None)
+        }
+    })
+}
+
+/// Whether a stream that was refused so may be let in later.
+pub(super) fn may_be_asked_again(status: StatusCode) -> Result<(), String> {
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return Ok(());
+    }
+    Err(format!("it does not let it be taken up again (HTTP status {status})"))
+}
+
 impl Inner {
     /// Asks for the rest of a stream; `None` when it is worth asking again. This sends no call.
     async fn resume(&self, after: &str) -> Result<Option<Response>, String> {
-        let mut headers = self.headers();
-        let after = HeaderValue::from_str(after).map_err(|_| "its event id cannot be sent back".to_owned())?;
-        headers.insert(LAST_EVENT_ID, after);
-        let response = match self.endpoint.get(headers).await {
-            Ok(response) => response,
-            Err(failure) => {
-                tracing::debug!(server = self.server, why = failure.into_why(), "a stream was not taken up");
-                return Ok(None);
+        match taken_up(&self.endpoint, self.headers(), after).await? {
+            Ok(response) => Ok(Some(response)),
+            Err(None) => Ok(None),
+            Err(Some(status)) => {
+                self.note_refusal(status);
+                may_be_asked_again(status).map(|()| None)
             }
-        };
-        let status = response.status();
-        if status == StatusCode::OK {
-            return Ok(Some(response));
         }
-        self.note_refusal(status);
-        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            return Ok(None);
-        }
-        Err(format!("it does not let it be taken up again (HTTP status {status})"))
     }
 
     /// Reads one message: the answer to request `id`, or something else, for which `None` is returned once it is dealt

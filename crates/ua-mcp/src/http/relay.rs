@@ -1,0 +1,292 @@
+//! An endpoint for somebody who has messages of their own: they pass as they came.
+//!
+//! A client and a tool server that speak with each other agree on a version and on capabilities themselves; what is left is the transport: one
+//! request is one POST, whatever comes on its stream beside the answer is handed on, a broken stream is taken up again with a GET, and the stream
+//! that belongs to no request is opened with the session. A request is posted once and never again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use ua_core::Env;
+
+use super::ASIDE;
+use super::endpoint::{self, Endpoint, Failure, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use super::reading::{
+    self, Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT, may_be_asked_again, taken_up,
+};
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Relayed {
+    /// The answer, a whole message of the protocol: a result or an error.
+    Answer(Value),
+    /// An HTTP status that is no success, and as much of the body as is kept.
+    Status {
+        /// The status.
+        status: u16,
+        /// The beginning of what came with it.
+        body: String,
+    },
+    /// It did not leave, or was refused unread because the session is over.
+    NotSent(String),
+    /// It left, or may have, and no answer will come.
+    Lost(String),
+}
+
+/// One session with an endpoint, in the words of whoever uses it.
+pub struct Relay {
+    wire: Arc<Wire>,
+    listening: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Wire {
+    endpoint: Endpoint,
+    env: Env,
+    agreed: Mutex<Agreed>,
+    ended: Mutex<Option<String>>,
+    /// What the server asks and tells by itself.
+    heard: mpsc::UnboundedSender<Value>,
+}
+
+#[derive(Default)]
+struct Agreed {
+    session: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Relay").field(&self.wire.endpoint.shown()).finish()
+    }
+}
+
+impl Relay {
+    /// Prepares it; nothing is sent yet. What the server asks and tells by itself goes to `heard`.
+    ///
+    /// # Errors
+    /// A sentence about an address or a header that cannot be used; it shows no header's value.
+    pub fn new(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        env: Env,
+        heard: mpsc::UnboundedSender<Value>,
+    ) -> Result<Self, String> {
+        let endpoint = Endpoint::new(url, headers, concat!("ua/", env!("CARGO_PKG_VERSION")))?;
+        let wire = Wire { endpoint, env, agreed: Mutex::default(), ended: Mutex::default(), heard };
+        Ok(Self { wire: Arc::new(wire), listening: Mutex::default() })
+    }
+
+    /// Whether nothing more can be sent: the session is over, or nobody was there. Another one may be begun.
+    pub fn is_over(&self) -> bool {
+        lock(&self.wire.ended).is_some()
+    }
+
+    /// Posts a request whose `id` is this, once, and waits for its answer. `header` goes with it alone.
+    pub async fn request(&self, id: u64, message: &Value, header: Option<(&str, &str)>) -> Relayed {
+        let wire = &self.wire;
+        let mut headers = wire.headers();
+        if let Some((name, value)) = header {
+            match endpoint::header(name, value) {
+                Ok((name, value)) => headers.insert(name, value),
+                Err(why) => return Relayed::NotSent(why),
+            };
+        }
+        let response = match wire.endpoint.post(headers, message.to_string().into_bytes()).await {
+            Ok(response) => response,
+            Err(Failure::NotSent(why)) => {
+                wire.end(&why);
+                return Relayed::NotSent(why);
+            }
+            Err(Failure::Lost(why)) => return Relayed::Lost(why),
+        };
+        let is_greeting = message["method"] == "initialize";
+        if is_greeting {
+            lock(&wire.agreed).session = response.headers().get(SESSION_ID).cloned().map(|mut session| {
+                session.set_sensitive(true);
+                session
+            });
+        }
+        let status = response.status();
+        if !status.is_success() {
+            let has_session = lock(&wire.agreed).session.is_some();
+            wire.note(status);
+            let body = reading::refusal(response, &wire.env).await;
+            return match status {
+                StatusCode::NOT_FOUND if has_session => {
+                    Relayed::NotSent(format!("its session is over (HTTP status 404): {body}"))
+                }
+                _ => Relayed::Status { status: status.as_u16(), body },
+            };
+        }
+        match self.answer(response, id).await {
+            Ok(answer) => {
+                if let Some(version) = answer["result"]["protocolVersion"].as_str().filter(|_| is_greeting) {
+                    lock(&wire.agreed).version = HeaderValue::from_str(version).ok();
+                }
+                Relayed::Answer(answer)
+            }
+            Err(failure) => Relayed::Lost(failure.into_why()),
+        }
+    }
+
+    async fn answer(&self, response: Response, id: u64) -> Result<Value, Failure> {
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let wire = &self.wire;
+        match kind.as_str() {
+            "application/json" => {
+                let body = reading::whole(response).await?;
+                let answer = wire.understand(&body, id)?;
+                answer.ok_or_else(|| Failure::Lost("it answered with a message that is no answer".to_owned()))
+            }
+            "text/event-stream" => {
+                let resume = |after: String| {
+                    let wire = Arc::clone(wire);
+                    async move { wire.resume(&after).await }
+                };
+                reading::follow(&wire.env, response, |data| wire.understand(data, id), resume).await
+            }
+            _ => Err(Failure::Lost(format!("it answered with {kind:?} content and no result"))),
+        }
+    }
+
+    /// Posts a message that has no answer.
+    ///
+    /// # Errors
+    /// It did not arrive, or was refused.
+    pub async fn tell(&self, message: &Value) -> Result<(), String> {
+        let wire = &self.wire;
+        let status = tokio::select! {
+            posted = wire.endpoint.post(wire.headers(), message.to_string().into_bytes()) => {
+                posted.map_err(Failure::into_why)?.status()
+            }
+            () = wire.env.clock.sleep(ASIDE) => return Err("it did not receive a message in time".to_owned()),
+        };
+        if !status.is_success() {
+            wire.note(status);
+            return Err(format!("it answered HTTP status {status}"));
+        }
+        if message["method"] == "notifications/initialized" && lock(&wire.agreed).session.is_some() {
+            let listening = tokio::spawn(listen(Arc::clone(wire)));
+            if let Some(earlier) = lock(&self.listening).replace(listening) {
+                earlier.abort();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session, which tells the server to forget it.
+    pub async fn close(&self) {
+        if let Some(listening) = lock(&self.listening).take() {
+            listening.abort();
+        }
+        let wire = &self.wire;
+        let was_open = lock(&wire.ended).replace("the session was closed".to_owned()).is_none();
+        if was_open && lock(&wire.agreed).session.is_some() {
+            tokio::select! {
+                _ended = wire.endpoint.delete(wire.headers()) => {}
+                () = wire.env.clock.sleep(ASIDE) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some(listening) = lock(&self.listening).take() {
+            listening.abort();
+        }
+    }
+}
+
+impl Wire {
+    fn headers(&self) -> HeaderMap {
+        let agreed = lock(&self.agreed);
+        let own = [(SESSION_ID, &agreed.session), (PROTOCOL_VERSION, &agreed.version)];
+        own.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+
+    fn end(&self, why: &str) {
+        lock(&self.ended).get_or_insert_with(|| why.to_owned());
+    }
+
+    /// A server that does not know our session will not know it next time either.
+    fn note(&self, status: StatusCode) {
+        let is_about_session = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+        if is_about_session && lock(&self.agreed).session.is_some() {
+            self.end(&format!("its session is over (HTTP status {status})"));
+        }
+    }
+
+    /// The answer to request `id`; `None` for another message, which is handed on.
+    fn understand(&self, data: &[u8], id: u64) -> Result<Option<Value>, Failure> {
+        let broken = |why: String| Failure::Lost(format!("it broke the protocol: {why}"));
+        let message: Value =
+            serde_json::from_slice(data).map_err(|error| broken(format!("a message is not JSON: {error}")))?;
+        if message.get("method").is_some() {
+            let _gone = self.heard.send(message);
+            return Ok(None);
+        }
+        if message["id"].as_u64() != Some(id) {
+            return Err(broken("it answered a request that was not made".to_owned()));
+        }
+        Ok(Some(message))
+    }
+
+    async fn resume(&self, after: &str) -> Result<Option<Response>, String> {
+        match taken_up(&self.endpoint, self.headers(), after).await? {
+            Ok(response) => Ok(Some(response)),
+            Err(None) => Ok(None),
+            Err(Some(status)) => {
+                self.note(status);
+                may_be_asked_again(status).map(|()| None)
+            }
+        }
+    }
+}
+
+/// Reads the stream that belongs to no request until the session ends, or the server has none.
+async fn listen(wire: Arc<Wire>) {
+    let (mut last_event, mut wait, mut vain) = (None::<String>, None, 0);
+    while vain <= MAX_RESUMES && lock(&wire.ended).is_none() {
+        vain += 1;
+        let mut headers = wire.headers();
+        if let Some(after) = last_event.as_deref().and_then(|after| HeaderValue::from_str(after).ok()) {
+            headers.insert(LAST_EVENT_ID, after);
+        }
+        match wire.endpoint.get(headers).await {
+            Ok(response) if response.status() == StatusCode::OK => {
+                let opened_at = wire.env.now();
+                let mut events = Events::of(response);
+                while let Ok(Some(event)) = events.next().await {
+                    if let Some(id) = event.id.clone() {
+                        last_event = Some(id).filter(|id| !id.is_empty());
+                    }
+                    wait = event.retry.map(std::time::Duration::from_millis).or(wait);
+                    let message = event.message().and_then(|data| serde_json::from_str::<Value>(&data).ok());
+                    if let Some(message) = message.filter(|message| message.get("method").is_some()) {
+                        vain = 0;
+                        let _gone = wire.heard.send(message);
+                    }
+                }
+                if wire.env.now().since(opened_at) >= HELD_OPEN {
+                    vain = 0;
+                }
+            }
+            // It has no such stream, or not for us.
+            Ok(response) if may_be_asked_again(response.status()).is_err() => return,
+            Ok(_) | Err(_) => {}
+        }
+        wire.env.clock.sleep(wait.unwrap_or(RESUME_WAIT).min(MAX_RESUME_WAIT)).await;
+    }
+}
