@@ -192,7 +192,7 @@ impl Broker {
             job_path: None,
             opening: Message::user(Origin::Prompt, words),
             workspace_dir: hello.cwd.clone(),
-            launch: serde_json::json!({"gateway": hello.reach()}),
+            launch: serde_json::json!({"gateway": hello.shown_reach()}),
             parent_run_id: None,
         };
         let new = NewSession { run, session: record.clone() };

@@ -289,8 +289,8 @@ impl Upstream {
 
     async fn send(&self, permit: &Permit) -> Outcome {
         let process = self.process.lock().await.clone();
-        let process = process
-            .filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
+        let process =
+            process.filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };

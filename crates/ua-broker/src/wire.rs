@@ -52,6 +52,16 @@ impl Hello {
         }
     }
 
+    /// The same for what is kept: without what an address may hide (a password, a query).
+    pub(crate) fn shown_reach(&self) -> Value {
+        let Some(url) = &self.url else { return self.reach() };
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        json!({"url": format!("{scheme}://{host}{path}")})
+    }
+
     /// The headers of its requests, with what their variables hold. The error names no value.
     pub(crate) fn headers(&self) -> Result<BTreeMap<String, String>, String> {
         let header = |line: &String| {
@@ -182,6 +192,10 @@ mod tests {
                 Visitor::Control(_) => Err("no bridge".to_owned()),
             }
         };
+        let hidden = r#"{"wire":1,"bridge":"b","name":"web","command":[],"url":"https://me:pw@x:1/mcp?key=pw@x#pw","cwd":"/","secret":[],"env":{}}"#;
+        assert!(
+            matches!(Visitor::read(hidden), Ok(Visitor::Bridge(hello)) if hello.shown_reach() == json!({"url": "https://x:1/mcp"}))
+        );
         assert_eq!(remote("X-Key: <${KEY}${KEY}>"), Ok([("X-Key".to_owned(), "<kk>".to_owned())].into()));
         for (header, why) in [("X-Key", "no `Name"), ("A: ${KEY", "without"), ("A: ${HOME}", "--env HOME")] {
             assert!(remote(header).is_err_and(|refused| refused.contains(why)), "{header}");

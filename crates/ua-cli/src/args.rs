@@ -201,7 +201,7 @@ In a client's configuration it stands in front of the old command of a tool serv
 
 Examples:
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
-  ua gateway --name crm --env CRM_TOKEN --header 'Authorization: Bearer ${CRM_TOKEN}' --url https://crm.example.com/mcp
+  ua gateway --name crm --env KEY --header 'X-Key: ${KEY}' --url https://crm.example.com/mcp
   ua gateway status"
 )]
 pub struct GatewayArgs {
