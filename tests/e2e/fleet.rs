@@ -244,6 +244,7 @@ fn a_server_that_goes_away_again_and_again_costs_time_and_no_effect() {
 /// `UA_FLEET_KILLS` says how often (`.ci/nightly`: more).
 #[test]
 fn workers_that_are_killed_again_and_again_have_each_effect_once() {
+    #[expect(clippy::disallowed_methods, reason = "a test has no settings")]
     let kills: usize = std::env::var("UA_FLEET_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let jobs = kills * 3;
     on_both("fleet_kills", |env| {

@@ -148,7 +148,7 @@ mod tests {
         let error = Cursor::read(&newer).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "read the cursor of ckpt_1: it has version \"2\" and this build knows \"1\"; use the build that wrote it, or a newer one"
+            "cannot read the cursor of ckpt_1: it has version \"2\" and this build knows \"1\"; use the build that wrote it, or a newer one"
         );
         assert_eq!(error.class(), FailureClass::Operator);
         assert_eq!(Snapshot::read(&newer), Ok(whole().snapshot), "the other part is judged by itself");
@@ -164,7 +164,7 @@ mod tests {
         let mut broken = record(&whole());
         broken.snapshot["step_index"] = json!("four");
         let error = Checkpoint::read(&broken).unwrap_err();
-        assert!(error.to_string().starts_with("read the snapshot of ckpt_1: "), "{error}");
+        assert!(error.to_string().starts_with("cannot read the snapshot of ckpt_1: "), "{error}");
         assert_eq!(error.class(), FailureClass::Permanent);
     }
 }

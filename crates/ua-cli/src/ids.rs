@@ -35,7 +35,7 @@ pub(crate) struct ShortIds {
 
 impl ShortIds {
     /// For a list with these ids.
-    pub(crate) fn of<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> Self {
+    pub(crate) fn of<'a>(ids: &(impl Iterator<Item = &'a str> + Clone)) -> Self {
         if !crate::terminal::is_read_by_person() {
             return Self { letters: MADE_UP };
         }
@@ -43,12 +43,12 @@ impl ShortIds {
     }
 
     /// The form of one of them.
-    pub(crate) fn get<'a>(&self, id: &'a str) -> &'a str {
+    pub(crate) fn get(self, id: &str) -> &str {
         if self.letters >= MADE_UP { id } else { end_of(id, self.letters) }
     }
 }
 
-fn letters_for<'a>(ids: impl Iterator<Item = &'a str> + Clone) -> usize {
+fn letters_for<'a>(ids: &(impl Iterator<Item = &'a str> + Clone)) -> usize {
     let is_enough = |letters: &usize| {
         let mut ends: Vec<&str> = ids.clone().map(|id| end_of(id, *letters)).collect();
         let count = ends.len();
@@ -86,8 +86,12 @@ mod tests {
     #[test]
     fn ids_that_end_alike_are_shown_longer() {
         let ids = ["run_01a20977c390716288a9e1c07dc39827", "run_01a20977c390716288a9e1d07dc39827", "monthly"];
-        assert_eq!(letters_for(ids.iter().copied()), 10);
-        assert_eq!(letters_for(ids[1..].iter().copied()), FEW);
-        assert_eq!(letters_for([ids[0], ids[0]].into_iter()), MADE_UP, "the same twice is told from itself by nothing");
+        assert_eq!(letters_for(&ids.iter().copied()), 10);
+        assert_eq!(letters_for(&ids[1..].iter().copied()), FEW);
+        assert_eq!(
+            letters_for(&[ids[0], ids[0]].into_iter()),
+            MADE_UP,
+            "the same twice is told from itself by nothing"
+        );
     }
 }

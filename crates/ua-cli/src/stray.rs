@@ -1,11 +1,10 @@
 //! Words that people type who know other programs: the command that does it here.
 
 /// A word, and what it is called here.
-const WORDS: [(&str, &str); 30] = [
+const WORDS: [(&str, &str); 29] = [
     ("run", "ua job FILE"),
     ("start", "ua job FILE"),
     ("exec", "ua job FILE"),
-    ("submit", "ua job FILE"),
     ("new", "ua init"),
     ("create", "ua init"),
     ("check", "ua job --check FILE"),

@@ -40,14 +40,18 @@ fn it_is_spoken_to_as_one_over_pipes_and_its_session_ends_with_the_client() {
 fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
     let world = World::remote();
     let mut client = world.client().greet();
+    let count = |method: &str| world.said().iter().filter(|message| message["method"] == method).count();
+    // A notification has no answer that could be waited for; one that came later would be what is refused.
+    let until_greeted = |times| until("a greeting", || (count("notifications/initialized") == times).then_some(()));
+    until_greeted(1);
     world.behave("forget");
     let id = client.request("resources/list", &json!({}));
     assert_eq!(client.answer(id)["result"]["resources"][0]["uri"], "stub://a");
     assert_eq!(text(&client.result("send_email", &mail())), "done, 1 so far");
+    until_greeted(2);
     world.behave("forget");
     assert_eq!(text(&client.result("append_line", &json!({"text": "a"}))), "done, 2 so far");
-    let said = world.said();
-    let count = |method: &str| said.iter().filter(|message| message["method"] == method).count();
+    until_greeted(3);
     assert_eq!((count("initialize"), count("notifications/initialized"), count("tools/call")), (3, 3, 2));
     client.done();
     world.check();

@@ -71,7 +71,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
         if calls.is_empty() {
             tell("no such calls");
         }
-        let ids = ShortIds::of(calls.iter().map(|call| call.call_id.as_str()));
+        let ids = ShortIds::of(&calls.iter().map(|call| call.call_id.as_str()));
         let rows = calls.iter().map(|call| {
             vec![
                 ids.get(call.call_id.as_str()).to_owned(),

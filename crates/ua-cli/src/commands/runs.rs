@@ -114,7 +114,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
             "no such runs"
         });
     }
-    let (ids, now) = (ShortIds::of(rows.iter().map(|(_, run)| run.run_id.as_str())), ua_core::system::env().now());
+    let (ids, now) = (ShortIds::of(&rows.iter().map(|(_, run)| run.run_id.as_str())), ua_core::system::env().now());
     let cells = rows.iter().map(|(depth, run)| {
         let indent = if *depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
         vec![

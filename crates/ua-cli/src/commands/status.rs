@@ -30,7 +30,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print("nothing runs, and nothing waits for you\n")?;
     } else {
         let now = host.env().now();
-        let ids = ShortIds::of(found.runs.iter().map(|run| run.run.run_id.as_str()));
+        let ids = ShortIds::of(&found.runs.iter().map(|run| run.run.run_id.as_str()));
         let row = |shown: &StatusRun| {
             vec![
                 ids.get(shown.run.run_id.as_str()).to_owned(),

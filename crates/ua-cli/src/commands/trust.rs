@@ -76,14 +76,12 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     say(&shown(&file.path, &unknown))?;
-    if args.yes {
-        if let Some(loose) = unknown.iter().find(|review| review.is_unpinned).filter(|_| !args.allow_unpinned) {
-            return Err(HostError::usage(format!(
-                "`{}` runs whatever version of its package there is that day",
-                loose.server
-            ))
-            .hint("name an exact version in the file, or add --allow-unpinned"));
-        }
+    if args.yes
+        && !args.allow_unpinned
+        && let Some(loose) = unknown.iter().find(|review| review.is_unpinned)
+    {
+        let why = format!("`{}` runs whatever version of its package there is that day", loose.server);
+        return Err(HostError::usage(why).hint("name an exact version in the file, or add --allow-unpinned"));
     }
     if !is_agreed(args, "Trust them, to run and be reached from here?").await? {
         return Ok(FAILED);
