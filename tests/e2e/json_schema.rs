@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use ua_e2e::until;
 
 use super::env;
 
@@ -90,6 +92,19 @@ fn every_command_writes_what_its_schema_says() {
     check("gateway install", &["--file", &client], 0);
     check("gateway status", &[], 0);
     check("gateway uninstall", &["--file", &client], 0);
+
+    let third = env.named_job("third", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    check("submit", &[&third], 0);
+    check("queue list", &[], 0);
+    check("queue depth", &[], 0);
+    env.run(&["schedule", "add", "nightly", &third, "--cron", "0 3 * * *"]).code(0);
+    check("schedule list", &[], 0);
+    check("schedule run", &["nightly"], 0);
+    let worker = env.start(&["worker"]);
+    until("a worker", || env.run(&["workers", "list", "--json"]).code(0).json() != json!([]));
+    check("workers list", &[], 0);
+    worker.signal(Signal::TERM);
+    worker.wait().code(0);
 
     let found = env.run(&["job", "--check", &second, "--json"]).code(0).json();
     agrees(&schema("job check"), &found, "job --check");

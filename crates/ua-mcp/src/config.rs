@@ -398,7 +398,7 @@ mod tests {
         let config = McpConfig::parse(&entry(r#"{"command": "x", "protocol": "2025-11-25"}"#), "test.json").unwrap();
         assert_eq!(config.protocols["notes"], Protocol::Pinned("2025-11-25".into()));
         let why = refusal(&entry(r#"{"command": "x", "protocol": "1"}"#));
-        assert!(why.contains("read `protocol`") && why.contains("2026-07-28"), "{why}");
+        assert!(why.contains("invalid `protocol`") && why.contains("2026-07-28"), "{why}");
     }
 
     #[test]
@@ -406,40 +406,40 @@ mod tests {
         let cases = [
             (
                 r#"{"command": "x", "comand": 1}"#,
-                "read `comand` of the tool server `notes` in test.json: no such field",
+                "invalid `comand` of the tool server `notes` in test.json: no such field",
             ),
-            (r#"{"command": 5}"#, "read `command` of the tool server `notes` in test.json: it has to be a string"),
-            (r#"{"command": ""}"#, "read `command` of the tool server `notes` in test.json: it is empty"),
+            (r#"{"command": 5}"#, "invalid `command` of the tool server `notes` in test.json: it has to be a string"),
+            (r#"{"command": ""}"#, "invalid `command` of the tool server `notes` in test.json: it is empty"),
             (
                 r#"{"command": "x", "args": "a"}"#,
-                "read `args` of the tool server `notes` in test.json: it has to be a list of strings",
+                "invalid `args` of the tool server `notes` in test.json: it has to be a list of strings",
             ),
             (
                 r#"{"command": "x", "args": [1]}"#,
-                "read `args` of the tool server `notes` in test.json: each argument has to be a string",
+                "invalid `args` of the tool server `notes` in test.json: each argument has to be a string",
             ),
             (
                 r#"{"command": "x", "env": {"A": 1}}"#,
-                "read `env.A` of the tool server `notes` in test.json: it has to be a string",
+                "invalid `env.A` of the tool server `notes` in test.json: it has to be a string",
             ),
             (
                 r#"{"command": "x", "url": "https://a"}"#,
-                "read `url` of the tool server `notes` in test.json: no such field",
+                "invalid `url` of the tool server `notes` in test.json: no such field",
             ),
-            (r#"{"type": "http"}"#, "read `url` of the tool server `notes` in test.json: it is missing"),
+            (r#"{"type": "http"}"#, "invalid `url` of the tool server `notes` in test.json: it is missing"),
             (
                 r#"{"type": "http", "url": "file:///x"}"#,
-                "read `url` of the tool server `notes` in test.json: it has to start with https:// or http://",
+                "invalid `url` of the tool server `notes` in test.json: it has to start with https:// or http://",
             ),
             (
                 r#"{"type": "http", "url": "https://a", "headers": {"Host": "b"}}"#,
-                "read `headers.Host` of the tool server `notes` in test.json: this header is set by the protocol; remove it",
+                "invalid `headers.Host` of the tool server `notes` in test.json: this header is set by the protocol; remove it",
             ),
             (
                 r#"{"disabled": 1, "command": "x"}"#,
-                "read `disabled` of the tool server `notes` in test.json: it has to be true or false",
+                "invalid `disabled` of the tool server `notes` in test.json: it has to be true or false",
             ),
-            (r"{}", "read `command` of the tool server `notes` in test.json: it is missing"),
+            (r"{}", "invalid `command` of the tool server `notes` in test.json: it is missing"),
         ];
         for (fields, expected) in cases {
             assert_eq!(refusal(&entry(fields)), expected);

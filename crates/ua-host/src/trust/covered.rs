@@ -387,7 +387,7 @@ mod tests {
             fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
             fs::write(base.join(file), "").unwrap();
         }
-        let always = [".venv/pyvenv.cfg", &format!("{packages}/evil.pth"), &format!("{packages}/sitecustomize.py")];
+        let always = [&format!("{packages}/evil.pth"), &format!("{packages}/sitecustomize.py"), ".venv/pyvenv.cfg"];
         let (files, warnings) = names(base, ".venv/bin/python", &["srv/main.py"]);
         assert_eq!((files[..3].to_vec(), files[3].as_str()), (always.map(str::to_owned).to_vec(), "srv/main.py"));
         assert_eq!(warnings, 1, "packages that it imports are not covered, and that is said");
