@@ -232,7 +232,7 @@ impl Enquiry {
             return self.not_enough("it is no list");
         }
         if items_below.is_some_and(|limit| items.len() >= limit) {
-            return self.not_enough(&format!("the list has {} items and may go on", items.len()));
+            return self.not_enough(&format!("the list has {} items and may have more", items.len()));
         }
         if complete.as_ref().is_some_and(|rule| at(answer, &rule.field) != Some(&rule.equals)) {
             return self.not_enough("it does not say that the list is complete");

@@ -18,7 +18,7 @@ pub enum LedgerError {
         source: StoreError,
     },
     /// A person answered that the run is to end.
-    #[error("call {call} is not continued: a person answered `abort`")]
+    #[error("a person answered `abort`: call {call} is not continued")]
     Aborted {
         /// The call the question was about.
         call: CallId,

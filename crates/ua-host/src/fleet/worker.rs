@@ -301,7 +301,7 @@ impl Worker {
         let change = FleetChange::Release { worker: self.record.worker.clone(), run: run.clone(), release };
         let mut pause = POLL;
         while let Err(error) = self.store.fleet(change.clone()).await {
-            tracing::warn!(%run, error = chain(&error), "the run could not be let go of; trying again");
+            tracing::warn!(%run, error = chain(&error), "the run could not be given back; trying again");
             tokio::select! {
                 () = self.env().clock.sleep(pause) => {}
                 // Others take what a worker leaves that has ended.

@@ -457,6 +457,7 @@ const NOT_OURS: [&str; 9] = [
     "RUST_LOG",     // for a tool server of a reader
     "SEND_MAIL",    // a tool
     "CRM_PASSWORD", // secrets
+    "CRM_TOKEN",
     "FORUM_TOKEN",
 ];
 
