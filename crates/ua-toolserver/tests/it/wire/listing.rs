@@ -151,5 +151,5 @@ fn settings_that_can_not_work_are_named_at_the_start() {
     assert!(problem(&|s| s.image_api = Some("openai+http://127.0.0.1:9".into())).contains("name a model"));
     assert!(problem(&|s| s.composio = Some("https://backend.composio.dev".into())).contains("COMPOSIO_API_KEY"));
     assert!(problem(&|s| s.composio = Some("http://backend.composio.dev".into())).contains("https"));
-    assert!(problem(&|s| s.allow_roots = vec!["/no/such".into()]).starts_with("open the allowed directory"));
+    assert!(problem(&|s| s.allow_roots = vec!["/no/such".into()]).starts_with("cannot open the allowed directory"));
 }
