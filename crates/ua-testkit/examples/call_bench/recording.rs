@@ -32,11 +32,12 @@ impl Recording {
 #[async_trait]
 impl Store for Recording {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
-        // An empty batch asks for the lease and writes nothing.
+        let done = self.inner.commit(by, batch.clone()).await?;
+        // An empty batch asks for the lease and writes nothing; one that is refused is sent again, as another or the same.
         if batch.changes().next().is_some() {
-            self.committed.lock().unwrap_or_else(PoisonError::into_inner).push((by.clone(), batch.clone()));
+            self.committed.lock().unwrap_or_else(PoisonError::into_inner).push((by.clone(), batch));
         }
-        self.inner.commit(by, batch).await
+        Ok(done)
     }
 
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
