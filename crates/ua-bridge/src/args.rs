@@ -29,7 +29,7 @@ const PASSED: [&str; 12] = [
 const HINTS: [&str; 3] = ["CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"];
 
 /// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`, or in the place of
-/// the command `--url URL [--header LINE]…`.
+/// the command `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
     /// Where the broker listens.
@@ -77,6 +77,15 @@ impl Args {
                 Some("--env") => read.env.push(text("--env", args.next())?),
                 Some("--url") => read.url = Some(text("--url", args.next())?),
                 Some("--header") => read.headers.push(text("--header", args.next())?),
+                Some("--header-from") => {
+                    let value = text("--header-from", args.next())?;
+                    let (header, variable) = value
+                        .split_once('=')
+                        .filter(|(header, variable)| !header.is_empty() && !variable.is_empty())
+                        .ok_or_else(|| format!("`--header-from` wants `HEADER=VARIABLE`, not `{value}`"))?;
+                    read.headers.push(format!("{header}: ${{{variable}}}"));
+                    read.env.push(variable.to_owned());
+                }
                 Some("--project") => read.project = Some(text("--project", args.next())?),
                 Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
             }
@@ -190,6 +199,7 @@ mod tests {
             ("--socket /s --url http://x/mcp", "`--name` is missing"),
             ("--socket /s --name a --url http://x/mcp -- mail", "not both"),
             ("--socket /s --name a --header A:b -- mail", "needs a `--url`"),
+            ("--socket /s --name a --header-from A --url http://x/mcp", "HEADER=VARIABLE"),
         ] {
             let refused = parse(words).unwrap_err();
             assert!(refused.contains(why), "{words}: {refused}");
@@ -202,6 +212,8 @@ mod tests {
         let variables = [("KEY".to_owned(), "k".to_owned())].into();
         let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, None);
         assert!(hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"headers\":[\"X-Key:${KEY}\"],"), "{hello}");
+        let whole = parse("--socket /s --name web --header-from X-Key=KEY --url http://x/mcp").unwrap();
+        assert_eq!((whole.headers, whole.env), (vec!["X-Key: ${KEY}".to_owned()], vec!["KEY".to_owned()]));
     }
 
     #[test]

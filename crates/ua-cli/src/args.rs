@@ -169,7 +169,7 @@ pub struct GatewayEntries {
     /// The client whose configuration for this user it is
     #[arg(long, value_enum, value_name = "CLIENT", required_unless_present = "file", conflicts_with = "file")]
     pub client: Option<GatewayClient>,
-    /// The configuration, a JSON file with `mcpServers` or `servers`
+    /// The configuration: JSON with `mcpServers` or `servers`, TOML with `mcp_servers`, YAML with `extensions`
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Say what would be done, and change nothing
@@ -189,6 +189,10 @@ pub enum GatewayClient {
     Cursor,
     /// Visual Studio Code: `~/.config/Code/User/mcp.json`
     Vscode,
+    /// Codex: `~/.codex/config.toml`
+    Codex,
+    /// goose: `~/.config/goose/config.yaml`
+    Goose,
 }
 
 /// `ua gateway`.
@@ -201,7 +205,7 @@ In a client's configuration it stands in front of the old command of a tool serv
 
 Examples:
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
-  ua gateway --name crm --env KEY --header 'X-Key: ${KEY}' --url https://crm.example.com/mcp
+  ua gateway --name crm --header-from X-Key=CRM_KEY --url https://crm.example.com/mcp
   ua gateway status"
 )]
 pub struct GatewayArgs {
@@ -223,6 +227,9 @@ pub struct GatewayArgs {
     /// A header of every request there, as `Name: value`; ${NAME} stands for a variable of --env; may be repeated
     #[arg(long, value_name = "HEADER", requires = "url")]
     pub header: Vec<String>,
+    /// A header whose value is that of a variable, which no argument shows; may be repeated
+    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url")]
+    pub header_from: Vec<String>,
     /// The tool server's command
     #[arg(last = true, value_name = "COMMAND")]
     pub old: Vec<std::ffi::OsString>,
@@ -245,6 +252,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua gateway install --client claude-code --dry-run
+  ua gateway install --client codex
   ua gateway install --file .mcp.json mail calendar")]
     Install(GatewayEntries),
     /// Take it away again: to the byte, if the configuration was not changed since

@@ -3,7 +3,6 @@
 //! It has a folder of its own, the same wherever a client works, so that a person finds all its questions in one place.
 
 mod install;
-mod spans;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -80,7 +79,7 @@ pub fn root(settings: &Settings, named: Option<&Path>) -> Result<PathBuf, HostEr
 }
 
 /// What the arguments behind `ua gateway` mean for the bridge: `[--root DIR] [--name N] [--env V]… [--project P] -- COMMAND ARG…`, or
-/// `--url URL [--header LINE]…` in the place of the command.
+/// `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…` in the place of the command.
 ///
 /// # Errors
 /// Nobody says where the user's state is, or an option has no value.
@@ -120,6 +119,10 @@ pub enum Client {
     Cursor,
     /// Visual Studio Code.
     VsCode,
+    /// Codex.
+    Codex,
+    /// goose.
+    Goose,
 }
 
 /// Where a client keeps the tool servers that a user has everywhere.
@@ -129,11 +132,19 @@ pub enum Client {
 pub fn configuration(settings: &Settings, client: Client) -> Result<PathBuf, HostError> {
     let home = settings.of_environment("HOME").map(PathBuf::from);
     let home = home.ok_or_else(|| HostError::usage("HOME is not set").hint("name the configuration with --file"))?;
-    Ok(home.join(match client {
-        Client::ClaudeCode => ".claude.json",
-        Client::Cursor => ".cursor/mcp.json",
-        Client::VsCode => ".config/Code/User/mcp.json",
-    }))
+    let or = |name: &str, usual: &str| {
+        settings
+            .of_environment(name)
+            .filter(|folder| !folder.is_empty())
+            .map_or_else(|| home.join(usual), PathBuf::from)
+    };
+    Ok(match client {
+        Client::ClaudeCode => home.join(".claude.json"),
+        Client::Cursor => home.join(".cursor/mcp.json"),
+        Client::VsCode => or("XDG_CONFIG_HOME", ".config").join("Code/User/mcp.json"),
+        Client::Codex => or("CODEX_HOME", ".codex").join("config.toml"),
+        Client::Goose => or("XDG_CONFIG_HOME", ".config").join("goose/config.yaml"),
+    })
 }
 
 /// Starts a broker, unless one listens, and returns when one does.

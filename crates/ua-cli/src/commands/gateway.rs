@@ -37,6 +37,7 @@ pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode>
     args.env.iter().for_each(|name| option("--env", name.as_ref()));
     args.project.iter().for_each(|project| option("--project", project.as_ref()));
     args.header.iter().for_each(|header| option("--header", header.as_ref()));
+    args.header_from.iter().for_each(|header| option("--header-from", header.as_ref()));
     match &args.url {
         Some(url) => option("--url", url.as_ref()),
         None => words.extend(std::iter::once("--".into()).chain(args.old.iter().cloned())),
@@ -95,6 +96,8 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
                 GatewayClient::ClaudeCode => Client::ClaudeCode,
                 GatewayClient::Cursor => Client::Cursor,
                 GatewayClient::Vscode => Client::VsCode,
+                GatewayClient::Codex => Client::Codex,
+                GatewayClient::Goose => Client::Goose,
             },
         )?,
         (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
@@ -122,7 +125,8 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Already => "goes through the gateway already",
             What::Unwrapped if dry_run => "would be as it was before",
             What::Unwrapped => "is as it was before",
-            What::NotStdio => "left alone: it is not started by a command, and the gateway does not reach it yet",
+            What::MayLogIn => "left alone: it may want its client to log in; name it, if it does not",
+            What::Unreachable => "left alone: the gateway does not reach what it names",
             What::NotWrapped => "left alone: it does not go through the gateway",
         };
         vec![change.server.clone(), what.to_owned()]

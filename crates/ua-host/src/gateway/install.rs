@@ -3,23 +3,26 @@
 //! What is not changed stays as it was typed: order, blanks, comments. What a file was before is kept beside the gateway, so that it is put back to
 //! the byte; when somebody changed the file since, each entry is taken apart again instead.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use ua_core::sha256;
 use ua_files::Folder;
 
-use super::spans::members;
+use self::entry::{Becomes, Entry};
 use crate::error::HostError;
 
-/// Where clients keep their tool servers, in a JSON file.
-const LISTS: [&str; 2] = ["mcpServers", "servers"];
-/// What an entry begins with.
-const WORD: &str = "gateway";
+pub use self::entry::What;
+
+mod entry;
+mod json;
+mod spans;
+mod toml;
+mod yaml;
 
 /// What became of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,34 +31,6 @@ pub struct Change {
     pub server: String,
     /// What was done, or why nothing was.
     pub what: What,
-}
-
-/// What was done about an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// It goes through the gateway now.
-    Wrapped,
-    /// It did already.
-    Already,
-    /// It is as it was before the gateway.
-    Unwrapped,
-    /// It is no program that is started: not yet.
-    NotStdio,
-    /// It does not go through the gateway.
-    NotWrapped,
-}
-
-impl What {
-    /// Its word for machines.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Wrapped => "wrapped",
-            Self::Already => "already",
-            Self::Unwrapped => "unwrapped",
-            Self::NotStdio => "not_stdio",
-            Self::NotWrapped => "not_wrapped",
-        }
-    }
 }
 
 /// A file as it is after a change.
@@ -67,104 +42,53 @@ pub struct Edited {
     pub changes: Vec<Change>,
 }
 
-struct Edit {
-    place: std::ops::Range<usize>,
-    text: String,
+/// How a configuration is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Toml,
+    Yaml,
 }
 
-/// The text with `ua gateway` in front of these tool servers, or of all.
-///
-/// # Errors
-/// The text is no configuration that is understood.
-fn wrapped(text: &str, program: &str, servers: &[String]) -> Result<Edited, HostError> {
-    edited(text, servers, |server, entry| {
-        if entry.is_wrapped() {
-            return (What::Already, None);
+impl Format {
+    fn of(path: &Path) -> Self {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("toml") => Self::Toml,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::Json,
         }
-        let Some(command) = entry.command.clone() else { return (What::NotStdio, None) };
-        let mut args = vec![json!(WORD), json!("--name"), json!(server)];
-        args.extend(entry.env.iter().flat_map(|name| [json!("--env"), json!(name)]));
-        args.extend([json!("--"), json!(command)]);
-        args.extend(entry.args.iter().cloned());
-        (What::Wrapped, Some((program.to_owned(), args)))
-    })
-}
+    }
 
-/// The text with the old commands of these tool servers, or of all.
-///
-/// # Errors
-/// The text is no configuration that is understood.
-fn unwrapped(text: &str, servers: &[String]) -> Result<Edited, HostError> {
-    edited(text, servers, |_, entry| {
-        let behind = entry.args.iter().position(|arg| arg == "--");
-        let old = behind.filter(|_| entry.is_wrapped()).and_then(|place| entry.args[place + 1..].split_first());
-        match old.and_then(|(command, args)| Some((command.as_str()?.to_owned(), args.to_vec()))) {
-            Some(old) => (What::Unwrapped, Some(old)),
-            None => (What::NotWrapped, None),
+    fn edited(
+        self,
+        text: &str,
+        servers: &[String],
+        change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+    ) -> Result<Edited, HostError> {
+        match self {
+            Self::Json => json::edited(text, servers, change),
+            Self::Toml => toml::edited(text, servers, change),
+            Self::Yaml => yaml::edited(text, servers, change),
         }
-    })
-}
+    }
 
-/// An entry, as far as it is looked at.
-struct Entry {
-    command: Option<String>,
-    args: Vec<Value>,
-    env: Vec<String>,
-}
+    /// The text with `ua gateway` in front of these tool servers, or of all.
+    fn wrapped(self, text: &str, program: &str, servers: &[String]) -> Result<Edited, HostError> {
+        self.edited(text, servers, |server, entry| entry.wrapped(server, program, !servers.is_empty()))
+    }
 
-impl Entry {
-    /// Whether it goes through a gateway.
-    fn is_wrapped(&self) -> bool {
-        self.args.first().is_some_and(|first| first == WORD) && self.args.iter().any(|arg| arg == "--")
+    /// The text with the old commands of these tool servers, or of all.
+    fn unwrapped(self, text: &str, servers: &[String]) -> Result<Edited, HostError> {
+        self.edited(text, servers, |_, entry| entry.unwrapped())
     }
 }
 
-fn edited(
-    text: &str,
-    servers: &[String],
-    change: impl Fn(&str, &Entry) -> (What, Option<(String, Vec<Value>)>),
-) -> Result<Edited, HostError> {
-    let not_understood = || HostError::usage("this is no client's configuration in JSON");
-    let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
-    let list = top.iter().find(|member| LISTS.contains(&member.name.as_str()));
-    let list =
-        list.ok_or_else(|| HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"))?;
-    let (mut edits, mut changes) = (Vec::new(), Vec::new());
-    for server in members(text, &list.value).ok_or_else(not_understood)? {
-        if !servers.is_empty() && !servers.contains(&server.name) {
-            continue;
-        }
-        let fields = members(text, &server.value).ok_or_else(not_understood)?;
-        let field = |name: &str| fields.iter().find(|field| field.name == name);
-        let read =
-            |name: &str| field(name).and_then(|field| serde_json::from_str::<Value>(&text[field.value.clone()]).ok());
-        let env = field("env").and_then(|env| members(text, &env.value)).unwrap_or_default();
-        let entry = Entry {
-            command: read("command").and_then(|command| command.as_str().map(str::to_owned)),
-            args: read("args").and_then(|args| args.as_array().cloned()).unwrap_or_default(),
-            env: env.into_iter().map(|variable| variable.name).collect(),
-        };
-        let (what, new) = change(&server.name, &entry);
-        changes.push(Change { server: server.name.clone(), what });
-        let (Some((command, args)), Some(place)) = (new, field("command")) else { continue };
-        let (command, args) = (json!(command).to_string(), Value::Array(args).to_string());
-        match field("args") {
-            Some(old) => {
-                edits.push(Edit { place: place.value.clone(), text: command });
-                edits.push(Edit { place: old.value.clone(), text: args });
-            }
-            None => edits.push(Edit { place: place.value.clone(), text: format!("{command}, \"args\": {args}") }),
-        }
+/// Says which of the tool servers that were named the configuration does not have.
+fn missing(servers: &[String], changes: &[Change]) -> Result<(), HostError> {
+    match servers.iter().find(|name| !changes.iter().any(|change| change.server == **name)) {
+        Some(missing) => Err(HostError::usage(format!("the configuration names no tool server `{missing}`"))),
+        None => Ok(()),
     }
-    if let Some(missing) = servers.iter().find(|name| !changes.iter().any(|change| change.server == **name)) {
-        return Err(HostError::usage(format!("the configuration names no tool server `{missing}`")));
-    }
-    edits.sort_by_key(|edit| std::cmp::Reverse(edit.place.start));
-    let mut edited = text.to_owned();
-    for edit in edits {
-        edited.replace_range(edit.place, &edit.text);
-    }
-    Ok(Edited { text: edited, changes })
 }
 
 /// What is kept of a file that was changed.
@@ -193,7 +117,7 @@ pub fn install(
     dry_run: bool,
 ) -> Result<Edited, HostError> {
     let before = read(path)?;
-    let edited = wrapped(&before, program, servers)?;
+    let edited = Format::of(path).wrapped(&before, program, servers)?;
     if dry_run || edited.text == before {
         return Ok(edited);
     }
@@ -224,7 +148,7 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
     let place = kept_at(root, path);
     let is_whole = servers.is_empty();
     let kept = kept(&place).filter(|kept| is_whole && kept.written == sha256(&now).to_hex());
-    let mut edited = unwrapped(&now, servers)?;
+    let mut edited = Format::of(path).unwrapped(&now, servers)?;
     if let Some(kept) = kept {
         edited.text = kept.before;
     }
@@ -277,9 +201,9 @@ mod tests {
 
     #[test]
     fn an_entry_is_wrapped_and_nothing_else_moves() {
-        let made = wrapped(CONFIG, "ua", &[]).unwrap();
+        let made = Format::Json.wrapped(CONFIG, "ua", &[]).unwrap();
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
-        assert_eq!(whats, [What::Wrapped, What::Wrapped, What::NotStdio]);
+        assert_eq!(whats, [What::Wrapped, What::Wrapped, What::MayLogIn]);
         let text = &made.text;
         assert!(text.contains(r#""mail": {"command": "ua", "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
         assert!(
@@ -292,11 +216,14 @@ mod tests {
             text.starts_with("// my servers\n{\n  \"theme\": \"dark\",")
                 && text.contains("\"web\": {\"url\": \"https://x\"},\n  },")
         );
-        let again = wrapped(text, "ua", &[]).unwrap();
+        let again = Format::Json.wrapped(text, "ua", &[]).unwrap();
         assert_eq!((&again.text, again.changes[0].what), (text, What::Already));
-        let one = wrapped(CONFIG, "ua", &["notes".to_owned()]).unwrap();
+        let one = Format::Json.wrapped(CONFIG, "ua", &["notes".to_owned()]).unwrap();
         assert!(one.changes.len() == 1 && one.text.contains("\"command\": \"npx\""));
-        assert!(wrapped(CONFIG, "ua", &["nobody".to_owned()]).is_err() && wrapped("{}", "ua", &[]).is_err());
+        assert!(
+            Format::Json.wrapped(CONFIG, "ua", &["nobody".to_owned()]).is_err()
+                && Format::Json.wrapped("{}", "ua", &[]).is_err()
+        );
     }
 
     #[test]
@@ -325,5 +252,73 @@ mod tests {
             taken.text
         );
         assert!(taken.text.contains(r#""command" : "notes-server", "args": []"#) && !taken.text.contains("gateway"));
+    }
+
+    /// Wraps, wraps again, takes apart by itself, and puts back to the byte.
+    fn there_and_back(name: &str, config: &str, servers: &[&str]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, path) = (folder.path().join("gateway"), folder.path().join(name));
+        fs::create_dir(&root).unwrap();
+        fs::write(&path, config).unwrap();
+        let servers: Vec<String> = servers.iter().map(|&name| name.to_owned()).collect();
+        let made = install(&root, &path, "ua", &servers, false).unwrap().text;
+        let format = Format::of(&path);
+        assert_eq!(format.wrapped(&made, "ua", &servers).unwrap().text, made);
+        let apart = format.unwrapped(&made, &servers).unwrap();
+        assert!(apart.changes.iter().all(|change| change.what != What::Wrapped) && !apart.text.contains("gateway"));
+        uninstall(&root, &path, &[], false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), config);
+        let none = format.wrapped(config, "ua", &["nobody".to_owned()]).unwrap_err();
+        assert!(none.to_string().contains("nobody"), "{none}");
+        format!("{made}\n--- taken apart\n{}", apart.text)
+    }
+
+    #[test]
+    fn an_address_becomes_a_program_and_an_address_again() {
+        let config = r#"{"mcpServers": {
+  "crm": {"type": "http", "url": "https://crm.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}", "X-Team": "a"}, "timeout": 5},
+  // nobody says how it is to be logged in to
+  "open": {"url": "https://open.example.com/mcp"},
+  "my old one": {"type": "sse", "url": "https://old.example.com/sse"}
+}}"#;
+        insta::assert_snapshot!(there_and_back("mcp.json", config, &[]));
+        let whats = |servers: &[String]| {
+            let made = Format::Json.wrapped(config, "ua", servers).unwrap();
+            made.changes.into_iter().map(|change| change.what).collect::<Vec<_>>()
+        };
+        assert_eq!(whats(&[]), [What::Wrapped, What::MayLogIn, What::Unreachable]);
+        assert_eq!(whats(&["open".to_owned()]), [What::Wrapped]);
+    }
+
+    #[test]
+    fn codex_keeps_its_comments_and_waits_for_a_person() {
+        let config = r#"# mine
+model = "gpt-5"
+
+[mcp_servers.mail]
+command = "npx" # from the registry
+args = ["-y", "mail-server"]
+env_vars = ["SMTP_PASSWORD"]
+
+[mcp_servers.mail.env]
+KEY = "k"
+
+[mcp_servers."my notes"]
+command = "notes"
+tool_timeout_sec = 20
+
+[mcp_servers.crm]
+url = "https://crm.example.com/mcp"
+bearer_token_env_var = "CRM_TOKEN"
+http_headers = { "X-Team" = "a" }
+env_http_headers = { "X-Key" = "CRM_KEY" }
+"#;
+        insta::assert_snapshot!(there_and_back("config.toml", config, &[]));
+    }
+
+    #[test]
+    fn goose_keeps_its_comments_and_its_layout() {
+        let config = "# ü mine\nGOOSE_PROVIDER: anthropic\nextensions:\n  mail:\n    enabled: true\n    type: stdio\n    cmd: npx   # from the registry\n    args:\n    - -y\n    - 'mail-server' # the first\n    env_keys: [SMTP_PASSWORD]\n    envs:\n      KEY: k\n    timeout: 300\n  notes: {type: stdio, cmd: notes, args: [a, \"b\"]}\n  plain:\n    cmd: \"plain\"\n    enabled: false\n  flow: {cmd: flow}\n  memory:\n    type: builtin\n    name: memory\n  crm:\n    type: streamable_http\n    uri: https://crm.example.com/mcp\n";
+        insta::assert_snapshot!(there_and_back("config.yaml", config, &[]));
     }
 }

@@ -1,0 +1,223 @@
+//! An entry of a client's configuration, whatever its format, and what it becomes.
+
+/// What an entry that goes through the gateway begins with.
+const WORD: &str = "gateway";
+/// The name of a header whose whole value is that of a variable, in arguments.
+const FROM: &str = "--header-from";
+
+/// What was done about an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It goes through the gateway now.
+    Wrapped,
+    /// It did already.
+    Already,
+    /// It is as it was before the gateway.
+    Unwrapped,
+    /// An address without a header of its own: such a tool server may want its client to log in, which it cannot do behind the gateway. Wrapped
+    /// where it is named.
+    MayLogIn,
+    /// Neither started by a command nor reached over HTTP in a way that the gateway has.
+    Unreachable,
+    /// It does not go through the gateway.
+    NotWrapped,
+}
+
+impl What {
+    /// Its word for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wrapped => "wrapped",
+            Self::Already => "already",
+            Self::Unwrapped => "unwrapped",
+            Self::MayLogIn => "may_log_in",
+            Self::Unreachable => "unreachable",
+            Self::NotWrapped => "not_wrapped",
+        }
+    }
+}
+
+/// An entry, as far as it is looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// What is started.
+    pub(super) command: Option<String>,
+    /// Its arguments.
+    pub(super) args: Vec<String>,
+    /// The variables that it is given.
+    pub(super) env: Vec<String>,
+    /// Where it is, when it is reached over HTTP with requests that each have an answer.
+    pub(super) url: Option<String>,
+    /// What goes with each request there.
+    pub(super) headers: Vec<Header>,
+}
+
+/// A header of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Header {
+    /// Its value stands in the configuration.
+    Plain {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
+    /// Its value is that of a variable of the client.
+    Variable {
+        /// Its name.
+        name: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A bearer's token, which is the value of a variable of the client.
+    Bearer {
+        /// The variable.
+        variable: String,
+    },
+}
+
+/// What an entry is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Becomes {
+    /// A program; its variables and whatever else it has stay.
+    Command {
+        /// What is started.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// A program in the place of an address.
+    InPlaceOfUrl {
+        /// What is started.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables that it is given, with their values.
+        env: Vec<(String, String)>,
+        /// Variables of the client that are passed on to it.
+        passed: Vec<String>,
+    },
+    /// An address.
+    Url {
+        /// Where it is.
+        url: String,
+        /// Its headers; a plain one without a value has that of a variable of the entry, which goes.
+        headers: Vec<Restored>,
+    },
+}
+
+/// A header that was a variable behind the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Restored {
+    /// The header's name.
+    pub(super) name: String,
+    /// The variable whose value it has.
+    pub(super) variable: String,
+    /// It is a bearer's token.
+    pub(super) is_bearer: bool,
+}
+
+impl Entry {
+    /// Whether it goes through a gateway.
+    fn is_wrapped(&self) -> bool {
+        self.args.first().is_some_and(|first| first == WORD)
+            && self.args.iter().any(|arg| arg == "--" || arg == "--url")
+    }
+
+    /// What it becomes with `program` as the gateway in front of it. `is_named`: a person named this very entry.
+    pub(super) fn wrapped(&self, server: &str, program: &str, is_named: bool) -> (What, Option<Becomes>) {
+        if self.is_wrapped() {
+            return (What::Already, None);
+        }
+        let mut args = vec![WORD.to_owned(), "--name".to_owned(), plain_name(server)];
+        if let Some(command) = &self.command {
+            args.extend(self.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
+            args.extend(["--".to_owned(), command.clone()]);
+            args.extend(self.args.iter().cloned());
+            return (What::Wrapped, Some(Becomes::Command { command: program.to_owned(), args }));
+        }
+        let Some(url) = &self.url else { return (What::Unreachable, None) };
+        if self.headers.is_empty() && !is_named {
+            return (What::MayLogIn, None);
+        }
+        let (mut env, mut passed) = (Vec::new(), Vec::new());
+        for header in &self.headers {
+            match header {
+                Header::Plain { name, value } => {
+                    // In a variable: arguments are read by everybody on the machine, and clients put values in for `${…}` there.
+                    let variable = variable_of(server, name);
+                    args.extend([FROM.to_owned(), format!("{name}={variable}")]);
+                    env.push((variable, value.clone()));
+                }
+                Header::Variable { name, variable } => {
+                    args.extend([FROM.to_owned(), format!("{name}={variable}")]);
+                    passed.push(variable.clone());
+                }
+                Header::Bearer { variable } => {
+                    args.extend(["--env".to_owned(), variable.clone()]);
+                    args.extend(["--header".to_owned(), bearer(variable)]);
+                    passed.push(variable.clone());
+                }
+            }
+        }
+        args.extend(["--url".to_owned(), url.clone()]);
+        (What::Wrapped, Some(Becomes::InPlaceOfUrl { command: program.to_owned(), args, env, passed }))
+    }
+
+    /// What it was before.
+    pub(super) fn unwrapped(&self) -> (What, Option<Becomes>) {
+        let before = if self.is_wrapped() { self.before() } else { None };
+        match before {
+            Some(before) => (What::Unwrapped, Some(before)),
+            None => (What::NotWrapped, None),
+        }
+    }
+
+    fn before(&self) -> Option<Becomes> {
+        let (mut url, mut headers) = (None, Vec::new());
+        let mut args = self.args[1..].iter();
+        while let Some(word) = args.next() {
+            match word.as_str() {
+                "--" => {
+                    let command = args.next()?.clone();
+                    return Some(Becomes::Command { command, args: args.cloned().collect() });
+                }
+                "--url" => url = args.next().cloned(),
+                FROM => {
+                    let (name, variable) = args.next()?.split_once('=')?;
+                    let (name, variable) = (name.to_owned(), variable.to_owned());
+                    headers.push(Restored { name, variable, is_bearer: false });
+                }
+                "--header" => {
+                    let line = args.next()?;
+                    let variable = line.strip_prefix("Authorization: Bearer ${")?.strip_suffix('}')?.to_owned();
+                    headers.push(Restored { name: "Authorization".to_owned(), variable, is_bearer: true });
+                }
+                _ => {}
+            }
+        }
+        Some(Becomes::Url { url: url?, headers })
+    }
+}
+
+fn bearer(variable: &str) -> String {
+    format!("Authorization: Bearer ${{{variable}}}")
+}
+
+/// A name that the bridge takes: letters, digits, `-` and single `_`.
+fn plain_name(server: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let mut name: String = server.chars().map(kept).collect();
+    while name.contains("__") {
+        name = name.replace("__", "_");
+    }
+    name
+}
+
+/// The variable that holds a header of a tool server.
+fn variable_of(server: &str, header: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name: String = format!("{server}_{header}").chars().map(kept).collect();
+    // A variable does not begin with a digit.
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}

@@ -1,0 +1,132 @@
+//! Configurations in JSON with comments: Claude Code, Cursor, Visual Studio Code, and most others.
+
+use serde_json::{Map, Value, json};
+
+use super::entry::{Becomes, Entry, Header, What};
+use super::spans::members;
+use super::{Change, Edited, missing};
+use crate::error::HostError;
+
+/// Where clients keep their tool servers.
+const LISTS: [&str; 2] = ["mcpServers", "servers"];
+
+struct Edit {
+    place: std::ops::Range<usize>,
+    text: String,
+}
+
+/// The text with what `change` makes of these tool servers, or of all.
+pub(super) fn edited(
+    text: &str,
+    servers: &[String],
+    change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
+) -> Result<Edited, HostError> {
+    let not_understood = || HostError::usage("this is no client's configuration in JSON");
+    let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
+    let list = top.iter().find(|member| LISTS.contains(&member.name.as_str()));
+    let list =
+        list.ok_or_else(|| HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"))?;
+    let (mut edits, mut changes) = (Vec::new(), Vec::new());
+    for server in members(text, &list.value).ok_or_else(not_understood)? {
+        if !servers.is_empty() && !servers.contains(&server.name) {
+            continue;
+        }
+        let fields = members(text, &server.value).ok_or_else(not_understood)?;
+        let mut read: Map<String, Value> = Map::new();
+        for field in &fields {
+            // A list with comments in it is not read, and then not changed either.
+            if let Ok(value) = serde_json::from_str(&text[field.value.clone()]) {
+                read.insert(field.name.clone(), value);
+            }
+        }
+        let mut entry = entry_of(&read);
+        if let Some(env) = fields.iter().find(|field| field.name == "env") {
+            let names = members(text, &env.value).unwrap_or_default();
+            entry.env = names.into_iter().map(|variable| variable.name).collect();
+        }
+        let (what, new) = change(&server.name, &entry);
+        changes.push(Change { server: server.name.clone(), what });
+        let place = |name: &str| fields.iter().find(|field| field.name == name).map(|field| field.value.clone());
+        match new {
+            None => {}
+            Some(Becomes::Command { command, args }) => {
+                let (command, args) = (json!(command).to_string(), json!(args).to_string());
+                let Some(at) = place("command") else { return Err(not_understood()) };
+                match place("args") {
+                    Some(old) => {
+                        edits.push(Edit { place: at, text: command });
+                        edits.push(Edit { place: old, text: args });
+                    }
+                    None => edits.push(Edit { place: at, text: format!("{command}, \"args\": {args}") }),
+                }
+            }
+            // All of the entry is another one then; what is not about the address stays.
+            Some(becomes) => edits.push(Edit { place: server.value.clone(), text: other(read, becomes).to_string() }),
+        }
+    }
+    missing(servers, &changes)?;
+    edits.sort_by_key(|edit| std::cmp::Reverse(edit.place.start));
+    let mut edited = text.to_owned();
+    for edit in edits {
+        edited.replace_range(edit.place, &edit.text);
+    }
+    Ok(Edited { text: edited, changes })
+}
+
+fn entry_of(read: &Map<String, Value>) -> Entry {
+    let word = |name: &str| read.get(name).and_then(Value::as_str).map(str::to_owned);
+    let texts =
+        |value: &Value| value.as_array().map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let headers = read.get("headers").and_then(Value::as_object);
+    let plain = |(name, value): (&String, &Value)| {
+        Some(Header::Plain { name: name.clone(), value: value.as_str()?.to_owned() })
+    };
+    // The transport before the present one: a stream of its own, and requests beside it.
+    let is_old = read.get("type").is_some_and(|kind| kind == "sse");
+    Entry {
+        command: word("command"),
+        args: read.get("args").and_then(texts).unwrap_or_default(),
+        env: Vec::new(),
+        url: word("url").filter(|_| !is_old),
+        headers: headers.map(|all| all.iter().filter_map(plain).collect()).unwrap_or_default(),
+    }
+}
+
+/// The entry with a program in the place of its address, or the other way.
+fn other(mut read: Map<String, Value>, becomes: Becomes) -> Value {
+    let is_typed = read.remove("type").is_some();
+    let mut made = Map::new();
+    let env = read.remove("env");
+    let mut env = env.and_then(|env| env.as_object().cloned()).unwrap_or_default();
+    match becomes {
+        Becomes::Command { .. } => {}
+        Becomes::InPlaceOfUrl { command, args, env: new, passed: _ } => {
+            read.remove("url");
+            read.remove("headers");
+            if is_typed {
+                made.insert("type".to_owned(), json!("stdio"));
+            }
+            made.insert("command".to_owned(), json!(command));
+            made.insert("args".to_owned(), json!(args));
+            env.extend(new.into_iter().map(|(name, value)| (name, json!(value))));
+        }
+        Becomes::Url { url, headers } => {
+            read.remove("command");
+            read.remove("args");
+            if is_typed {
+                made.insert("type".to_owned(), json!("http"));
+            }
+            made.insert("url".to_owned(), json!(url));
+            let restored: Map<String, Value> =
+                headers.into_iter().filter_map(|header| Some((header.name, env.remove(&header.variable)?))).collect();
+            if !restored.is_empty() {
+                made.insert("headers".to_owned(), Value::Object(restored));
+            }
+        }
+    }
+    if !env.is_empty() {
+        made.insert("env".to_owned(), Value::Object(env));
+    }
+    made.extend(read);
+    Value::Object(made)
+}
