@@ -46,6 +46,7 @@ mod people;
 mod phases;
 mod probe;
 mod real_claude_code;
+mod real_gateway;
 mod reference_servers;
 mod resume;
 mod safety;

@@ -274,8 +274,17 @@ impl TestEnv {
     ///
     /// When it cannot be started or does not end.
     pub fn run_program(&self, program: &Path, variables: &[(&str, &str)], args: &[&str]) -> Output {
+        self.start_program(program, variables, args).wait()
+    }
+
+    /// Starts another program than `ua` with these arguments, and with more variables in its environment.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_program(&self, program: &Path, variables: &[(&str, &str)], args: &[&str]) -> Live {
         let args = args.iter().map(OsString::from).collect();
-        self.spawn(&(program.to_path_buf(), args), variables).wait()
+        self.spawn(&(program.to_path_buf(), args), variables)
     }
 
     /// Runs a bash script in which `"$@"` is `ua` with the workspace root of this world.

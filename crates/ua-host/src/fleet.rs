@@ -1,7 +1,7 @@
 //! Runs that are worked on by whoever is free: submitting, and the worker that takes from the queue.
 //!
 //! A worker is no other way to drive a run: it takes its lock and its epoch, and drives it as `ua job` and `ua resume` do. What the queue adds is
-//! who tries, when, and how many at once. What a worker has to see before it drives a run is looked at in one place ([`fits`](fits::fits)).
+//! who tries, when, and how many at once. What a worker has to see before it drives a run is looked at in one place (`fits`).
 //!
 //! Proved by: `ua_store::conformance::fleet` (the queue), the end-to-end tests `fleet` (processes that are killed and told to stop).
 

@@ -21,7 +21,7 @@ use crate::policies;
 use crate::settings::Settings;
 use crate::trust::state_folder;
 
-pub use install::{Change, Edited, What, install, uninstall};
+pub use install::{Change, Edited, Front, What, install, uninstall};
 
 /// The broker's socket, in its folder.
 const SOCKET: &str = "gateway.sock";

@@ -102,11 +102,14 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
         )?,
         (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
     };
+    let front = gateway::Front {
+        program: settings.program()?.display().to_string(),
+        root: root.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
+    };
     let root = gateway::root(settings, root)?;
     let (servers, dry_run) = (entries.servers.as_slice(), entries.dry_run);
     let edited = if install {
-        let program = settings.program()?;
-        gateway::install(&root, &file, &program.display().to_string(), servers, dry_run)?
+        gateway::install(&root, &file, &front, servers, dry_run)?
     } else {
         gateway::uninstall(&root, &file, servers, dry_run)?
     };

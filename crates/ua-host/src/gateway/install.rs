@@ -16,7 +16,7 @@ use ua_files::Folder;
 use self::entry::{Becomes, Entry};
 use crate::error::HostError;
 
-pub use self::entry::What;
+pub use self::entry::{Front, What};
 
 mod entry;
 mod json;
@@ -73,8 +73,8 @@ impl Format {
     }
 
     /// The text with `ua gateway` in front of these tool servers, or of all.
-    fn wrapped(self, text: &str, program: &str, servers: &[String]) -> Result<Edited, HostError> {
-        self.edited(text, servers, |server, entry| entry.wrapped(server, program, !servers.is_empty()))
+    fn wrapped(self, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
+        self.edited(text, servers, |server, entry| entry.wrapped(server, front, !servers.is_empty()))
     }
 
     /// The text with the old commands of these tool servers, or of all.
@@ -112,12 +112,12 @@ fn kept_at(root: &Path, path: &Path) -> PathBuf {
 pub fn install(
     root: &Path,
     path: &Path,
-    program: &str,
+    front: &Front,
     servers: &[String],
     dry_run: bool,
 ) -> Result<Edited, HostError> {
     let before = read(path)?;
-    let edited = Format::of(path).wrapped(&before, program, servers)?;
+    let edited = Format::of(path).wrapped(&before, front, servers)?;
     if dry_run || edited.text == before {
         return Ok(edited);
     }
@@ -197,18 +197,22 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), HostError> {
 mod tests {
     use super::*;
 
+    fn ua() -> Front {
+        Front { program: "ua".to_owned(), root: None }
+    }
+
     const CONFIG: &str = "// my servers\n{\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"mail\": {\"command\": \"npx\", \"args\": [\"-y\",   \"mail\"], \"env\": {\"KEY\": \"k\"}},\n    /* plain */ \"notes\": { \"command\" : \"notes-server\" },\n    \"web\": {\"url\": \"https://x\"},\n  },\n}\n";
 
     #[test]
     fn an_entry_is_wrapped_and_nothing_else_moves() {
-        let made = Format::Json.wrapped(CONFIG, "ua", &[]).unwrap();
+        let made = Format::Json.wrapped(CONFIG, &ua(), &[]).unwrap();
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
         assert_eq!(whats, [What::Wrapped, What::Wrapped, What::MayLogIn]);
         let text = &made.text;
-        assert!(text.contains(r#""mail": {"command": "ua", "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
+        assert!(text.contains(r#""mail": {"command": &ua(), "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
         assert!(
             text.contains(
-                r#"/* plain */ "notes": { "command" : "ua", "args": ["gateway","--name","notes","--","notes-server"] }"#
+                r#"/* plain */ "notes": { "command" : &ua(), "args": ["gateway","--name","notes","--","notes-server"] }"#
             ),
             "{text}"
         );
@@ -216,13 +220,13 @@ mod tests {
             text.starts_with("// my servers\n{\n  \"theme\": \"dark\",")
                 && text.contains("\"web\": {\"url\": \"https://x\"},\n  },")
         );
-        let again = Format::Json.wrapped(text, "ua", &[]).unwrap();
+        let again = Format::Json.wrapped(text, &ua(), &[]).unwrap();
         assert_eq!((&again.text, again.changes[0].what), (text, What::Already));
-        let one = Format::Json.wrapped(CONFIG, "ua", &["notes".to_owned()]).unwrap();
+        let one = Format::Json.wrapped(CONFIG, &ua(), &["notes".to_owned()]).unwrap();
         assert!(one.changes.len() == 1 && one.text.contains("\"command\": \"npx\""));
         assert!(
-            Format::Json.wrapped(CONFIG, "ua", &["nobody".to_owned()]).is_err()
-                && Format::Json.wrapped("{}", "ua", &[]).is_err()
+            Format::Json.wrapped(CONFIG, &ua(), &["nobody".to_owned()]).is_err()
+                && Format::Json.wrapped("{}", &ua(), &[]).is_err()
         );
     }
 
@@ -232,17 +236,17 @@ mod tests {
         let (root, path) = (folder.path().join("gateway"), folder.path().join("mcp.json"));
         fs::create_dir(&root).unwrap();
         fs::write(&path, CONFIG).unwrap();
-        install(&root, &path, "ua", &["mail".to_owned()], true).unwrap();
+        install(&root, &path, &ua(), &["mail".to_owned()], true).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), CONFIG);
-        install(&root, &path, "ua", &["mail".to_owned()], false).unwrap();
-        install(&root, &path, "ua", &[], false).unwrap();
+        install(&root, &path, &ua(), &["mail".to_owned()], false).unwrap();
+        install(&root, &path, &ua(), &[], false).unwrap();
         assert_ne!(fs::read_to_string(&path).unwrap(), CONFIG);
         uninstall(&root, &path, &[], false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), CONFIG);
         assert!(!kept_at(&root, &path).exists());
 
         // Somebody changed it in between: theirs stays, ours goes.
-        install(&root, &path, "ua", &[], false).unwrap();
+        install(&root, &path, &ua(), &[], false).unwrap();
         let theirs = fs::read_to_string(&path).unwrap().replace("dark", "light");
         fs::write(&path, &theirs).unwrap();
         let taken = uninstall(&root, &path, &[], false).unwrap();
@@ -261,14 +265,14 @@ mod tests {
         fs::create_dir(&root).unwrap();
         fs::write(&path, config).unwrap();
         let servers: Vec<String> = servers.iter().map(|&name| name.to_owned()).collect();
-        let made = install(&root, &path, "ua", &servers, false).unwrap().text;
+        let made = install(&root, &path, &ua(), &servers, false).unwrap().text;
         let format = Format::of(&path);
-        assert_eq!(format.wrapped(&made, "ua", &servers).unwrap().text, made);
+        assert_eq!(format.wrapped(&made, &ua(), &servers).unwrap().text, made);
         let apart = format.unwrapped(&made, &servers).unwrap();
         assert!(apart.changes.iter().all(|change| change.what != What::Wrapped) && !apart.text.contains("gateway"));
         uninstall(&root, &path, &[], false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), config);
-        let none = format.wrapped(config, "ua", &["nobody".to_owned()]).unwrap_err();
+        let none = format.wrapped(config, &ua(), &["nobody".to_owned()]).unwrap_err();
         assert!(none.to_string().contains("nobody"), "{none}");
         format!("{made}\n--- taken apart\n{}", apart.text)
     }
@@ -283,11 +287,14 @@ mod tests {
 }}"#;
         insta::assert_snapshot!(there_and_back("mcp.json", config, &[]));
         let whats = |servers: &[String]| {
-            let made = Format::Json.wrapped(config, "ua", servers).unwrap();
+            let made = Format::Json.wrapped(config, &ua(), servers).unwrap();
             made.changes.into_iter().map(|change| change.what).collect::<Vec<_>>()
         };
         assert_eq!(whats(&[]), [What::Wrapped, What::MayLogIn, What::Unreachable]);
         assert_eq!(whats(&["open".to_owned()]), [What::Wrapped]);
+        let elsewhere = Front { root: Some("/srv/gateway".to_owned()), ..ua() };
+        let made = Format::Json.wrapped(config, &elsewhere, &[]).unwrap();
+        assert!(made.text.contains(r#"["gateway","--root","/srv/gateway","--name","crm""#), "{}", made.text);
     }
 
     #[test]

@@ -37,6 +37,15 @@ impl What {
     }
 }
 
+/// What is put in front of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Front {
+    /// The program `ua`.
+    pub program: String,
+    /// The gateway's folder, where it is not the user's own.
+    pub root: Option<String>,
+}
+
 /// An entry, as far as it is looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -124,17 +133,20 @@ impl Entry {
             && self.args.iter().any(|arg| arg == "--" || arg == "--url")
     }
 
-    /// What it becomes with `program` as the gateway in front of it. `is_named`: a person named this very entry.
-    pub(super) fn wrapped(&self, server: &str, program: &str, is_named: bool) -> (What, Option<Becomes>) {
+    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry.
+    pub(super) fn wrapped(&self, server: &str, front: &Front, is_named: bool) -> (What, Option<Becomes>) {
         if self.is_wrapped() {
             return (What::Already, None);
         }
-        let mut args = vec![WORD.to_owned(), "--name".to_owned(), plain_name(server)];
+        let program = &front.program;
+        let mut args = vec![WORD.to_owned()];
+        args.extend(front.root.iter().flat_map(|root| ["--root".to_owned(), root.clone()]));
+        args.extend(["--name".to_owned(), plain_name(server)]);
         if let Some(command) = &self.command {
             args.extend(self.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
             args.extend(["--".to_owned(), command.clone()]);
             args.extend(self.args.iter().cloned());
-            return (What::Wrapped, Some(Becomes::Command { command: program.to_owned(), args }));
+            return (What::Wrapped, Some(Becomes::Command { command: program.clone(), args }));
         }
         let Some(url) = &self.url else { return (What::Unreachable, None) };
         if self.headers.is_empty() && !is_named {
@@ -161,7 +173,7 @@ impl Entry {
             }
         }
         args.extend(["--url".to_owned(), url.clone()]);
-        (What::Wrapped, Some(Becomes::InPlaceOfUrl { command: program.to_owned(), args, env, passed }))
+        (What::Wrapped, Some(Becomes::InPlaceOfUrl { command: program.clone(), args, env, passed }))
     }
 
     /// What it was before.
