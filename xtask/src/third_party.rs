@@ -10,9 +10,10 @@ use ua_testkit::ThirdParty;
 const NODE: &str = "node@24";
 
 /// npm's packages, each with the version that the tests were written against.
-const NPM: [&str; 7] = [
+const NPM: [&str; 8] = [
     "@anthropic-ai/claude-code@2.1.329",
     "@copilotkit/aimock@1.43.0",
+    "@openai/codex@0.169.0",
     "@modelcontextprotocol/conformance@0.1.16",
     // The same suite for revision 2026-07-28, under a name of its own beside the other.
     "conformance-2026@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
