@@ -26,6 +26,7 @@ mod first_minutes;
 mod fleet;
 mod fork;
 mod front_door;
+mod gateway;
 mod guardrails;
 mod guide;
 mod harness;

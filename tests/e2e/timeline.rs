@@ -114,6 +114,7 @@ fn a_run_of_ten_thousand_calls_opens() {
         artifacts: None,
         evidence: None,
         blobs: &BTreeMap::new(),
+        arrivals: &[],
         is_driven: false,
         written_at: Timestamp::from_millis(1_800_000_000_000),
         program: "ua test",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use ua_core::{BlobId, RunId, Timestamp};
-use ua_store::{EventRecord, RunRecord, RunRecords};
+use ua_store::{ArrivalRecord, EventRecord, RunRecord, RunRecords, is_gateway};
 
 use crate::lives::lives;
 use ua_evidence::EvidenceReport;
@@ -30,6 +30,8 @@ pub struct RunExport<'a> {
     pub evidence: Option<&'a EvidenceReport>,
     /// The texts of its large results, as far as they were asked for.
     pub blobs: &'a BTreeMap<BlobId, String>,
+    /// What clients asked for, oldest first, when it is a session of the gateway.
+    pub arrivals: &'a [ArrivalRecord],
     /// Whether a living process drives it right now.
     pub is_driven: bool,
     /// When this was written.
@@ -60,7 +62,37 @@ impl RunExport<'_> {
         if !self.blobs.is_empty() {
             document["blobs"] = json!(self.blobs);
         }
+        if is_gateway(&self.records.run) {
+            document["arrivals"] = self.arrivals.iter().map(arrival).collect();
+        }
         document
+    }
+}
+
+fn arrival(arrival: &ArrivalRecord) -> Value {
+    json!({
+        "arrival_id": arrival.arrival_id,
+        "run_id": arrival.run_id,
+        "call_id": arrival.call_id,
+        "client_call": arrival.client_call,
+        "rule": arrival.rule,
+        "tool": arrival.tool,
+        "arrived_at": arrival.arrived_at,
+        "answered_at": arrival.answered_at,
+        "acknowledged_at": arrival.acknowledged_at,
+    })
+}
+
+/// What the gateway made of a request, by the name of its rule, for a person.
+pub fn rule_in_words(rule: &str) -> &'static str {
+    match rule {
+        "exact" => "the very request, sent again by the client's transport",
+        "unsettled" => "asked again: it is the call of which nobody knows what came, or for which nobody waited",
+        "owed" => "asked again: the result that had never arrived was handed over",
+        "repeat" => "asked again: the same result was handed out, nothing was sent",
+        "twin" => "asked beside it: both get the one result",
+        "new" => "a new call",
+        _ => "by a rule of another version of ua",
     }
 }
 
@@ -98,6 +130,7 @@ mod tests {
             lineage: &[],
             artifacts: None,
             evidence: None,
+            arrivals: &[],
             blobs: &BTreeMap::new(),
             is_driven: false,
             written_at: story.records.run.updated_at,

@@ -18,7 +18,7 @@ mod transcript;
 
 pub use changed::ChangedFile;
 pub use chronicle::{run_log, trace_lines};
-pub use export::RunExport;
+pub use export::{RunExport, rule_in_words};
 pub use lives::{Life, LifeEnd, lives};
 pub use restart::{RestartPlace, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};

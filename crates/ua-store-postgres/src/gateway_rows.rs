@@ -117,6 +117,12 @@ impl Db {
                            ORDER BY a.arrived_at DESC, a.arrival_id DESC LIMIT 1";
                 self.rows(sql, params![run.as_str()], arrival_record)
             }
+            ArrivalsOf::Session(run) => {
+                let sql = "SELECT * FROM gateway_arrivals WHERE run_id = $1 UNION \
+                           SELECT a.* FROM tool_calls c JOIN gateway_arrivals a ON a.tool_call_id = c.tool_call_id WHERE c.run_id = $1 \
+                           ORDER BY arrived_at, arrival_id";
+                self.rows(sql, params![run.as_str()], arrival_record)
+            }
         }
     }
 

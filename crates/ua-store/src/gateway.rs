@@ -124,6 +124,8 @@ pub enum ArrivalsOf {
     },
     /// The newest of a session for a call with an effect, if there is one.
     NewestEffectOf(RunId),
+    /// All that a session asked for, and what others asked for that is a call of it.
+    Session(RunId),
 }
 
 /// What is read of the gateway's rows.

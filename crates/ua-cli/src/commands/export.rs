@@ -14,7 +14,10 @@ use ua_host::home::Home;
 use ua_report::{CompletionSummary, RunExport};
 use ua_resume::{Handoff, ResumePacket};
 use ua_runner::{RunLock, Workspace};
-use ua_store::{Blob, EventRecord, LedgerStore, RunRecord, RunRecords, RunStore, Store, blobs_of};
+use ua_store::{
+    ArrivalRecord, ArrivalsOf, Blob, EventRecord, GatewayStore as _, LedgerStore, RunRecord, RunRecords, RunStore,
+    Store, blobs_of, is_gateway,
+};
 
 use crate::args::ExportArgs;
 use crate::error::{HostError, OK};
@@ -58,6 +61,8 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
 struct ExportData {
     records: RunRecords,
     events: Vec<EventRecord>,
+    /// What clients asked for, of a session of the gateway.
+    arrivals: Vec<ArrivalRecord>,
     lineage: Vec<RunRecord>,
     /// The workspace, when it is here.
     workspace: Option<Workspace>,
@@ -83,10 +88,19 @@ impl ExportData {
         let mut lineage = store.runs(RUNS).await.map_err(|e| fail(&e))?;
         lineage.retain(|other| other.root_run_id == run.root_run_id && other.run_id != run.run_id);
         lineage.reverse();
-        let workspace = Workspace::open(Path::new(&run.workspace_dir)).ok();
+        let mut arrivals = Vec::new();
+        // The folder that a client works in is none of ours to look through.
+        let mut workspace = None;
+        if is_gateway(run) {
+            let of = ArrivalsOf::Session(run.run_id.clone());
+            arrivals = store.arrivals_of(of).await.map_err(|e| fail(&e))?;
+        } else {
+            workspace = Workspace::open(Path::new(&run.workspace_dir)).ok();
+        }
         let mut gathered = Self {
             records,
             events,
+            arrivals,
             lineage,
             workspace,
             artifacts: None,
@@ -99,7 +113,7 @@ impl ExportData {
         };
         gathered.look_at_files()?;
         gathered.look_at_tasks(store).await?;
-        if gathered.workspace.is_none() {
+        if gathered.workspace.is_none() && !is_gateway(run) {
             let folder = &run.workspace_dir;
             gathered.notes.push(format!("the workspace {folder} is not here: files and stop conditions are left out"));
         }
@@ -159,6 +173,7 @@ impl ExportData {
             artifacts: self.artifacts.as_deref(),
             evidence: self.evidence.as_ref(),
             blobs: &self.blobs,
+            arrivals: &self.arrivals,
             is_driven: self.is_driven,
             written_at: self.written_at,
             program: PROGRAM,
@@ -168,6 +183,10 @@ impl ExportData {
     /// The run's folder. Everything goes there unless a person says otherwise.
     fn folder(&self) -> Result<PathBuf, HostError> {
         self.workspace.as_ref().map(|workspace| workspace.root().to_path_buf()).ok_or_else(|| {
+            if is_gateway(&self.records.run) {
+                return HostError::usage("a session of a client at the gateway has no folder of its own")
+                    .hint("name a file, or a folder with --out DIR");
+            }
             HostError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
                 .hint("name a folder for the files with --out DIR")
         })

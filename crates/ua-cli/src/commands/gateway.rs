@@ -7,10 +7,14 @@ use std::process::{Command, ExitCode};
 
 use ua_host::gateway::{self, Client, Waits, What};
 use ua_host::{Host, Settings};
+use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
+use super::summary;
 use crate::args::{GatewayArgs, GatewayClient, GatewayCommand, GatewayEntries};
 use crate::error::{self, HostError, OK};
-use crate::output::{print, print_json, print_table};
+use crate::ids::short;
+use crate::moment;
+use crate::output::{plain, print, print_json, print_table};
 use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 
 /// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND` or `… --url URL`); `None` when they are not.
@@ -135,6 +139,45 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
         vec![change.server.clone(), what.to_owned()]
     });
     print_table(&["SERVER", &file.display().to_string()], rows.collect())
+}
+
+/// A session of a client, for a person: who asked for what, what it was, and whether the answer arrived.
+pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Result<u8, HostError> {
+    let run = &records.run;
+    let of = ArrivalsOf::Session(run.run_id.clone());
+    let arrivals = store.arrivals_of(of).await.map_err(|e| HostError::store("read what clients asked for", &e))?;
+    print(format!(
+        "{} · session {}\n{}\n",
+        summary::headline(run),
+        short(run.run_id.as_str()),
+        plain(&run.spec.objective)
+    ))?;
+    if arrivals.is_empty() {
+        print("\nNo effect and no read was asked for yet.\n")?;
+    } else {
+        print("\n")?;
+    }
+    let now = ua_core::system::env().now();
+    let row = |arrival: &ArrivalRecord| {
+        let answer = match (arrival.answered_at, arrival.acknowledged_at) {
+            (_, Some(_)) => "reached the client",
+            (Some(_), None) => "written to the client",
+            (None, None) => "nobody took it",
+        };
+        let mut what = ua_report::rule_in_words(&arrival.rule).to_owned();
+        if arrival.run_id != run.run_id {
+            what.push_str(&format!(" (by session {})", short(arrival.run_id.as_str())));
+        }
+        let status = records.calls.iter().find(|call| call.call_id == arrival.call_id);
+        let status = status.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
+        let call = short(arrival.call_id.as_str()).to_owned();
+        vec![moment::local(arrival.arrived_at, now), call, arrival.tool.clone(), status, answer.to_owned(), what]
+    };
+    if !arrivals.is_empty() {
+        print_table(&["ASKED", "CALL", "TOOL", "STATUS", "ANSWER", "WHAT IT WAS"], arrivals.iter().map(row).collect())?;
+    }
+    print(summary::open_questions(records))?;
+    Ok(OK)
 }
 
 async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {

@@ -6,7 +6,7 @@ use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_task};
+use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
 use crate::args::{ListArgs, RunsCommand, StatusFilter};
 use crate::error::{HostError, OK};
@@ -16,7 +16,7 @@ use crate::moment;
 use crate::output::{Column, line, print_columns, print_json};
 use crate::view::{RunCancelled, RunRow, RunShown};
 
-use super::{cancel, pins, summary};
+use super::{cancel, gateway, pins, summary};
 
 pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostError> {
     let home = host.home();
@@ -175,6 +175,9 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let ids = children.into_iter().map(|child| child.run_id).collect();
         print_json(&RunShown::of(&records, ids))?;
         return Ok(OK);
+    }
+    if is_gateway(&records.run) {
+        return gateway::show_session(&store, &records).await;
     }
     summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records)?;
     let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();

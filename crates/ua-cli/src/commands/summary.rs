@@ -81,11 +81,7 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     if !effects.is_empty() {
         out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
     }
-    let open = records.questions.iter().filter(|q| q.status == QuestionStatus::Open);
-    for question in open {
-        let known = known(question, &records.attempts, own_history(records, question));
-        out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &run.run_id)));
-    }
+    out.push_str(&open_questions(records));
     if let Some(artifact) = &run.final_artifact_ref {
         out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
     }
@@ -108,6 +104,16 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
         out.push_str(&format!("{name}{resume_command}\n"));
     }
     shown.then(out)
+}
+
+/// The questions of a run that are open, and how each is answered.
+pub(super) fn open_questions(records: &RunRecords) -> String {
+    let mut out = String::new();
+    for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
+        let known = known(question, &records.attempts, own_history(records, question));
+        out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &records.run.run_id)));
+    }
+    out
 }
 
 pub(super) fn headline(run: &RunRecord) -> String {

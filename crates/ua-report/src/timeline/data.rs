@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use ua_core::{CallStatus, EffectKind, IdempotencyKey, Origin, Timestamp, sha256};
-use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRecord, RunRecords, TurnRecord};
+use ua_store::{
+    AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RequestRecord, RunRecords, TurnRecord, is_gateway,
+};
 
-use crate::export::{RunExport, lineage_line};
+use crate::export::{RunExport, lineage_line, rule_in_words};
 use crate::lives::lives;
 use ua_evidence::call_line::{external_id, own_success, reply_text};
 use ua_evidence::quote::{clean, stored_name};
@@ -21,6 +23,8 @@ const CALLS: usize = 20_000;
 const FIRST_CALLS: usize = 2_000;
 /// The most turns that the page shows, chosen in the same way.
 const TURNS: usize = 20_000;
+/// The most requests of clients that the page shows: the newest.
+const ARRIVALS: usize = 500;
 /// The most files that the page names.
 const FILES: usize = 500;
 /// The most characters of one text.
@@ -41,6 +45,13 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
         "program": export.program,
         "written_at": export.written_at.as_millis(),
         "run": run(export),
+        "arrivals": export.arrivals.iter().rev().take(ARRIVALS).rev().map(|arrival| json!({
+            "at": arrival.arrived_at.as_millis(), "call": arrival.call_id, "tool": clean(&arrival.tool),
+            "rule": clean(&arrival.rule), "words": rule_in_words(&arrival.rule),
+            "answered": arrival.answered_at.map(Timestamp::as_millis),
+            "heard": arrival.acknowledged_at.map(Timestamp::as_millis),
+            "other": (arrival.run_id != records.run.run_id).then_some(&arrival.run_id),
+        })).collect::<Vec<_>>(),
         "usage": usage(records),
         "budgets": budget::lines(records).iter().map(|line| json!({
             "name": line.budget, "words": line.in_words(), "is_reached": line.is_reached(),
@@ -55,7 +66,11 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "last": step.last_turn, "start": step.created_at.as_millis(), "end": step.updated_at.as_millis(),
             "error": step.error_detail.as_deref().map(|text| excerpt(text, 400)),
         })).collect::<Vec<_>>(),
-        "turns": shown.turns.iter().map(|turn| index.turn(turn, limit)).collect::<Vec<_>>(),
+        "turns": if is_gateway(&records.run) {
+            shown.calls.iter().map(|call| asked(call)).collect::<Vec<_>>()
+        } else {
+            shown.turns.iter().map(|turn| index.turn(turn, limit)).collect()
+        },
         "open_requests": records.requests.iter()
             .filter(|request| !records.turns.iter().any(|turn| turn.turn == request.turn))
             .map(request).collect::<Vec<_>>(),
@@ -120,6 +135,10 @@ impl<'a> Shown<'a> {
     fn of(records: &'a RunRecords) -> Self {
         if records.calls.len() <= CALLS && records.turns.len() <= TURNS {
             return Self { turns: records.turns.iter().collect(), calls: records.calls.iter().collect() };
+        }
+        if records.turns.is_empty() {
+            let calls = &records.calls[records.calls.len().saturating_sub(CALLS)..];
+            return Self { turns: Vec::new(), calls: calls.iter().collect() };
         }
         let mut calls_of: HashMap<u32, usize> = HashMap::new();
         for call in &records.calls {
@@ -245,6 +264,14 @@ impl<'a> Index<'a> {
             "result": last.map(|receipt| result(export, receipt, limit)),
         })
     }
+}
+
+/// A call of a session of the gateway in the place of a turn: there it stands alone.
+fn asked(call: &CallRecord) -> Value {
+    json!({
+        "n": call.position.turn, "epoch": 0, "recorded": call.created_at.as_millis(),
+        "committed": call.updated_at.as_millis(), "model": "", "stop": "", "text": "", "requests": [],
+    })
 }
 
 /// What a receipt says, with the text of its blob in the marker's place when it is at hand.

@@ -14,6 +14,8 @@ addEventListener('securitypolicyviolation', (event) => complain('refused by its 
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const run = data.run;
+// A session of a client at the gateway: the model is not ours.
+const isGateway = run.mode === 'gateway';
 const $ = (id) => document.getElementById(id);
 
 // Foreign text only ever becomes a text node.
@@ -156,11 +158,12 @@ function header() {
     el('dl', { class: 'tiles' },
       tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' by the clock' : 'without a break'),
       tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + ' survived' : data.lives.length > 1 ? 'each ended in order' : 'never interrupted'),
-      tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
+      !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
-      tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
-      tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), 'requests: ' + data.usage.requests),
-      tile('Model', model ? model.model : '–', model && (data.usage.models.length > 1 ? 'and ' + (data.usage.models.length - 1) + ' more' : model.provider))),
+      isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent anew'),
+      !isGateway && tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
+      !isGateway && tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), 'requests: ' + data.usage.requests),
+      !isGateway && tile('Model', model ? model.model : '–', model && (data.usage.models.length > 1 ? 'and ' + (data.usage.models.length - 1) + ' more' : model.provider))),
   ]);
 }
 
@@ -209,7 +212,7 @@ function lanes() {
   const ask = (request) => modelBars.push([request.start, request.end || axis.to, request.status === 'actual' ? 'b-model' : request.status === 'baseline' || request.status === 'partial' ? 'b-lost' : 'b-open']);
   data.turns.forEach((turn) => turn.requests.forEach(ask));
   data.open_requests.forEach(ask);
-  found.push(['Model', modelBars]);
+  if (!isGateway) found.push(['Model', modelBars]);
   for (const [kind, name] of LANES) {
     const bars = [];
     for (const call of data.calls) if (call.class === kind) {
@@ -323,7 +326,15 @@ function zoom(a, b) {
 // --- Outcome.
 function outcome() {
   const cards = [];
-  if (data.conditions) {
+  if (isGateway) {
+    cards.push(el('div', { class: 'card', id: 'asked' }, el('h2', null, 'What clients asked for'), data.arrivals.length ? el('table', null,
+      el('thead', null, el('tr', null, ['at', 'call', 'what it was', 'answer'].map((name) => el('th', { scope: 'col' }, name)))),
+      el('tbody', null, data.arrivals.map((asked) => {
+        const call = callById.get(asked.call);
+        return el('tr', { data: { rule: asked.rule } }, el('td', null, stamp(asked.at)), el('td', null, call ? jump(call) : [asked.tool, ' ', el('code', null, asked.call.slice(-8))]), el('td', null, asked.words, asked.other && el('div', { class: 'sub' }, 'by session ', el('code', null, asked.other.slice(-8)))),
+          el('td', null, asked.heard ? 'reached the client' : asked.answered ? 'written to the client' : 'nobody took it'));
+      }))) : el('p', { class: 'sub' }, 'Nothing yet.')));
+  } else if (data.conditions) {
     cards.push(el('div', { class: 'card', id: 'conditions' }, el('h2', null, 'Stop conditions'), data.conditions.length ? el('ul', { class: 'rows' }, data.conditions.map((condition) =>
       el('li', null, el('span', { class: 'mark ' + (condition.met ? 'ok' : 'bad') }, condition.met ? '✓' : '✕'),
         el('div', null, el('code', null, condition.condition), condition.needed !== condition.condition && el('div', { class: 'sub' }, condition.needed),
@@ -356,7 +367,7 @@ function outcome() {
       el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.epoch), el('td', null, stamp(life.start)), el('td', null, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnds[life.how])), el('td', null, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
-  if (limited.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
+  if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
   if (data.lineage.length || run.parent) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Lineage'), el('ul', { class: 'rows' },
       run.parent && !data.lineage.some((other) => other.run_id === run.parent) ? el('li', null, el('span'), el('div', null, 'from ', el('code', null, run.parent))) : null,
@@ -430,7 +441,7 @@ function bar() {
     fold.textContent = unfold ? 'Fold all' : 'Unfold all';
     refresh();
   });
-  return el('div', { class: 'bar' }, el('div', { class: 'line' }, el('h2', { id: 'turns-title' }, 'Turns'), search, select, fold, el('span', { class: 'count', id: 'count', 'aria-live': 'polite' })), el('div', { class: 'line' }, chips));
+  return el('div', { class: 'bar' }, el('div', { class: 'line' }, el('h2', { id: 'turns-title' }, isGateway ? 'Calls' : 'Turns'), search, select, fold, el('span', { class: 'count', id: 'count', 'aria-live': 'polite' })), el('div', { class: 'line' }, chips));
 }
 
 function tags(call) {
@@ -550,7 +561,7 @@ function turnNode(turn, calls, isForced) {
     if (open) { expanded.add(turn.n); node.append(body()); } else { expanded.delete(turn.n); node.lastChild.remove(); }
     fold.setAttribute('aria-expanded', String(open));
   } } },
-    el('span', { class: 'tri' }, '▶'), el('span', { class: 'n' }, 'Turn ' + turn.n), el('span', { class: 'said' }, said),
+    el('span', { class: 'tri' }, '▶'), el('span', { class: 'n' }, (isGateway ? 'Call ' : 'Turn ') + turn.n), el('span', { class: 'said' }, said),
     el('span', { class: 'meta' }, [calls.length !== all.length ? calls.length + ' of ' + many(all.length, 'call') : all.length ? many(all.length, 'call') : 'no calls', number(tokens) + ' tok', costs.length === 1 ? costs[0] : '', span(end - start)].filter(Boolean).join(' · ')),
     track(bars, killedAt));
   node.append(el('h3', null, fold));
@@ -585,7 +596,7 @@ function refresh() {
       epoch = newest;
     }
   }
-  if (!found.length) nodes.push(el('p', { class: 'empty' }, data.turns.length ? 'Nothing matches.' : 'No turn was recorded yet.'));
+  if (!found.length) nodes.push(el('p', { class: 'empty' }, data.turns.length ? 'Nothing matches.' : isGateway ? 'No call was asked for yet.' : 'No turn was recorded yet.'));
   if (!isFiltering() && view[0] <= 0 && view[1] >= 1 && shown.length === found.length && epoch !== null) for (let number = epoch; number < run.epoch; number++) nodes.push(boundary(number));
   const after = found.length - first - shown.length;
   if (after > 0) {
@@ -594,7 +605,7 @@ function refresh() {
       el('button', { type: 'button', class: 'quiet', on: { click: () => { page = Infinity; refresh(); } } }, 'Show all ' + number(after))));
   }
   list.replaceChildren(...nodes);
-  $('count').textContent = many(found.length, 'turn') + ' · ' + many(calls, 'call');
+  $('count').textContent = (isGateway ? '' : many(found.length, 'turn') + ' · ') + many(calls, 'call');
   root.dataset.turnsShown = String(shown.length);
 }
 function boundary(number, inside) {

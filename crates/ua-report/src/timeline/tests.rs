@@ -22,6 +22,7 @@ fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl Fn
         artifacts: Some(&artifacts),
         evidence: Some(&evidence),
         blobs,
+        arrivals: &[],
         is_driven: false,
         written_at: Timestamp::from_millis(1_767_323_046_000),
         program: "ua test",

@@ -119,6 +119,11 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
     let newest = store.arrivals_of(ArrivalsOf::NewestEffectOf(run_id("run_1"))).await.unwrap();
     assert_eq!(newest.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), ["a2"]);
 
+    for (run, wanted) in [("run_1", &["a1", "a2"][..]), ("run_9", &[])] {
+        let of = store.arrivals_of(ArrivalsOf::Session(run_id(run))).await.unwrap();
+        assert_eq!(of.iter().map(|a| a.arrival_id.as_str()).collect::<Vec<_>>(), wanted);
+    }
+
     let other = arrival(&scene, "a1", Some(samples::planned_email("call_2", 2, 1)), "call_2");
     refused(write(store, &scene.lease, Change::Arrive(other)).await, "already");
     let nobody = arrival(&scene, "a3", None, "call_9");

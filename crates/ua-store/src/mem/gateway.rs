@@ -38,6 +38,10 @@ impl Model {
                 let has_effect = |call: CallRecord| call.policy.class.has_effect();
                 arrival.run_id == *run && self.call(&arrival.call_id).is_ok_and(has_effect)
             }
+            ArrivalsOf::Session(run) => {
+                let is_its = |call: CallRecord| call.run_id == *run;
+                arrival.run_id == *run || self.call(&arrival.call_id).is_ok_and(is_its)
+            }
         };
         let mut found: Vec<ArrivalRecord> = self.arrivals.iter().filter(is_wanted).cloned().collect();
         found.sort_by(|a, b| (a.arrived_at, &a.arrival_id).cmp(&(b.arrived_at, &b.arrival_id)));
