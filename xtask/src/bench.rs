@@ -1,6 +1,8 @@
 //! Benchmarks of promises that are about cost.
 
 mod calls;
+mod client;
+mod gateway;
 mod instructions;
 mod model;
 mod peers;
@@ -18,6 +20,8 @@ pub(crate) enum Bench {
     Start(start::Options),
     /// What the walls around a program of `run_command` cost a call
     Sandbox(sandbox::Options),
+    /// What the gateway adds to a call, and what many clients at once get of it
+    Gateway(gateway::Options),
     /// How many instructions a turn takes, which is the same on a busy machine as on a quiet one
     Instructions(instructions::Options),
     /// What a step costs in durare, DBOS and LangGraph, in the same rounds; each is installed where that is possible
@@ -29,6 +33,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Calls(options) => calls::run(options),
         Bench::Start(options) => start::run(options),
         Bench::Sandbox(options) => sandbox::run(options),
+        Bench::Gateway(options) => gateway::run(options),
         Bench::Instructions(options) => instructions::run(options),
         Bench::Peers(options) => peers::run(options),
     }
