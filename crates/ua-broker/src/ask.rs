@@ -93,6 +93,7 @@ impl Connection {
         };
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
+        self.broker.flush(&self.project).await?;
         let seen = self.seen(&asked, &planned, session).await?;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
             arrival: ArrivalRecord {
@@ -121,10 +122,12 @@ impl Connection {
                 let position = Position { turn: session.next_place(), ordinal: 1 };
                 let planned = PlannedCall { position, ..planned };
                 let new = noted(planned.call_id.clone(), Rule::New, Some(planned.clone()));
-                session.write(Change::Arrive(new)).await?;
+                // It leaves with the start of the call, in one write, and nobody decides about the project without it.
+                session.outbox.hold("note what a client asks for", Change::Arrive(new)).await;
                 let record = rules::calls_planned(&session.run, &session.step, vec![planned], asked.at).pop();
                 let record = record.ok_or_else(|| Broken::new("the call was not planned"))?;
                 if record.status == CallStatus::Cancelled {
+                    self.broker.flush(&self.project).await?;
                     return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
                 }
                 road.upstream.put_meta(&record.call_id, passed_on(&params["_meta"]));
@@ -323,7 +326,8 @@ impl Connection {
                     Some(notice) => with_notice(result, notice, id, receipt.received_at),
                     None => result,
                 };
-                Ok(Reply::Result { result, is_final: true })
+                // Nobody is owed a read: whoever asks for it again has it made again.
+                Ok(Reply::Result { result, is_final: call.policy.class.has_effect() })
             }
             RawReply::RpcError { code, message } => Ok(Reply::Error { code, message }),
             RawReply::HttpStatus { status, body } => {

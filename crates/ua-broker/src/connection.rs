@@ -310,11 +310,7 @@ impl Connection {
     }
 
     async fn note(&self, session: &InUse, arrivals: Vec<String>, is_acknowledged: bool) {
-        let deliver = Change::Deliver { arrivals, is_acknowledged, at: self.broker.env.now() };
-        if let Err(error) = session.write(deliver).await {
-            // Then its receipt may be handed out once more, which repeats nothing.
-            tracing::warn!(%error, "it could not be noted that an answer arrived");
-        }
+        session.later(Change::Deliver { arrivals, is_acknowledged, at: self.broker.env.now() }).await;
     }
 
     async fn session(&self, meta: &Value) -> Result<InUse, Broken> {
@@ -356,7 +352,10 @@ impl Connection {
         lock(&self.written).clear();
         lock(&self.heard).clear();
         self.roads.lock().await.clear();
-        self.sessions.lock().await.clear();
+        let sessions: Vec<InUse> = self.sessions.lock().await.drain().map(|(_, session)| session).collect();
+        for session in sessions {
+            session.flush().await;
+        }
         let upstream = self.upstream.clone();
         drop(self);
         tokio::spawn(async move {

@@ -111,6 +111,7 @@ impl Broker {
             };
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
             if std::mem::take(&mut is_first) && self.is_let_go(session, call, live).await {
+                session.flush().await;
                 return None;
             }
             let handed = Handed { planned: std::mem::take(&mut planned), is_last: false };

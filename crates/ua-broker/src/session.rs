@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{Mutex, RwLock};
@@ -103,6 +104,30 @@ impl InUse {
     }
 }
 
+impl InUse {
+    /// Notes something that nobody may need before the session's next write: with that, or in a moment. Who decides about a call of the
+    /// project sends it first.
+    pub(crate) async fn later(&self, change: Change) {
+        let waits = self.outbox.holds();
+        self.outbox.hold("note what a client has heard", change).await;
+        if waits {
+            return;
+        }
+        let session = self.again();
+        tokio::spawn(async move {
+            session.broker.env.clock.sleep(SOON).await;
+            session.flush().await;
+        });
+    }
+
+    /// Sends what waits. What is lost of it is a receipt that is handed out once more.
+    pub(crate) async fn flush(&self) {
+        if let Err(error) = self.outbox.flush().await {
+            tracing::warn!(%error, "what a client has heard could not be noted");
+        }
+    }
+}
+
 impl std::ops::Deref for InUse {
     type Target = Session;
     fn deref(&self) -> &Session {
@@ -122,6 +147,9 @@ impl Drop for InUse {
         }
     }
 }
+
+/// How long a note waits for a write that it can go with.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Those that this process owns.
 pub(crate) type Sessions = Mutex<HashMap<RunId, Arc<Session>>>;
@@ -167,6 +195,19 @@ impl Broker {
             self.open(&record, hello).await?;
             return self.take(&mut sessions, record).await;
         }
+    }
+
+    /// Sends what waits in sessions of a project, so that what is read of it is all there is.
+    pub(crate) async fn flush(&self, project: &str) -> Result<(), Broken> {
+        let waiting: Vec<Arc<Session>> = {
+            let sessions = self.sessions.lock().await;
+            let waits = |session: &&Arc<Session>| session.record.project == project && session.outbox.holds();
+            sessions.values().filter(waits).cloned().collect()
+        };
+        for session in waiting {
+            session.outbox.flush().await.map_err(Broken::at("write to the session"))?;
+        }
+        Ok(())
     }
 
     /// The session of a run, which may be another client's.

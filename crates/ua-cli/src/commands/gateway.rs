@@ -159,17 +159,19 @@ pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Res
     }
     let now = ua_core::system::env().now();
     let row = |arrival: &ArrivalRecord| {
-        let answer = match (arrival.answered_at, arrival.acknowledged_at) {
-            (_, Some(_)) => "reached the client",
-            (Some(_), None) => "written to the client",
-            (None, None) => "nobody took it",
-        };
         let mut what = ua_report::rule_in_words(&arrival.rule).to_owned();
         if arrival.run_id != run.run_id {
             what.push_str(&format!(" (by session {})", short(arrival.run_id.as_str())));
         }
-        let status = records.calls.iter().find(|call| call.call_id == arrival.call_id);
-        let status = status.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
+        let found = records.calls.iter().find(|call| call.call_id == arrival.call_id);
+        let answer = match (arrival.answered_at, arrival.acknowledged_at) {
+            (_, Some(_)) => "reached the client",
+            (Some(_), None) => "written to the client",
+            // It is made again for whoever asks again, so nobody notes who had it.
+            (None, None) if found.is_some_and(|call| !call.policy.class.has_effect()) => "",
+            (None, None) => "nobody took it",
+        };
+        let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
         let call = short(arrival.call_id.as_str()).to_owned();
         vec![moment::local(arrival.arrived_at, now), call, arrival.tool.clone(), status, answer.to_owned(), what]
     };
