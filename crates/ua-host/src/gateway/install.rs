@@ -209,10 +209,10 @@ mod tests {
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
         assert_eq!(whats, [What::Wrapped, What::Wrapped, What::MayLogIn]);
         let text = &made.text;
-        assert!(text.contains(r#""mail": {"command": &ua(), "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
+        assert!(text.contains(r#""mail": {"command": "ua", "args": ["gateway","--name","mail","--env","KEY","--","npx","-y","mail"], "env": {"KEY": "k"}}"#), "{text}");
         assert!(
             text.contains(
-                r#"/* plain */ "notes": { "command" : &ua(), "args": ["gateway","--name","notes","--","notes-server"] }"#
+                r#"/* plain */ "notes": { "command" : "ua", "args": ["gateway","--name","notes","--","notes-server"] }"#
             ),
             "{text}"
         );

@@ -457,6 +457,7 @@ const NOT_OURS: [&str; 10] = [
     "RUST_LOG",     // for a tool server of a reader
     "SEND_MAIL",    // a tool
     "CRM_PASSWORD", // secrets
+    "CRM_AUTHORIZATION",
     "CRM_TOKEN",
     "FORUM_TOKEN",
 ];
