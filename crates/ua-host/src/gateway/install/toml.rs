@@ -138,14 +138,11 @@ fn set(entry: &mut dyn TableLike, name: &str, mut new: Value) {
 
 /// A member of a table of the entry, which is made where there is none.
 fn put(entry: &mut dyn TableLike, table: &str, name: &str, text: String) {
-    match entry.get_mut(table).and_then(Item::as_table_like_mut) {
-        Some(table) => {
-            table.insert(name, value(text));
-        }
-        None => {
-            let mut made = toml_edit::InlineTable::new();
-            made.insert(name, text.into());
-            entry.insert(table, value(made));
-        }
+    if let Some(table) = entry.get_mut(table).and_then(Item::as_table_like_mut) {
+        table.insert(name, value(text));
+        return;
     }
+    let mut made = toml_edit::InlineTable::new();
+    made.insert(name, text.into());
+    entry.insert(table, value(made));
 }

@@ -116,14 +116,18 @@ impl<'a> Places<'a> {
         let start = self.byte(key.span.end.index());
         let span = self.byte(value.span.start.index())..self.byte(value.span.end.index());
         let is_in_brackets = self.text[span.clone()].starts_with('[');
-        let end = match &value.data {
-            // The bracket that closes it belongs to it.
-            YamlData::Sequence(_) if is_in_brackets && !self.text[span.clone()].ends_with(']') => span.end + 1,
-            // What follows its last member, a comment perhaps, is none of it.
-            YamlData::Sequence(all) if !is_in_brackets => {
+        let end = if let YamlData::Sequence(all) = &value.data {
+            if !is_in_brackets {
+                // What follows its last member, a comment perhaps, is none of it.
                 all.last().map_or(span.end, |last| self.byte(last.span.end.index()))
+            } else if self.text[span.clone()].ends_with(']') {
+                span.end
+            } else {
+                // The bracket that closes it belongs to it.
+                span.end + 1
             }
-            _ => span.end,
+        } else {
+            span.end
         };
         let kept = self.text[start..end].trim_end().len();
         start..start + kept
