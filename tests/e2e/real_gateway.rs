@@ -1,6 +1,8 @@
 //! The gateway in front of a tool server that the real Claude Code and the real Codex use, against scripted models and our mail server;
 //! skipped with a message where they are not installed (`cargo xtask third-party`, then `UA_THIRD_PARTY` where it was put).
 
+#![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
