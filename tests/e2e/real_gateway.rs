@@ -18,7 +18,7 @@ use super::env;
 const SESSION: &str = "5f0f5f60-0a5e-4b6e-8a55-1d1f3b1c9a01";
 
 /// A mail server, the tool server that sends to it, and a client that is installed.
-struct World {
+struct MailWorld {
     env: TestEnv,
     sink: SmtpSink,
     program: PathBuf,
@@ -27,7 +27,7 @@ struct World {
     _runtime: Runtime,
 }
 
-impl World {
+impl MailWorld {
     /// `None` where the client is not installed. The mail server answers the first message after `slow`.
     #[expect(
         clippy::disallowed_methods,
@@ -70,14 +70,14 @@ impl World {
 
 /// Claude Code and its model.
 struct Claude {
-    world: World,
+    world: MailWorld,
     model: Model,
     config: String,
 }
 
 impl Claude {
     fn new(check: &str, turns: &Value, slow: Duration, has_gateway: bool, timeout: Option<u32>) -> Option<Self> {
-        let mut world = World::new("claude", check, slow)?;
+        let mut world = MailWorld::new("claude", check, slow)?;
         if let Some(timeout) = timeout {
             world.entry["timeout"] = json!(timeout);
         }
@@ -121,14 +121,14 @@ impl Claude {
 /// Codex and its model: one that says what it is told to, one reply a request. It names tools as Codex lists them, in a namespace, which our own
 /// model server does not.
 struct Codex {
-    world: World,
+    world: MailWorld,
     home: PathBuf,
     model: Arc<tiny::Model>,
 }
 
 impl Codex {
     fn new(check: &str, replies: &[Value], slow: Duration, patience: Option<u32>) -> Option<Self> {
-        let world = World::new("codex", check, slow)?;
+        let world = MailWorld::new("codex", check, slow)?;
         let model = tiny::Model::start(replies);
         let home = world.env.path("codex");
         std::fs::create_dir(&home).unwrap();

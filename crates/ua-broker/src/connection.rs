@@ -20,7 +20,7 @@ use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse};
 use crate::texts::Told;
 use crate::upstream::{Launch, Reach, Upstream, spec};
-use crate::wire::{Hello, Said};
+use crate::wire::{BridgeLine, Hello};
 
 /// A connection.
 pub(crate) struct Connection {
@@ -153,14 +153,14 @@ impl Connection {
             };
             let Ok(Some(line)) = line else { return };
             while tasks.try_join_next().is_some() {}
-            match Said::read(&line) {
-                Some(Said::Request(name, message)) => {
+            match BridgeLine::read(&line) {
+                Some(BridgeLine::Request(name, message)) => {
                     self.acknowledge().await;
                     self.clone().request(name, message, tasks);
                 }
-                Some(Said::Message(message)) => self.message(message).await,
-                Some(Said::Delivered(name)) => self.delivered(name).await,
-                Some(Said::Gone { is_orderly }) => {
+                Some(BridgeLine::Message(message)) => self.message(message).await,
+                Some(BridgeLine::Delivered(name)) => self.delivered(name).await,
+                Some(BridgeLine::Gone { is_orderly }) => {
                     if is_orderly {
                         self.acknowledge().await;
                     }

@@ -140,7 +140,7 @@ impl Visitor {
 
 /// A line of a bridge behind its first.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said<'l> {
+pub(crate) enum BridgeLine<'l> {
     /// A request, with the bridge's name for it.
     Request(&'l str, &'l str),
     /// Any other message of the client.
@@ -154,7 +154,7 @@ pub(crate) enum Said<'l> {
 /// How long after the last answer an end is one of a client that had it.
 const HEARD: u64 = 1_000;
 
-impl<'l> Said<'l> {
+impl<'l> BridgeLine<'l> {
     pub(crate) fn read(line: &'l str) -> Option<Self> {
         let (kind, rest) = line.split_once(' ')?;
         match kind {
@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn what_the_bridge_says_is_understood() {
-        assert_eq!(Said::read("R 01A {\"id\": 1}"), Some(Said::Request("01A", "{\"id\": 1}")));
-        assert_eq!(Said::read("E 999 eof"), Some(Said::Gone { is_orderly: false }));
-        assert_eq!(Said::read("E 1000 eof"), Some(Said::Gone { is_orderly: true }));
-        assert_eq!(Said::read("E 0 signal"), Some(Said::Gone { is_orderly: true }));
-        assert_eq!(Said::read("?"), None);
+        assert_eq!(BridgeLine::read("R 01A {\"id\": 1}"), Some(BridgeLine::Request("01A", "{\"id\": 1}")));
+        assert_eq!(BridgeLine::read("E 999 eof"), Some(BridgeLine::Gone { is_orderly: false }));
+        assert_eq!(BridgeLine::read("E 1000 eof"), Some(BridgeLine::Gone { is_orderly: true }));
+        assert_eq!(BridgeLine::read("E 0 signal"), Some(BridgeLine::Gone { is_orderly: true }));
+        assert_eq!(BridgeLine::read("?"), None);
         let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;
         assert!(matches!(Visitor::read(hello), Ok(Visitor::Bridge(hello)) if hello.project() == "/"));
         let remote = |header: &str| {

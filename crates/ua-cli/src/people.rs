@@ -13,7 +13,7 @@ use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
 use ua_host::people::{Answer, Begun, End, ObservedEvent, Presence, WhichRun};
 use ua_host::progress::{clock, seconds};
-use ua_host::trust::ServerReview;
+use ua_host::review::ServerReview;
 use ua_resume::answers::KnownFact;
 use ua_runner::{DrainTimes, Interrupts, RunEvent};
 use ua_store::{QuestionRecord, RunRecord};

@@ -21,7 +21,7 @@ const MAX_REASON: usize = 16 * 1024;
 
 /// What a person says about a call.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct NewCorrection {
     /// What it came to.
     pub outcome: CorrectedTo,
     /// How the person knows.
@@ -34,7 +34,7 @@ pub struct Said {
 ///
 /// # Errors
 /// A usage error that says what to do instead.
-pub fn check(call: &CallRecord, said: &Said) -> Result<(), HostError> {
+pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
     let id = &call.call_id;
     if said.reason.trim().is_empty() {
         return Err(HostError::usage("--reason is empty").hint("say how you know; it is kept with the call"));
@@ -75,7 +75,7 @@ pub async fn correct(
     host: &Host,
     store: &Database,
     call: &CallRecord,
-    said: Said,
+    said: NewCorrection,
 ) -> Result<(CallRecord, String), HostError> {
     check(call, &said)?;
     let env = host.env();

@@ -18,8 +18,8 @@ use crate::error::HostError;
 use crate::home::Home;
 use crate::host::Host;
 use crate::policies;
+use crate::roots::state_folder;
 use crate::settings::Settings;
-use crate::trust::state_folder;
 
 pub use install::{Change, Edited, Front, What, install, uninstall};
 

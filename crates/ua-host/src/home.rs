@@ -12,9 +12,9 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::database::Database;
 use crate::error::HostError;
+use crate::roots::{Belief, Roots, first_link, state_folder};
 use crate::settings::Settings;
 use crate::text::plain;
-use crate::trust::{Belief, Roots, first_link, state_folder};
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
 pub fn close(store: Database) {

@@ -48,7 +48,7 @@ pub(crate) fn refuse_other(spec: &RunSpec) -> Result<(), HostError> {
 /// Refuses a job with images for a model that is not known to read any.
 pub(crate) fn check_model(spec: &RunSpec, provider: &str, model: &str, reads_images: bool) -> Result<(), HostError> {
     // The first two answer by what was written down before. An agent that owns the loop opens the file itself.
-    if reads_images || ["scripted", "replay", crate::claude_code::NAME].contains(&provider) {
+    if reads_images || ["scripted", "replay", ua_claude_code::NAME].contains(&provider) {
         return Ok(());
     }
     match spec.files.iter().filter_map(InputFile::taken).find(|file| file.is_image()) {

@@ -1,30 +1,28 @@
 //! A job file: reading it, and starting the run it describes, or resuming the one that is named.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Database;
-use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, SpecError};
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
 use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 
+use crate::consent;
 use crate::error::HostError;
 use crate::fleet;
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
+use crate::job_file::{parse, read};
 use crate::launch::{Launch, LaunchOptions};
-use crate::paths::{job_dir, json_fragment, without_bom};
+use crate::mcp_files;
 use crate::people::{People, Presence, WhichRun};
 use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
-use crate::servers;
 use crate::session::{self, Ending};
-use crate::settings::Settings;
 use crate::text::line;
-use crate::trust;
 
 /// A job, as somebody asks for it.
 #[derive(Debug, Clone, Default)]
@@ -203,10 +201,10 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
         spec.job_key = Some(key.clone());
     }
     let launch = Launch::new(host.settings(), &request.file, &spec, &request.launch)?;
-    trust::ask_about(host, people, &launch, &spec).await?;
-    trust::tell_untrusted_policies(host, people, &launch);
+    consent::ask_about(host, people, &launch, &spec).await?;
+    consent::tell_untrusted_policies(host, people, &launch);
     launch.check(host, &spec)?;
-    servers::check_programs(&launch.configured_servers(host, &spec)?)?;
+    mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
     refuse_secrets(host, &spec)?;
     let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
     launch.check_files(&spec)?;
@@ -326,12 +324,6 @@ fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
     }
 }
 
-/// The largest job file.
-pub const MAX_JOB_BYTES: u64 = 256 * 1024;
-
-/// What a job file is called that is none: the job came on standard input.
-pub const NO_FILE: &str = "-";
-
 /// The job with what is asked for about iterations.
 fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, HostError> {
     let Some(wanted) = wanted else { return Ok(spec) };
@@ -341,51 +333,5 @@ fn in_iterations(spec: RunSpec, wanted: Option<&Iterations>) -> Result<RunSpec, 
     spec.in_iterations(harness).map_err(|error| {
         HostError::usage(error.to_string())
             .hint("docs/guide/long-runs.md says how a job is done in iterations; nothing was started")
-    })
-}
-
-/// Reads a job file.
-pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
-    let whole = settings.absolute(file)?;
-    if let Some(size) = fs::metadata(&whole).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
-        return Err(too_large(&file.display(), size));
-    }
-    let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
-        HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
-            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one, `ua init` writes one")
-    })?;
-    parse(settings, file, &text)
-}
-
-fn too_large(file: &dyn std::fmt::Display, size: impl std::fmt::Display) -> HostError {
-    HostError::usage(format!("{file} has {size} bytes; a job file has at most {MAX_JOB_BYTES}"))
-        .hint("put material into files beside the job, and let it name them")
-}
-
-/// Reads the text of a job. `file` is where it stands, or would.
-fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunSpec, HostError> {
-    let name = if file == Path::new(NO_FILE) {
-        "invalid job on standard input".to_owned()
-    } else {
-        format!("invalid job file {}", file.display())
-    };
-    if text.len() as u64 > MAX_JOB_BYTES {
-        return Err(too_large(&"the job on standard input", text.len()));
-    }
-    // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
-    let text = without_bom(text).replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
-    RunSpec::parse(&text).map_err(|error| {
-        let text = error.to_string();
-        let why = text.strip_prefix("invalid job: ").unwrap_or(&text);
-        let failure = HostError::usage(format!("{name}: {why}"));
-        match error {
-            SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
-            SpecError::UnknownField { .. } => {
-                failure.hint("docs/guide/job-file.md lists every field; nothing was started")
-            }
-            SpecError::Invalid { .. } => {
-                failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
-            }
-        }
     })
 }

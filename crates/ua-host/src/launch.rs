@@ -17,10 +17,11 @@ use crate::budgets::BudgetChange;
 use crate::claude_code;
 use crate::error::{HostError, chain};
 use crate::host::Host;
+use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
 use crate::paths::{job_dir, json_fragment, read};
 use crate::people::People;
 use crate::providers::{self, no_model};
-use crate::servers::{mcp_config, mcp_config_file, mcp_servers};
+use crate::review::ServerReview;
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 use crate::{models, policies, pricing};
@@ -415,7 +416,7 @@ impl Launch {
         &self,
         settings: &Settings,
         spec: &RunSpec,
-    ) -> Result<Vec<trust::ServerReview>, HostError> {
+    ) -> Result<Vec<ServerReview>, HostError> {
         let Some(file) = self.mcp_file() else { return Ok(Vec::new()) };
         trust::untrusted(settings, &file, &self.wanted_servers(spec)?.servers)
     }

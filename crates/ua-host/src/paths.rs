@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::HostError;
-use crate::job::NO_FILE;
 use crate::settings::Settings;
 
 /// The most that is read of a file that a person names: configuration, policies, prices, scripts.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What a job file is called that is none: the job came on standard input.
+pub const NO_FILE: &str = "-";
 
 /// Reads a file of text, named by a whole path; `what` says which one it is in an error.
 pub fn read(file: &Path, what: &str) -> Result<String, HostError> {

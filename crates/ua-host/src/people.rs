@@ -14,7 +14,7 @@ use ua_runner::RunEvent;
 use ua_store::{Choice, QuestionRecord, RunRecord, RunRecords};
 
 use crate::error::HostError;
-use crate::trust::ServerReview;
+use crate::review::ServerReview;
 
 /// Who may be asked while a run works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use ua_classify::{Classifier, JobPolicy, Lists, PolicyRules};
 
 use crate::error::{HostError, chain};
+use crate::mcp_files::mcp_config;
 use crate::packs;
 use crate::paths::{job_dir, read};
-use crate::servers::mcp_config;
 use crate::settings::Settings;
 use crate::trust::{self, ConfigFile};
 
@@ -68,7 +68,7 @@ pub fn files_of_user(settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
 /// The policy files of a job: relative to the folder of its file.
 pub fn of_job(settings: &Settings, job: &Path) -> Result<Vec<PathBuf>, HostError> {
     let folder = job_dir(settings, job)?;
-    Ok(crate::job::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect())
+    Ok(crate::job_file::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect())
 }
 
 /// A classifier with these policy files over the shipped rules, the first one strongest, and those of a job, of which only what raises

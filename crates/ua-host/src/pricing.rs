@@ -28,7 +28,7 @@ pub fn table(file: Option<&Path>) -> Result<PriceTable, HostError> {
 
 /// What a model's tokens cost. Claude Code asks a model of Anthropic, and may have prices of its own.
 pub fn price(table: &PriceTable, provider: &str, model: &str) -> Option<TokenPrice> {
-    let of_others = || (provider == crate::claude_code::NAME).then(|| table.price(ua_llm::ANTHROPIC, model)).flatten();
+    let of_others = || (provider == ua_claude_code::NAME).then(|| table.price(ua_llm::ANTHROPIC, model)).flatten();
     table.price(provider, model).or_else(of_others)
 }
 

@@ -41,7 +41,7 @@ pub fn default_model(
 }
 
 /// Every provider there is.
-pub const NAMES: [&str; 6] = ["anthropic", "openai", "openai-chat", crate::claude_code::NAME, "scripted", "replay"];
+pub const NAMES: [&str; 6] = ["anthropic", "openai", "openai-chat", ua_claude_code::NAME, "scripted", "replay"];
 
 /// Why no model can be asked, when none was named.
 pub fn no_model(provider: &str) -> HostError {

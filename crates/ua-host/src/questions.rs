@@ -3,7 +3,6 @@
 //! Durable Jobs v1 spec §6 (escalation). An answer goes one way, whoever gives it and wherever: into the database, from which the owner
 //! of the run takes it when it goes on.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,21 +42,6 @@ pub async fn open(store: &Database, run: Option<&RunId>) -> Result<Vec<QuestionR
     let mut open = store.open_questions(run).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.retain(|question| question.status == QuestionStatus::Open);
     Ok(open)
-}
-
-/// The waiting runs whose questions are all answered: they wait for nobody but the process that acts on the answers.
-pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError> {
-    let questions = store.open_questions(None).await.map_err(|e| HostError::store("read the questions", &e))?;
-    let (mut answered, mut open) = (BTreeSet::new(), BTreeSet::new());
-    for question in &questions {
-        let top = tree::top(store, &question.run_id).await?;
-        if question.status == QuestionStatus::Open {
-            open.insert(top)
-        } else {
-            answered.insert(top)
-        };
-    }
-    Ok(answered.difference(&open).cloned().collect())
 }
 
 /// Asks about every open question of a run and its sub-agents. `false` when one was left open, and when there is none: then the run waits

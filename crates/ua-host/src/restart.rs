@@ -41,7 +41,7 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
     // A sub-agent goes on with its job, and a run of another machine there.
     runs.retain(|run| !ua_store::is_task(run) && crate::fleet::elsewhere(run).is_none());
     let locks = home.locks();
-    let answered = crate::questions::answered_runs(store).await?;
+    let answered = crate::tree::answered_runs(store).await?;
     let text = restart_page(
         &runs,
         &RestartPlace {

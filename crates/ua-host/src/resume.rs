@@ -9,13 +9,14 @@ use ua_runner::Workspace;
 use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
 
 use crate::budgets::BudgetChange;
+use crate::consent;
 use crate::error::HostError;
 use crate::home;
 use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::{End, People};
 use crate::session::{self, Ending};
-use crate::{gateway, input_files, restart, tree, trust};
+use crate::{gateway, input_files, restart, tree};
 
 /// What a person changes about a run with the command that resumes it.
 #[derive(Debug, Default)]
@@ -80,8 +81,8 @@ pub async fn resume(
     launch.overlay(host.settings(), &run.spec, options)?;
     launch.accept = changes.accept;
     launch.budgets = changes.budgets;
-    trust::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
-    trust::tell_untrusted_policies(host, people.as_ref(), &launch);
+    consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
+    consent::tell_untrusted_policies(host, people.as_ref(), &launch);
     launch.check(host, &run.spec)?;
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, take_over)).await

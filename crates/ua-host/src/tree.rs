@@ -3,6 +3,8 @@
 //! A tree is driven by whoever drives the run at its top. So a sub-agent's run is looked at like any other, but resumed, forked and
 //! deleted with its job.
 
+use std::collections::BTreeSet;
+
 use ua_core::RunId;
 use ua_runner::top_of_tree;
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords, RunStore, Store, is_task};
@@ -18,6 +20,21 @@ pub async fn questions_below(store: &dyn Store, records: &RunRecords) -> Result<
     }
     found.retain(|question| question.status == QuestionStatus::Open);
     Ok(found)
+}
+
+/// The waiting runs whose questions are all answered: they wait for nobody but the process that acts on the answers.
+pub async fn answered_runs(store: &dyn Store) -> Result<BTreeSet<RunId>, HostError> {
+    let questions = store.open_questions(None).await.map_err(|e| HostError::store("read the questions", &e))?;
+    let (mut answered, mut open) = (BTreeSet::new(), BTreeSet::new());
+    for question in &questions {
+        let top = top(store, &question.run_id).await?;
+        if question.status == QuestionStatus::Open {
+            open.insert(top)
+        } else {
+            answered.insert(top)
+        };
+    }
+    Ok(answered.difference(&open).cloned().collect())
 }
 
 /// All child runs below a run, parents before their children.

@@ -13,27 +13,19 @@
 //! folder, where no project reaches, in a file that only the user may read.
 //! Proved by: this file's tests and the end-to-end tests `trust`.
 
-mod covered;
 pub mod policy;
 mod record;
-mod review;
-mod roots;
 
 use std::path::{Path, PathBuf};
 
-use ua_core::RunSpec;
 use ua_mcp::Reach;
 
 use crate::error::HostError;
 use crate::host::Host;
-use crate::launch::Launch;
-use crate::people::{People, Presence};
+use crate::review::ServerReview;
 use crate::settings::Settings;
 
-pub(crate) use record::state_folder;
 pub use record::{Entry, Trusted};
-pub use review::ServerReview;
-pub(crate) use roots::{Belief, Roots, first_link};
 
 /// The file that is looked for in the current folder.
 pub const PROJECT_FILE: &str = ".mcp.json";
@@ -88,23 +80,6 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
     )))
 }
 
-/// Asks about the servers that a job needs and that nobody let in, while somebody is here. Without anybody, or after a no, the check that
-/// follows refuses them.
-pub(crate) async fn ask_about(
-    host: &Host,
-    people: &dyn People,
-    launch: &Launch,
-    spec: &RunSpec,
-) -> Result<(), HostError> {
-    let may_ask = people.presence() == Presence::Here;
-    let Some(file) = launch.mcp_file().filter(|file| file.is_found && may_ask) else { return Ok(()) };
-    let unknown = launch.untrusted_servers(host.settings(), spec)?;
-    if !unknown.is_empty() && people.ask_to_trust(&file.path, &unknown).await? {
-        remember(host, &file, unknown)?;
-    }
-    Ok(())
-}
-
 /// Lets servers of a file in as they are now. Returns how many.
 pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> Result<usize, HostError> {
     let mut trusted = Trusted::read(host.settings())?;
@@ -143,16 +118,6 @@ pub fn believe_annotations(
     let count = reviews.filter(|review| trusted.believe(&path, &review.server, &review.digest)).count();
     trusted.write(settings)?;
     Ok(count)
-}
-
-/// Says once that policy files of a job only raise caution.
-pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
-    for file in launch.untrusted_policies(host.settings()) {
-        let file = crate::text::plain(&file.display().to_string());
-        people.tell(&format!(
-            "note: nobody trusted the job's policy file {file} as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
-        ));
-    }
 }
 
 /// A path under which the same file is found again, from wherever it was named.

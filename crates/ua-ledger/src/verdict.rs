@@ -22,8 +22,8 @@ use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
 use crate::question::{Reason, Why, shows};
+use crate::related::{RelatedCalls, lets_pass};
 use crate::rules::Rules;
-use crate::standing::{Standing, lets_pass};
 use crate::view::View;
 
 /// What is known about the process that a call in doubt was sent to, and from its probe.
@@ -189,8 +189,8 @@ struct Case<'v> {
 }
 
 impl<'v> Case<'v> {
-    fn standing(&self) -> Standing<'v> {
-        Standing { call: self.call, facts: self.facts, relations: &self.view.relations, config: self.rules.config }
+    fn related(&self) -> RelatedCalls<'v> {
+        RelatedCalls { call: self.call, facts: self.facts, relations: &self.view.relations, config: self.rules.config }
     }
 
     fn is_as_asked(&self, asked: &QuestionRecord) -> bool {
@@ -311,7 +311,7 @@ impl<'v> Case<'v> {
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
     fn others(&self) -> Vec<&'v CallRecord> {
-        let mut others = self.standing().in_the_way();
+        let mut others = self.related().in_the_way();
         if let Some(twin) = &self.view.twin {
             others.retain(|other| other.call_id != twin.call.call_id);
             others.insert(0, &twin.call);
@@ -508,7 +508,7 @@ impl<'v> Case<'v> {
     /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
     /// the effect since it was said.
     fn ordered(&self, asked: &'v QuestionRecord, mut closes: Vec<&'v QuestionRecord>) -> Decision<'v> {
-        if let Some(other) = self.standing().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
+        if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
             let because = overtaken_by(other);
             return Decision { verdict: self.hold(None, &because), closes };
@@ -602,7 +602,7 @@ impl<'v> Case<'v> {
         // What a later attempt came to is part of what is known.
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         let because = refused.unwrap_or(because).to_owned();
-        let others = self.standing().overtaken_by();
+        let others = self.related().overtaken_by();
         Verdict::Ask(Why::Unknown { attempt: doubtful.or(attempts.last()), because, facts: self.facts, others })
     }
 
@@ -618,7 +618,7 @@ impl<'v> Case<'v> {
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
     fn overtaken(&self) -> Option<String> {
-        self.standing().overtaken_by().first().map(|other| overtaken_by(other))
+        self.related().overtaken_by().first().map(|other| overtaken_by(other))
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.

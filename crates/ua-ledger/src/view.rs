@@ -17,8 +17,8 @@ use crate::enquiry::are_rivals;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
+use crate::related::RelatedCalls;
 use crate::rules::Rules;
-use crate::standing::Standing;
 
 /// What the store says about a call.
 #[derive(Debug, Clone)]
@@ -198,8 +198,8 @@ impl Ledger {
         facts: &Facts,
         relations: Relations,
     ) -> Result<Relations, LedgerError> {
-        let standing = Standing { call, facts, relations: &relations, config: &self.config };
-        let Some(doubt) = standing.open_doubts().find(|doubt| is_left_open(doubt)).cloned() else {
+        let related = RelatedCalls { call, facts, relations: &relations, config: &self.config };
+        let Some(doubt) = related.open_doubts().find(|doubt| is_left_open(doubt)).cloned() else {
             return Ok(relations);
         };
         self.act_on_late_answers(&doubt).await?;

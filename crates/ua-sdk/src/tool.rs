@@ -38,10 +38,10 @@ impl Call {
 /// How a tool says that it did not do what it was asked. Any error becomes one by `?`; then nobody knows whether anything happened, and
 /// the call is settled as a lost one is: under its key, or by a person. A tool that only reads tells the model instead.
 #[derive(Debug)]
-pub struct Failure(Said);
+pub struct Failure(ToolFailure);
 
 #[derive(Debug)]
-enum Said {
+enum ToolFailure {
     NotDone(String),
     Reported(String),
     Unknown(String),
@@ -50,23 +50,23 @@ enum Said {
 impl Failure {
     /// Nothing happened, provably: tried again with backoff, under the same key.
     pub fn not_done(why: impl Into<String>) -> Self {
-        Self(Said::NotDone(why.into()))
+        Self(ToolFailure::NotDone(why.into()))
     }
 
     /// It was refused, and the model is told why; nothing is repeated.
     pub fn reported(why: impl Into<String>) -> Self {
-        Self(Said::Reported(why.into()))
+        Self(ToolFailure::Reported(why.into()))
     }
 
     /// Nobody knows whether it happened.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self(Said::Unknown(why.into()))
+        Self(ToolFailure::Unknown(why.into()))
     }
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Said::Unknown(crate::error::chain(&error)))
+        Self(ToolFailure::Unknown(crate::error::chain(&error)))
     }
 }
 
@@ -121,10 +121,10 @@ where
                 Ok(answer) => serde_json::to_value(answer)
                     .map_err(|why| LocalFailure::Unknown(format!("its answer is no JSON value: {why}"))),
                 Err(failure) => Err(match failure.into().0 {
-                    Said::NotDone(why) => LocalFailure::NotDone(why),
-                    Said::Reported(why) => LocalFailure::Reported(why),
-                    Said::Unknown(why) if only_reads => LocalFailure::Reported(why),
-                    Said::Unknown(why) => LocalFailure::Unknown(why),
+                    ToolFailure::NotDone(why) => LocalFailure::NotDone(why),
+                    ToolFailure::Reported(why) => LocalFailure::Reported(why),
+                    ToolFailure::Unknown(why) if only_reads => LocalFailure::Reported(why),
+                    ToolFailure::Unknown(why) => LocalFailure::Unknown(why),
                 }),
             }
         })

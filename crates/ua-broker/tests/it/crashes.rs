@@ -3,12 +3,12 @@
 use serde_json::json;
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{World, mail, notice, text, told, until};
+use crate::world::{GatewayWorld, mail, notice, text, told, until};
 
 /// G5: the broker is killed behind the effect. The client's request is answered all the same: by a question, or under the same key.
 #[test]
 fn a_request_outlives_its_broker() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.client().greet();
     let id = client.call("send_email", &mail());
@@ -38,7 +38,7 @@ fn a_request_outlives_its_broker() {
 
 #[test]
 fn a_keyed_call_is_made_again_under_its_key_when_the_broker_dies() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.client().greet();
     let id = client.call("charge_card", &json!({"amount": 7}));
@@ -56,7 +56,7 @@ fn a_keyed_call_is_made_again_under_its_key_when_the_broker_dies() {
 /// G6: the tool server is killed behind the effect: a question, and other words for it are a rival.
 #[test]
 fn a_tool_server_that_dies_leaves_a_question() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client().greet();
     world.behave("die");
     let result = client.result("send_email", &mail());
@@ -82,7 +82,7 @@ fn a_tool_server_that_dies_leaves_a_question() {
 /// While it waits for a person, the request itself gets what comes of the answer.
 #[test]
 fn an_answer_in_time_answers_the_request() {
-    let mut world = World::new();
+    let mut world = GatewayWorld::new();
     world.hold_millis = 60_000;
     let mut client = world.client().greet();
     world.behave("die");
@@ -96,7 +96,7 @@ fn an_answer_in_time_answers_the_request() {
 /// A tool server that dies before it did anything, as far as anybody can tell, is the same.
 #[test]
 fn a_read_is_made_again_when_its_server_died() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client().greet();
     client.result("read_page", &json!({"page": "1"}));
     world.kill_server();
@@ -110,7 +110,7 @@ fn a_read_is_made_again_when_its_server_died() {
 /// The bridge is killed: the call goes on, and the next bridge of the client has its answer.
 #[test]
 fn a_call_outlives_its_bridge() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.session("s1").greet();
     client.call("append_line", &json!({"text": "a"}));

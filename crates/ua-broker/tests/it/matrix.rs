@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{Client, World, mail, text, told, until};
+use crate::world::{Client, GatewayWorld, mail, text, told, until};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
@@ -29,7 +29,7 @@ const ALL_WHO: [Who; 4] = [Who::Client, Who::Bridge, Who::Broker, Who::Server];
 const ALL_WHEN: [When; 4] = [When::Asked, When::Done, When::Answering, When::Answered];
 
 fn case(who: Who, when: When, tool: &str, arguments: &Value) {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.session("s1").greet();
     // A tool server is there, so that it can be killed.
     client.result("read_page", &json!({"page": "1"}));
@@ -58,7 +58,7 @@ fn case(who: Who, when: When, tool: &str, arguments: &Value) {
 }
 
 /// Kills one; the client, if there still is one.
-fn kill(world: &World, client: Client, who: Who) -> Option<Client> {
+fn kill(world: &GatewayWorld, client: Client, who: Who) -> Option<Client> {
     match who {
         Who::Client => client.killed(),
         Who::Bridge => client.bridge_killed(),
@@ -75,7 +75,7 @@ fn kill(world: &World, client: Client, who: Who) -> Option<Client> {
 }
 
 /// The client, or the next one of its session, asks until it has a result: then there was one effect.
-fn settle(world: &World, client: Option<Client>, mut answer: Option<Value>, tool: &str, arguments: &Value) {
+fn settle(world: &GatewayWorld, client: Option<Client>, mut answer: Option<Value>, tool: &str, arguments: &Value) {
     let has_it = client.is_some() && answer.as_ref().is_some_and(|answer| answer["isError"] == false);
     let mut client = client.unwrap_or_else(|| world.session("s1").greet());
     if !has_it {
@@ -89,7 +89,7 @@ fn settle(world: &World, client: Option<Client>, mut answer: Option<Value>, tool
 }
 
 /// Asks for the same until there is a result. A person is asked at most once, and says what the tool server knows.
-fn until_it_has_it(world: &World, client: &mut Client, tool: &str, arguments: &Value) -> Value {
+fn until_it_has_it(world: &GatewayWorld, client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let mut answered = false;
     until("a result", || {
         let result = client.result(tool, arguments);
@@ -146,7 +146,7 @@ fn somewhere(seed: u64) {
     let (tool, arguments) = &tools[usize::try_from(draw(3)).unwrap()];
     let micros = draw(25_000);
     eprintln!("seed {seed}: {who:?} after {micros} µs of {tool}");
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.session("s1").greet();
     client.result("read_page", &json!({"page": "1"}));
     let id = client.call(tool, arguments);

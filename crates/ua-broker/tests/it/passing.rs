@@ -3,11 +3,11 @@
 use serde_json::json;
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{World, mail, text, told, until};
+use crate::world::{GatewayWorld, mail, text, told, until};
 
 #[test]
 fn a_client_sees_its_tool_server_and_nothing_of_ours() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client();
     let params =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
@@ -51,7 +51,7 @@ fn a_client_sees_its_tool_server_and_nothing_of_ours() {
 
 #[test]
 fn a_call_carries_what_the_client_said_and_a_key_of_ours() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client().greet();
     let params = json!({"name": "send_email", "arguments": mail(), "_meta": {"progressToken": "p1", "claudecode/toolUseId": "toolu_1"}});
     let id = client.request("tools/call", &params);
@@ -70,7 +70,7 @@ fn a_call_carries_what_the_client_said_and_a_key_of_ours() {
 
 #[test]
 fn arguments_that_do_not_fit_are_refused_and_a_server_that_does_not_start_is_said() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client().greet();
     let refused = client.result("send_email", &json!({"to": 7}));
     assert!(refused["isError"] == true && text(&refused).contains("do not fit"), "{refused}");
@@ -85,7 +85,7 @@ fn arguments_that_do_not_fit_are_refused_and_a_server_that_does_not_start_is_sai
 fn a_person_approves_within_the_request_or_behind_it() {
     let money = json!({"amount": 7});
     for is_in_time in [true, false] {
-        let mut world = World::new();
+        let mut world = GatewayWorld::new();
         world.hold_millis = if is_in_time { 60_000 } else { 0 };
         let mut client = world.client().greet();
         let id = client.call("wire_money", &money);
@@ -106,7 +106,7 @@ fn a_person_approves_within_the_request_or_behind_it() {
 #[test]
 fn a_person_declines_and_a_session_that_a_person_ended_goes_on_as_another() {
     let money = json!({"amount": 7});
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.session("s1").greet();
     client.result("wire_money", &money);
     world.answer(&world.questions()[0], Choice::Skip);

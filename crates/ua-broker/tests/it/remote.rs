@@ -5,11 +5,11 @@ use std::fs;
 use serde_json::json;
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{World, mail, text, told, until};
+use crate::world::{GatewayWorld, mail, text, told, until};
 
 #[test]
 fn it_is_spoken_to_as_one_over_pipes_and_its_session_ends_with_the_client() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     world.behave("tells");
     let mut client = world.client().greet();
     let by_itself = client.hear("what it tells by itself", |message| message["method"] == "notifications/message");
@@ -38,7 +38,7 @@ fn it_is_spoken_to_as_one_over_pipes_and_its_session_ends_with_the_client() {
 /// G8, upstream: a session that is over refuses a request unread, so it is made in the next one, which begins as the client began the first.
 #[test]
 fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     let mut client = world.client().greet();
     let count = |method: &str| world.said().iter().filter(|message| message["method"] == method).count();
     // A notification has no answer that could be waited for; one that came later would be what is refused.
@@ -59,7 +59,7 @@ fn a_forgotten_session_is_begun_again_and_nothing_is_sent_twice() {
 
 #[test]
 fn a_stream_that_breaks_behind_the_effect_is_taken_up_again_and_no_call_is_posted_for_it() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     let mut client = world.client().greet();
     world.behave("cut");
     assert_eq!(text(&client.result("send_email", &mail())), "done, 1 so far");
@@ -70,7 +70,7 @@ fn a_stream_that_breaks_behind_the_effect_is_taken_up_again_and_no_call_is_poste
 
 #[test]
 fn an_answer_that_is_lost_leaves_a_question_or_is_had_under_its_key() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     let mut client = world.client().greet();
     world.behave("die");
     let lost = client.result("send_email", &mail());
@@ -92,7 +92,7 @@ fn an_answer_that_is_lost_leaves_a_question_or_is_had_under_its_key() {
 /// G5 over HTTP: nobody can be killed there, so the broker's end leaves the call in doubt, and the request is answered all the same.
 #[test]
 fn a_request_outlives_its_broker() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     world.behave("hold");
     let mut client = world.client().greet();
     let id = client.call("send_email", &mail());
@@ -110,7 +110,7 @@ fn a_request_outlives_its_broker() {
 /// G7: whoever waited goes away; the answer is there for the next who asks.
 #[test]
 fn a_late_answer_is_handed_to_the_next_who_asks() {
-    let world = World::remote();
+    let world = GatewayWorld::remote();
     world.behave("hold");
     let mut client = world.client().greet();
     client.call("send_email", &mail());

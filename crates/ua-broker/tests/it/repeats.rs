@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::world::{World, mail, notice, text, until};
+use crate::world::{GatewayWorld, mail, notice, text, until};
 
 /// G2: the client is killed in a call; whoever asks next has the late receipt.
 #[test]
 fn a_killed_clients_call_is_answered_to_whoever_asks_for_it_again() {
     for session in [None, Some("s1")] {
         for is_late in [true, false] {
-            let world = World::new();
+            let world = GatewayWorld::new();
             let start = || session.map_or_else(|| world.client(), |session| world.session(session)).greet();
             world.behave("hold");
             let mut client = start();
@@ -43,7 +43,7 @@ fn a_killed_clients_call_is_answered_to_whoever_asks_for_it_again() {
 /// The answer was written, and nobody is known to have read it: it is owed, and says so.
 #[test]
 fn a_result_that_nobody_is_known_to_have_is_owed_once() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let mut client = world.client().greet();
     assert_eq!(notice(&client.result("send_email", &mail())), "");
     client.killed();
@@ -60,7 +60,7 @@ fn a_result_that_nobody_is_known_to_have_is_owed_once() {
 /// What is not declared is owed to the session that asked, if it is the first thing that it does.
 #[test]
 fn an_append_is_owed_to_its_own_session() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     let line = json!({"text": "a"});
     let mut client = world.session("s1").greet();
     client.result("append_line", &line);
@@ -79,7 +79,7 @@ fn an_append_is_owed_to_its_own_session() {
 /// G7: the client's time is up; the model asks again, waits for the same call and gets the result.
 #[test]
 fn a_call_that_timed_out_is_waited_for_when_it_is_asked_for_again() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.client().greet();
     let first = client.call("send_email", &mail());
@@ -99,7 +99,7 @@ fn a_call_that_timed_out_is_waited_for_when_it_is_asked_for_again() {
 /// A client with little patience is told in time that its call is under way.
 #[test]
 fn a_client_that_waits_five_seconds_is_told_before() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.client();
     client.info = json!({"name": "mcp", "version": "0.1.0"});
@@ -115,7 +115,7 @@ fn a_client_that_waits_five_seconds_is_told_before() {
 /// G9: Ctrl-C in the call, and the next session repeats it.
 #[test]
 fn a_cancelled_call_is_the_next_sessions() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.session("s1").greet();
     let id = client.call("send_email", &mail());
@@ -133,7 +133,7 @@ fn a_cancelled_call_is_the_next_sessions() {
 /// G10: two clients of one project at once.
 #[test]
 fn two_clients_send_one_mail_and_append_two_lines() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let (mut one, mut two) = (world.client().greet(), world.client().greet());
     let first = one.call("send_email", &mail());
@@ -161,7 +161,7 @@ fn two_clients_send_one_mail_and_append_two_lines() {
 /// G11: what is done each day is done each day; a session that asks twice for a declared effect has the first one's receipt.
 #[test]
 fn each_days_session_sends_its_own() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     for day in 1..=3 {
         let mut client = world.session(&format!("day {day}")).greet();
         let result = client.result("send_email", &mail());
@@ -177,7 +177,7 @@ fn each_days_session_sends_its_own() {
 /// An effect that waits for its turn behind another one is not begun for a client that has gone; the next who asks for it has it sent.
 #[test]
 fn what_waits_for_its_turn_is_not_sent_for_a_client_that_has_gone() {
-    let world = World::new();
+    let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.session("s1").greet();
     let first = client.call("append_line", &json!({"text": "a"}));

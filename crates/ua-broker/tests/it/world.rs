@@ -39,7 +39,7 @@ pub(crate) fn kill(pid: u32) {
     let _gone = kill_process(pid, Signal::KILL);
 }
 
-pub(crate) struct World {
+pub(crate) struct GatewayWorld {
     pub(crate) folder: tempfile::TempDir,
     /// How long a request waits for a person.
     pub(crate) hold_millis: u64,
@@ -47,7 +47,7 @@ pub(crate) struct World {
     remote: Option<Child>,
 }
 
-impl World {
+impl GatewayWorld {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["project", "stub", "logs"] {
@@ -90,7 +90,7 @@ impl World {
         until(&format!("{count} effects"), || (self.effects().len() >= count).then_some(()));
     }
 
-    /// Makes tool servers behave in a way until [`World::let_go`].
+    /// Makes tool servers behave in a way until [`GatewayWorld::let_go`].
     pub(crate) fn behave(&self, how: &str) {
         fs::write(self.path("stub").join(how), "").unwrap();
     }
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for GatewayWorld {
     fn drop(&mut self) {
         if thread::panicking() {
             let log = fs::read_to_string(self.path("broker.log")).unwrap_or_default();
@@ -214,7 +214,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn start(world: &World, project: &str, env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(world: &GatewayWorld, project: &str, env: &[(&str, &str)]) -> Self {
         let cell = cell();
         let root = world.folder.path();
         let mut command = Command::new(&cell);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ua_classify::Classifier;
 use ua_core::{ClassSource, ToolSpec};
 use ua_host::Host;
+use ua_host::mcp_files::mcp_config_file;
 use ua_host::policies::classifier_of_user;
-use ua_host::servers::mcp_config_file;
 use ua_host::unknown_tools::{UnknownTool, noted};
 
 use crate::error::{HostError, OK};

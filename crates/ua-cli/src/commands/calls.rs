@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use ua_core::{CallStatus, CorrectedTo, Resolution};
-use ua_host::corrections::{self, Said};
+use ua_host::corrections::{self, NewCorrection};
 use ua_host::home::Home;
 use ua_host::people::Answer;
 use ua_host::{Host, questions};
@@ -222,7 +222,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
             WhatItWas::NotHappened => CorrectedTo::NotHappened,
             WhatItWas::Skipped => CorrectedTo::Skipped,
         };
-        let said = Said { outcome, reason: reason.clone(), proof: args.proof.clone() };
+        let said = NewCorrection { outcome, reason: reason.clone(), proof: args.proof.clone() };
         return put_right(host, args, said).await;
     }
     let choice = match (args.happened, args.retry, args.skip) {
@@ -249,7 +249,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
 }
 
 /// Puts the record of a call right by a person's word, once the person saw what is recorded.
-async fn put_right(host: &Host, args: &ResolveArgs, said: Said) -> Result<u8, HostError> {
+async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Result<u8, HostError> {
     let look = host.home().open_read_only()?;
     let seen = find::call(&look, &args.call).await?;
     corrections::check(&seen, &said)?;

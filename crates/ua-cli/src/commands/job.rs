@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ua_core::RunId;
 use ua_host::job::{Iterations, JobRequest};
 use ua_host::resume::Changes;
-use ua_host::{Host, People, job};
+use ua_host::{Host, People, job, job_file, paths};
 
 use crate::args::JobArgs;
 use crate::error::{HostError, code_of_end};
@@ -44,7 +44,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         max: args.harness.max_iterations,
         completion_promise: args.harness.completion_promise.clone(),
     });
-    let text = if file.as_os_str() == job::NO_FILE { Some(read_stdin()?) } else { None };
+    let text = if file.as_os_str() == paths::NO_FILE { Some(read_stdin()?) } else { None };
     let request = JobRequest {
         file,
         text,
@@ -68,7 +68,7 @@ fn read_stdin() -> Result<String, HostError> {
     }
     let mut bytes = Vec::new();
     // One more than there may be: whoever reads the job says that it is too large.
-    let read = std::io::stdin().lock().take(job::MAX_JOB_BYTES + 1).read_to_end(&mut bytes);
+    let read = std::io::stdin().lock().take(job_file::MAX_JOB_BYTES + 1).read_to_end(&mut bytes);
     let text = read.and_then(|_| {
         String::from_utf8(bytes)
             .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()))

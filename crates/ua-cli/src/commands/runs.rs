@@ -79,7 +79,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     if !home.is_unused() {
         let store = home.open_read_only()?;
         let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
-        let answered = ua_host::questions::answered_runs(&store).await?;
+        let answered = ua_host::tree::answered_runs(&store).await?;
         for run in found {
             let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
             // The locks of this machine say nothing about a run of another one.
@@ -192,7 +192,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
          Cost           {}\nStarted        {}\nTraces         {}\n",
         shown_status(
             home,
-            &ua_host::questions::answered_runs(&store).await?,
+            &ua_host::tree::answered_runs(&store).await?,
             &records.run.run_id,
             records.run.status,
             records.run.stop_reason

@@ -20,7 +20,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             fleet::check_name("queue", &queue)?;
             let due = fleet::cron_of(&cron, &time_zone)?;
             // What is wrong with the job is said now, and not at three in the morning.
-            ua_host::job::read(host.settings(), &file)?;
+            ua_host::job_file::read(host.settings(), &file)?;
             let job = ScheduledJob {
                 file: host.settings().absolute(&file)?,
                 queue,

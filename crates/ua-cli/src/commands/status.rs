@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ua_core::{Costs, RunStatus};
-use ua_host::{Host, questions};
+use ua_host::{Host, questions, tree};
 use ua_runner::UsageSummary;
 use ua_store::{RunHead, RunQuery, RunStore as _, Store as _};
 
@@ -66,7 +66,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     let ended = of(vec![RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled]);
     let ended = store.find_runs(&ended).await.map_err(|e| fail(&e))?;
     let ended: Vec<RunHead> = ended.into_iter().filter(|run| run.updated_at >= since).collect();
-    let answered = questions::answered_runs(&store).await?;
+    let answered = tree::answered_runs(&store).await?;
     let mut shown = StatusShown::default();
     for head in &ended {
         let usage = usage(&store, head).await?;

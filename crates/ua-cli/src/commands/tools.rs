@@ -6,8 +6,9 @@ use serde_json::json;
 use ua_core::{RunId, ToolSpec};
 use ua_dispatch::{ToolTransport as _, TransportError};
 use ua_host::launch::Launch;
+use ua_host::mcp_files::{self, mcp_config_file};
 use ua_host::policies::{self, classifier_of_user};
-use ua_host::servers::{self, builtin_server, mcp_config_file};
+use ua_host::servers::{self, builtin_server};
 use ua_host::{Host, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
@@ -96,9 +97,9 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     };
     let path = tool_lock::path_for(&file.path);
     let known = if check { tool_lock::read(&file.path)? } else { tool_lock::read(&file.path).unwrap_or_default() };
-    let config = servers::mcp_config(Some(&file))?;
-    let digests = servers::configured_reaches(&config);
-    let unlocked = servers::mcp_servers_with(host, Some(&file), config, None)?;
+    let config = mcp_files::mcp_config(Some(&file))?;
+    let digests = mcp_files::configured_reaches(&config);
+    let unlocked = mcp_files::mcp_servers_with(host, Some(&file), config, None)?;
     let mut found = start(host, unlocked).await?.1;
     for (server, locked) in &mut found.servers {
         locked.reach = digests.get(server).cloned().unwrap_or_default();
@@ -128,7 +129,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
 
 /// Starts servers in a folder that is thrown away and looks at them.
 async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), HostError> {
-    servers::check_programs(&servers)?;
+    mcp_files::check_programs(&servers)?;
     let folder =
         tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
@@ -166,7 +167,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
         std::fs::create_dir(folder.path().join("workspace"))
             .map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
     }
-    let mut config = servers::mcp_config(file.as_ref())?;
+    let mut config = mcp_files::mcp_config(file.as_ref())?;
     if let Some(file) = &file {
         // Looking is no reason to start what nobody let in.
         for review in trust::untrusted(host.settings(), file, &config.servers)? {
@@ -178,6 +179,6 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
             ));
         }
     }
-    found.extend(servers::mcp_servers(host, file.as_ref(), config)?);
+    found.extend(mcp_files::mcp_servers(host, file.as_ref(), config)?);
     Ok(start(host, found).await?.0)
 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ua_host::home::Home;
-use ua_host::servers::mcp_config;
+use ua_host::mcp_files::mcp_config;
+use ua_host::review::ServerReview;
 use ua_host::trust::policy::{self, PolicyReview};
-use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, ServerReview, Trusted};
+use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, Trusted};
 use ua_host::{Host, Settings};
 use ua_mcp::Reach;
 

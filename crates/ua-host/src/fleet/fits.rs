@@ -14,11 +14,11 @@ use std::sync::Arc;
 use ua_store::RunRecord;
 
 use super::elsewhere;
+use crate::consent;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::People;
-use crate::trust;
 
 /// How the run is started here, if it can be.
 pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord) -> Result<Launch, HostError> {
@@ -36,7 +36,7 @@ pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord)
             .hint("put it back where it was; its files are part of the run"));
     }
     let launch = Launch::from_stored(&run.launch)?;
-    trust::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
+    consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     launch.check(host, &run.spec)?;
     host.secrets()?;
     Ok(launch)

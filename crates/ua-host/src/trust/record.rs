@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use ua_core::Timestamp;
 
 use crate::error::HostError;
+use crate::roots::state_folder;
 use crate::settings::Settings;
 
 /// One server that was let in, or one policy file that was trusted.
@@ -39,13 +40,6 @@ pub struct Trusted {
 }
 
 const VERSION: u32 = 1;
-
-/// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
-pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
-    let state = settings.of_environment("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || Some(PathBuf::from(settings.of_environment("HOME")?).join(".local/state"));
-    state.or_else(home).map(|state| state.join("ua"))
-}
 
 fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
     state_folder(settings).ok_or_else(|| {

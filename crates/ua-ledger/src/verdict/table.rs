@@ -83,7 +83,7 @@ const BESIDE: [Beside; 8] = [
 
 /// What a person said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum PersonAnswer {
     NotAsked,
     Nothing,
     Chose(Choice),
@@ -92,7 +92,7 @@ enum Said {
 }
 
 /// Every choice, as an answer.
-fn said() -> Vec<Said> {
+fn said() -> Vec<PersonAnswer> {
     let next = |choice| match choice {
         Choice::Happened => Some(Choice::Execute),
         Choice::Execute => Some(Choice::Skip),
@@ -100,8 +100,8 @@ fn said() -> Vec<Said> {
         Choice::Abort => Some(Choice::Continue),
         Choice::Continue => None,
     };
-    let chosen = std::iter::successors(Some(Choice::Happened), |choice| next(*choice)).map(Said::Chose);
-    [Said::NotAsked, Said::Nothing, Said::ToSomethingElse].into_iter().chain(chosen).collect()
+    let chosen = std::iter::successors(Some(Choice::Happened), |choice| next(*choice)).map(PersonAnswer::Chose);
+    [PersonAnswer::NotAsked, PersonAnswer::Nothing, PersonAnswer::ToSomethingElse].into_iter().chain(chosen).collect()
 }
 
 /// What was asked about.
@@ -175,7 +175,7 @@ fn conflicts() -> impl Iterator<Item = OnScopeConflict> {
 struct Case {
     stand: Stand,
     beside: Beside,
-    said: Said,
+    said: PersonAnswer,
     about: About,
     policy: OnUnknown,
     conflict: OnScopeConflict,
@@ -186,11 +186,11 @@ struct Case {
 
 impl Case {
     fn is_yes(&self) -> bool {
-        matches!(self.said, Said::Chose(Choice::Execute | Choice::Continue | Choice::Happened))
+        matches!(self.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue | Choice::Happened))
     }
 
     fn is_skip(&self) -> bool {
-        self.said == Said::Chose(Choice::Skip)
+        self.said == PersonAnswer::Chose(Choice::Skip)
     }
 
     /// A person let it go, knowing of the other call as it is.
@@ -203,7 +203,8 @@ impl Case {
         let shown = match self.about {
             About::Itself => self.is_yes() && self.stand != Stand::RefusedCredentials,
             About::Everything if self.is_news() => {
-                self.stand != Stand::Prepared && matches!(self.said, Said::Chose(Choice::Execute | Choice::Continue))
+                self.stand != Stand::Prepared
+                    && matches!(self.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue))
             }
             About::Everything => self.is_yes(),
             About::NearDuplicate | About::Elicitation => false,
@@ -267,10 +268,10 @@ const ROWS: &[Row] = &[
     row("mark lost", "its process is gone and left no answer", |c| c.stand == S::RunningAlone),
     // In doubt.
     row("aborted", "who ends the run is heard first", |c| {
-        c.stand == S::Unknown && c.about != About::Elicitation && c.said == Said::Chose(Choice::Abort)
+        c.stand == S::Unknown && c.about != About::Elicitation && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
     row("resolve: happened", "a person's word needs no fence, nothing is sent", |c| {
-        c.stand == S::Unknown && c.about != About::Elicitation && c.said == Said::Chose(Choice::Happened)
+        c.stand == S::Unknown && c.about != About::Elicitation && c.said == PersonAnswer::Chose(Choice::Happened)
     }),
     row("resolve: skipped", "a person's word needs no fence, nothing is sent", |c| {
         c.stand == S::Unknown && c.about != About::Elicitation && c.is_skip()
@@ -288,7 +289,7 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown && ordered(c) && c.beside == Beside::KinSince
     }),
     row("ask: unknown", "a word is about what was shown with it", |c| {
-        c.stand == S::Unknown && ordered(c) && c.said == Said::ToSomethingElse
+        c.stand == S::Unknown && ordered(c) && c.said == PersonAnswer::ToSomethingElse
     }),
     row("not before", "an order is carried out when the other side cannot begin the old attempt any more", |c| {
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::HorizonAhead
@@ -342,11 +343,11 @@ const ROWS: &[Row] = &[
     }),
     // Failed, definitely.
     row("settled", "it was tried as often as the job allows", |c| c.stand == S::FailedAsOftenAsAllowed),
-    row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == Said::Chose(Choice::Abort)),
-    row("hold", "somebody was asked", |c| failed(c) && c.said == Said::Nothing),
+    row("aborted", "who ends the run is heard first", |c| failed(c) && c.said == PersonAnswer::Chose(Choice::Abort)),
+    row("hold", "somebody was asked", |c| failed(c) && c.said == PersonAnswer::Nothing),
     row("settled", "a person leaves the failure as it is", |c| failed(c) && c.is_skip()),
     row("ask: credentials", "trying again with the same credentials changes nothing", |c| {
-        c.stand == S::RefusedCredentials && c.said == Said::NotAsked
+        c.stand == S::RefusedCredentials && c.said == PersonAnswer::NotAsked
     }),
     row("settled", "a twin took the effect over", |c| failed(c) && is_twin(c)),
     row("settled", "another call may have had the effect, and the policy refuses repeats", |c| {
@@ -356,13 +357,16 @@ const ROWS: &[Row] = &[
         failed(c) && c.is_asked_about_the_other() && !c.ordered_repeat()
     }),
     row("ask: near duplicate", "*it happened* about another call is no approval of this one", |c| {
-        failed(c) && c.is_asked_about_the_other() && c.said == Said::Chose(Choice::Happened) && c.lacks_approval()
+        failed(c)
+            && c.is_asked_about_the_other()
+            && c.said == PersonAnswer::Chose(Choice::Happened)
+            && c.lacks_approval()
     }),
     row("ask: approval", "nobody has approved what would be sent now", |c| failed(c) && c.lacks_approval()),
     row("start", "it did nothing, and nothing stands in its way", failed),
     // Sent for the first time.
-    row("aborted", "who ends the run is heard first", |c| c.said == Said::Chose(Choice::Abort)),
-    row("hold", "somebody was asked", |c| c.said == Said::Nothing && c.about == About::Itself),
+    row("aborted", "who ends the run is heard first", |c| c.said == PersonAnswer::Chose(Choice::Abort)),
+    row("hold", "somebody was asked", |c| c.said == PersonAnswer::Nothing && c.about == About::Itself),
     row("cancel: declined", "a person does not want it", Case::is_skip),
     row("ask: near duplicate", "a word about the other call is no approval: both are asked about at once", |c| {
         c.ordered_repeat() && c.lacks_approval() && c.is_asked_about_the_other()
@@ -372,7 +376,7 @@ const ROWS: &[Row] = &[
     row("deduplicate", "its twin's receipt is its answer", |c| c.beside == Beside::TwinDone),
     row("wait", "its twin's receipt is on the way", |c| c.beside == Beside::TwinUnderWay),
     row("hold", "somebody was asked about the other call", |c| {
-        c.said == Said::Nothing && c.is_in_the_way() && c.conflict != OnScopeConflict::Allow
+        c.said == PersonAnswer::Nothing && c.is_in_the_way() && c.conflict != OnScopeConflict::Allow
     }),
     row("cancel: near_duplicate", "another call may have had the effect, and the policy refuses repeats", |c| {
         c.is_in_the_way() && c.conflict == OnScopeConflict::Refuse
@@ -394,13 +398,14 @@ fn is_twin(case: &Case) -> bool {
 
 /// A person said that a call in doubt did not happen.
 fn ordered(case: &Case) -> bool {
-    let said = matches!(case.said, Said::Chose(Choice::Execute | Choice::Continue) | Said::ToSomethingElse);
+    let said =
+        matches!(case.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue) | PersonAnswer::ToSomethingElse);
     said && case.about != About::Elicitation
 }
 
 /// A person was asked about a call in doubt and has not answered.
 fn is_asked(case: &Case) -> bool {
-    case.said == Said::Nothing && case.about != About::Elicitation
+    case.said == PersonAnswer::Nothing && case.about != About::Elicitation
 }
 
 fn blocks_after_absent(case: &Case) -> bool {
@@ -426,7 +431,7 @@ fn cases() -> Vec<Case> {
                             outside: Outside::Nothing,
                             obstacle: Obstacle::None,
                         };
-                        if said == Said::NotAsked && about != About::Itself {
+                        if said == PersonAnswer::NotAsked && about != About::Itself {
                             continue;
                         }
                         if stand == S::Unknown {
@@ -542,10 +547,10 @@ impl Case {
     /// The question, bound to what would be sent now or to something else.
     fn question(&self, call: &CallRecord, facts: &Facts, rules: &Rules<'_>) -> Option<QuestionRecord> {
         let (choice, binding) = match self.said {
-            Said::NotAsked => return None,
-            Said::Nothing => (None, rules.binding(call, facts)),
-            Said::Chose(choice) => (Some(choice), rules.binding(call, facts)),
-            Said::ToSomethingElse => (Some(Choice::Execute), json!({"args_hash": "another"})),
+            PersonAnswer::NotAsked => return None,
+            PersonAnswer::Nothing => (None, rules.binding(call, facts)),
+            PersonAnswer::Chose(choice) => (Some(choice), rules.binding(call, facts)),
+            PersonAnswer::ToSomethingElse => (Some(Choice::Execute), json!({"args_hash": "another"})),
         };
         let kind = match (self.about, self.stand) {
             (About::NearDuplicate | About::Everything, _) => QuestionKind::NearDuplicate,

@@ -14,7 +14,7 @@ use ua_toolserver::{Settings, ToolServer};
 const DOT: &[u8] = include_bytes!("../../../../fixtures/pdf/dot.png");
 
 /// A workspace, a server on it that lays out for real, and a client of that.
-struct World {
+struct RenderServer {
     directory: TempDir,
     client: RunningService<RoleClient, ()>,
 }
@@ -22,7 +22,7 @@ struct World {
 /// What a call came to: its structured content, or the words of the refusal.
 struct Came(Result<Value, String>);
 
-impl World {
+impl RenderServer {
     async fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let mut settings = Settings::in_workspace(directory.path().join("w"));
@@ -69,7 +69,7 @@ impl Came {
 
 #[tokio::test]
 async fn a_report_is_a_pdf_that_is_always_the_same() {
-    let world = World::new().await;
+    let world = RenderServer::new().await;
     world.put(
         "docs/report.md",
         "# A *fine* <report>\n\nText.\n\n![dot](../img/my%20dot.png)\n\n<div>gone</div>\n\n漢 é 漢\n",
@@ -102,7 +102,7 @@ async fn a_report_is_a_pdf_that_is_always_the_same() {
 
 #[tokio::test]
 async fn what_can_not_be_rendered_is_refused_with_what_and_where() {
-    let world = World::new().await;
+    let world = RenderServer::new().await;
     std::fs::write(world.directory.path().join("secret.png"), DOT).unwrap();
     world.put("empty.md", " \n");
     world.put("missing.md", "a\n\n![x](gone.png)");
@@ -126,7 +126,7 @@ async fn what_can_not_be_rendered_is_refused_with_what_and_where() {
 
 #[tokio::test]
 async fn markdown_that_is_nested_too_deep_does_not_end_the_server() {
-    let world = World::new().await;
+    let world = RenderServer::new().await;
     for (name, text) in [
         ("quotes.md", format!("{}x\n", "> ".repeat(150))),
         ("many-quotes.md", format!("{}x\n", ">".repeat(20_000))),

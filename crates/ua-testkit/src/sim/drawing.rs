@@ -90,7 +90,7 @@ impl Stage {
     }
 
     fn processes(&self, may: &mut Weighted) {
-        for gate in self.gates.standing() {
+        for gate in self.gates.closed() {
             let Some(actor) = self.actors.get(gate.life).filter(|actor| actor.is_awake()) else { continue };
             if is_too_late(actor, &gate) {
                 may.push((40, Happening::Process(gate.life, ProcessOutcome::Dies)));
@@ -137,7 +137,7 @@ impl Stage {
 
     /// Whether a process waits for nothing but time.
     fn is_waiting(&self, life: usize) -> bool {
-        let stands = self.gates.standing().iter().any(|gate| gate.life == life);
+        let stands = self.gates.closed().iter().any(|gate| gate.life == life);
         let hears = self.servers.requests().iter().any(|request| request.life == life && request.is_waited_for);
         !stands && !hears
     }
@@ -303,7 +303,7 @@ impl Stage {
 
     /// What happens next when nothing is left to chance but where processes die.
     fn next_in_order(&self) -> Result<Option<Happening>, BoxError> {
-        if let Some(gate) = self.gates.standing().into_iter().next() {
+        if let Some(gate) = self.gates.closed().into_iter().next() {
             let at = self.deaths.as_ref().and_then(|deaths| deaths.get(gate.life));
             let dies = at.is_some_and(|at| self.actors.get(gate.life).is_some_and(|actor| actor.passed == *at));
             let death = Happening::Process(gate.life, ProcessOutcome::Dies);

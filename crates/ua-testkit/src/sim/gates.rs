@@ -63,7 +63,7 @@ enum Decided {
 }
 
 #[derive(Debug)]
-struct Standing {
+struct ClosedGate {
     gate: Gate,
     decided: Decided,
     waker: Option<Waker>,
@@ -72,16 +72,16 @@ struct Standing {
 /// All gates at which somebody stands.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    state: Mutex<(u64, BTreeMap<u64, Standing>)>,
+    state: Mutex<(u64, BTreeMap<u64, ClosedGate>)>,
 }
 
 impl Gates {
     /// The gates at which somebody stands. Calls of one turn that run together may reach theirs in one order or another, since a store
     /// answers sooner or later; so they are sorted by what they are.
-    pub(super) fn standing(&self) -> Vec<Gate> {
+    pub(super) fn closed(&self) -> Vec<Gate> {
         let state = locked(&self.state);
-        let standing = state.1.values().filter(|standing| standing.decided == Decided::NotYet);
-        let mut gates: Vec<Gate> = standing.map(|standing| standing.gate.clone()).collect();
+        let closed = state.1.values().filter(|closed| closed.decided == Decided::NotYet);
+        let mut gates: Vec<Gate> = closed.map(|closed| closed.gate.clone()).collect();
         gates.sort_by(|one, other| {
             let key = |gate: &Gate| (gate.life, gate.crossing.names().collect::<Vec<_>>(), gate.side == Side::After);
             let what = |gate: &Gate| (gate.label.clone(), gate.crossing.clone());
@@ -93,9 +93,9 @@ impl Gates {
     /// Lets whoever stands at `id` go on; if it is about to write, to this.
     pub(super) fn release(&self, id: u64, outcome: StoreOutcome) {
         let mut state = locked(&self.state);
-        let waker = state.1.get_mut(&id).and_then(|standing| {
-            standing.decided = Decided::GoOn(outcome);
-            standing.waker.take()
+        let waker = state.1.get_mut(&id).and_then(|closed| {
+            closed.decided = Decided::GoOn(outcome);
+            closed.waker.take()
         });
         drop(state);
         if let Some(waker) = waker {
@@ -109,7 +109,7 @@ impl Gates {
         let id = state.0;
         let (life, run, label) = (of.life, of.run.clone(), of.label.clone());
         let gate = Gate { id, life, run, label, side, crossing: crossing.clone() };
-        state.1.insert(id, Standing { gate, decided: Decided::NotYet, waker: None });
+        state.1.insert(id, ClosedGate { gate, decided: Decided::NotYet, waker: None });
         Passage { id, gates: Arc::clone(self) }
     }
 }
@@ -125,11 +125,11 @@ impl Future for Passage {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = locked(&self.gates.state);
-        let Some(standing) = state.1.get_mut(&self.id) else { return Poll::Ready(StoreOutcome::Done) };
-        if let Decided::GoOn(outcome) = standing.decided {
+        let Some(closed) = state.1.get_mut(&self.id) else { return Poll::Ready(StoreOutcome::Done) };
+        if let Decided::GoOn(outcome) = closed.decided {
             return Poll::Ready(outcome);
         }
-        standing.waker = Some(context.waker().clone());
+        closed.waker = Some(context.waker().clone());
         Poll::Pending
     }
 }

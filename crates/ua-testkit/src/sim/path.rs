@@ -228,7 +228,7 @@ impl Stage {
     fn is_given(&self, due: Given, happening: &Happening) -> bool {
         let stands = |life: Option<usize>| {
             let Some((name, side)) = due.at else { return true };
-            let mut standing = self.gates.standing().into_iter();
+            let mut standing = self.gates.closed().into_iter();
             standing
                 .any(|gate| gate.side == side && gate.crossing.is(name) && life.is_none_or(|life| gate.life == life))
         };

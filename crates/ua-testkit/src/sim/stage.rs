@@ -354,7 +354,7 @@ impl Stage {
 
     /// Who owns a run since a moment ago, and whom that replaced.
     fn note_owners(&mut self) {
-        let standing = self.gates.standing();
+        let standing = self.gates.closed();
         let tried = standing.iter().filter(|gate| gate.crossing.is("store.acquire_run") && gate.side == Side::After);
         for Gate { id, life: owner, run, label, .. } in tried {
             // Who was refused stands here too.
@@ -573,7 +573,7 @@ impl Stage {
             ProcessOutcome::Dies => {
                 self.harm.deaths = self.harm.deaths.saturating_sub(1);
                 self.counts.deaths += 1;
-                let standing = self.gates.standing();
+                let standing = self.gates.closed();
                 let here = standing.iter().find(|gate| gate.life == life).map_or_else(String::new, Gate::words);
                 self.say(format!("life {life} dies {here}"));
                 let _runtime = self.store.enter();

@@ -48,7 +48,7 @@ use ua_core::Env;
 use ua_toolserver::{IDEMPOTENCY_KEY, Settings, ToolServer, ToolServerError};
 
 /// A workspace in a temporary directory, a server on it and a client of that.
-struct World {
+struct TestServer {
     directory: TempDir,
     client: RunningService<RoleClient, ()>,
     server: JoinHandle<Result<(), ToolServerError>>,
@@ -65,7 +65,7 @@ enum Came {
     Broken(i32, String),
 }
 
-impl World {
+impl TestServer {
     async fn new() -> Self {
         Self::with(|_| {}).await
     }

@@ -6,7 +6,9 @@ use ua_core::{RunId, RunSpec};
 use ua_dispatch::ToolTransport as _;
 use ua_host::launch::{Launch, LaunchOptions};
 use ua_host::policies::{classifier_of_user, files_of_user};
-use ua_host::{Host, Settings, claude_code, input_files, models, pricing, providers, servers as tool_servers};
+use ua_host::{
+    Host, Settings, claude_code, input_files, mcp_files, models, pricing, providers, servers as tool_servers,
+};
 
 use super::Findings;
 use crate::args::DoctorArgs;
@@ -41,7 +43,7 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
 pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     let file = args.job.as_ref()?;
     let options = LaunchOptions { mcp_config: args.mcp_config.clone(), ..LaunchOptions::default() };
-    let read = ua_host::job::read(host.settings(), file)
+    let read = ua_host::job_file::read(host.settings(), file)
         .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| Job { spec, launch }));
     match read {
         Err(error) => {
@@ -222,9 +224,8 @@ pub(super) async fn servers(
     let configured = if let Some(job) = job {
         job.launch.configured_servers(host, &job.spec)
     } else {
-        let file = tool_servers::mcp_config_file(host.settings(), args.mcp_config.as_deref());
-        tool_servers::mcp_config(file.as_ref())
-            .and_then(|config| tool_servers::mcp_servers(host, file.as_ref(), config))
+        let file = mcp_files::mcp_config_file(host.settings(), args.mcp_config.as_deref());
+        mcp_files::mcp_config(file.as_ref()).and_then(|config| mcp_files::mcp_servers(host, file.as_ref(), config))
     };
     match configured {
         Ok(more) => servers.extend(more),

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 const KEY: &str = "key-1";
 
 /// What a server that was killed during an append leaves: the journal entry and a file in some state.
-fn torn(world: &World, before: &str, content: &str, after_the_kill: &str) {
+fn torn(world: &TestServer, before: &str, content: &str, after_the_kill: &str) {
     world.put("log.txt", after_the_kill);
     let entry = json!({ "path": "log.txt", "size_before": before.len(), "sha256": sha256(content) });
     world.put(&format!(".ua/appends/{}.json", sha256(KEY)), entry.to_string());
@@ -15,7 +15,7 @@ fn torn(world: &World, before: &str, content: &str, after_the_kill: &str) {
 
 #[tokio::test]
 async fn without_a_key_each_call_adds() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     for size in [2, 4] {
         let appended = world.call("append_to_file", json!({ "path": "d/log.txt", "content": "x\n" })).await.back();
         assert_eq!((&appended["bytes"], &appended["already_applied"]), (&json!(size), &json!(false)));
@@ -27,7 +27,7 @@ async fn without_a_key_each_call_adds() {
 
 #[tokio::test]
 async fn a_key_adds_once_even_across_a_restart() {
-    let mut world = World::new().await;
+    let mut world = TestServer::new().await;
     world.put("log.txt", "a\n");
     let first = world.keyed("append_to_file", KEY, json!({ "path": "log.txt", "content": "b\n" })).await.back();
     assert_eq!(first, json!({ "path": "log.txt", "offset": 2, "added": 2, "bytes": 4, "already_applied": false }));
@@ -46,7 +46,7 @@ async fn a_key_adds_once_even_across_a_restart() {
 #[tokio::test]
 async fn a_torn_append_is_completed() {
     for after_the_kill in ["old\n", "old\nne", "old\n\0\0\0\0", "old\nnew"] {
-        let world = World::new().await;
+        let world = TestServer::new().await;
         torn(&world, "old\n", "new\n", after_the_kill);
         let done = world.keyed("append_to_file", KEY, json!({ "path": "log.txt", "content": "new\n" })).await.back();
         assert_eq!(done["already_applied"], false);
@@ -56,7 +56,7 @@ async fn a_torn_append_is_completed() {
 
 #[tokio::test]
 async fn a_finished_append_whose_answer_was_lost_is_found() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     torn(&world, "old\n", "new\n", "old\nnew\n");
     let done = world.keyed("append_to_file", KEY, json!({ "path": "log.txt", "content": "new\n" })).await.back();
     assert_eq!(done["already_applied"], true);
@@ -66,7 +66,7 @@ async fn a_finished_append_whose_answer_was_lost_is_found() {
 #[tokio::test]
 async fn a_file_that_was_rewritten_meanwhile_is_left_alone() {
     for after_the_kill in ["ol", "old\nsomething else"] {
-        let world = World::new().await;
+        let world = TestServer::new().await;
         torn(&world, "old\n", "new\n", after_the_kill);
         world.keyed("append_to_file", KEY, json!({ "path": "log.txt", "content": "new\n" })).await.unclear("log.txt");
         assert_eq!(world.text("log.txt"), after_the_kill);
@@ -75,7 +75,7 @@ async fn a_file_that_was_rewritten_meanwhile_is_left_alone() {
 
 #[tokio::test]
 async fn a_key_is_not_lent_to_another_append() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.keyed("append_to_file", KEY, json!({ "path": "a.txt", "content": "x" })).await.back();
     world.keyed("append_to_file", KEY, json!({ "path": "a.txt", "content": "y" })).await.refused("something else");
     world.keyed("append_to_file", KEY, json!({ "path": "b.txt", "content": "x" })).await.refused("something else");
@@ -85,7 +85,7 @@ async fn a_key_is_not_lent_to_another_append() {
 
 #[tokio::test]
 async fn appends_at_the_same_time_all_arrive() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let calls =
         (0..12).map(|n| {
             let (world, key) = (&world, format!("key-{}", n / 2));

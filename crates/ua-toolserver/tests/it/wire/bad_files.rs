@@ -5,11 +5,11 @@ use std::os::unix::net::UnixListener;
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::{Value, json};
 
-use super::{Came, World};
+use super::{Came, TestServer};
 
 /// A world with a named pipe and a socket of these names.
-async fn with_pipe_and_socket(names: &[(&str, &str)]) -> World {
-    let world = World::new().await;
+async fn with_pipe_and_socket(names: &[(&str, &str)]) -> TestServer {
+    let world = TestServer::new().await;
     for (pipe, socket) in names {
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(CWD, world.workspace().join(pipe), FileType::Fifo, mode, 0).unwrap();
@@ -48,7 +48,7 @@ async fn what_is_no_file_is_refused_by_every_tool_that_opens_files_and_none_wait
 
 #[tokio::test]
 async fn markdown_that_is_too_large_is_refused_with_its_size() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     // 50 MB of a character with two bytes, shifted by one: the limit would cut a character in two.
     world.put("large.md", format!("x{}", "ä".repeat(25_000_000)));
     let size = "\"large.md\" has 50000001 bytes, more than the limit of ";
@@ -61,7 +61,7 @@ async fn markdown_that_is_too_large_is_refused_with_its_size() {
 
 #[tokio::test]
 async fn markdown_that_is_nested_too_deep_does_not_end_the_server() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     for (name, text) in [
         ("quotes.md", format!("{}x\n", "> ".repeat(150))),
         ("many-quotes.md", format!("{}x\n", ">".repeat(20_000))),

@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use serde_json::{Value, json};
 
-use super::World;
+use super::TestServer;
 
 /// The address of a site with a good page at `/good` and `page` at `/bad`.
 async fn site(page: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> String {
@@ -24,7 +24,7 @@ async fn site(page: impl Fn() -> axum::response::Response + Clone + Send + Sync 
 /// What a crawl says about the bad page, after it was seen that the good one is there.
 async fn crawl(page: impl Fn() -> axum::response::Response + Clone + Send + Sync + 'static) -> String {
     let site = site(page).await;
-    let world = World::with(|settings| settings.allow_private_addresses = true).await;
+    let world = TestServer::with(|settings| settings.allow_private_addresses = true).await;
     let urls = json!([format!("{site}/bad"), format!("{site}/good")]);
     let crawled = world.call("crawl_parallel", json!({ "urls": urls })).await.back();
     assert_eq!((&crawled["ok"], &crawled["failed"]), (&json!(1), &json!(1)), "{crawled}");

@@ -5,10 +5,10 @@
 use serde_json::json;
 use ua_toolserver::Sandbox;
 
-use super::{Came, World};
+use super::{Came, TestServer};
 
-async fn world() -> World {
-    World::with(|settings| {
+async fn world() -> TestServer {
+    TestServer::with(|settings| {
         settings.enable_command = true;
         // What confines a program has tests of its own: `sandbox.rs`.
         settings.command_sandbox = Sandbox::Off;
@@ -18,7 +18,7 @@ async fn world() -> World {
 
 #[tokio::test]
 async fn it_is_not_there_unless_enabled() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     assert!(world.tools().await.iter().all(|tool| tool.name != "run_command"));
     let came = world.call("run_command", json!({ "argv": ["true"] })).await;
     assert!(matches!(came, Came::Broken(-32602, _)), "{came:?}");

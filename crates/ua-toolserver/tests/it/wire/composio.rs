@@ -5,10 +5,10 @@ use tempfile::TempDir;
 use ua_testkit::{ComposioFiles, ComposioFilesConfig, HttpFault};
 use ua_toolserver::Settings;
 
-use super::{Came, World, sha256};
+use super::{Came, TestServer, sha256};
 
 struct Router {
-    world: World,
+    world: TestServer,
     files: ComposioFiles,
     _kept: TempDir,
 }
@@ -23,7 +23,7 @@ impl Router {
             faults: faults.iter().copied().collect(),
         };
         let files = ComposioFiles::start(config).await.unwrap();
-        let world = World::with(|settings: &mut Settings| {
+        let world = TestServer::with(|settings: &mut Settings| {
             settings.composio = Some(files.base_url.clone());
             settings.secrets.composio_api_key = Some("key".into());
         })
@@ -82,7 +82,7 @@ async fn a_refusal_says_that_nothing_was_uploaded() {
     router.upload("k").await.refused("nothing was uploaded");
     let strange = json!({"path": "out/report.pdf", "tool_slug": ""});
     router.world.call("upload_to_composio", strange).await.refused("tool_slug");
-    let stranger = World::with(|settings: &mut Settings| {
+    let stranger = TestServer::with(|settings: &mut Settings| {
         settings.composio = Some(router.files.base_url.clone());
         settings.secrets.composio_api_key = Some("other".into());
     })

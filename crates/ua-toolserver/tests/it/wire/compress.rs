@@ -6,7 +6,7 @@ use std::io::Read;
 
 use serde_json::json;
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 /// The names and contents in an archive; directories have none.
 fn contents(bytes: Vec<u8>) -> Vec<(String, String)> {
@@ -23,7 +23,7 @@ fn contents(bytes: Vec<u8>) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn files_and_directories_are_packed_in_order_and_always_alike() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("b/z.txt", "zzz");
     world.put("b/c/deep.md", "deep ".repeat(1000));
     world.put("a.txt", "first");
@@ -61,7 +61,7 @@ async fn files_and_directories_are_packed_in_order_and_always_alike() {
 
 #[tokio::test]
 async fn the_whole_workspace_is_packed_without_what_is_private() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.txt", "a");
     world.call("append_to_file", json!({ "path": "log", "content": "x" })).await.back();
     assert!(world.workspace().join(".ua").exists());
@@ -73,7 +73,7 @@ async fn the_whole_workspace_is_packed_without_what_is_private() {
 
 #[tokio::test]
 async fn what_can_not_be_packed_is_named_and_leaves_nothing_behind() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.zip", "not touched");
     std::fs::create_dir(world.workspace().join("empty")).unwrap();
     let pack = |paths: serde_json::Value, output: &str| {

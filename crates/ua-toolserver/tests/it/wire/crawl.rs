@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use url::Url;
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 const ARTICLE: &str = "<!doctype html><html><head><title>On Tides | Sea News</title><meta name=author content='Ada Ebb'>\
     <meta property='article:published_time' content='2026-01-02'></head><body><nav><a href=/>Home</a></nav><article><h1>On Tides</h1>\
@@ -84,8 +84,8 @@ async fn endless() -> String {
     url
 }
 
-async fn open_world() -> World {
-    World::with(|settings| settings.allow_private_addresses = true).await
+async fn open_world() -> TestServer {
+    TestServer::with(|settings| settings.allow_private_addresses = true).await
 }
 
 fn file_url(path: impl AsRef<std::path::Path>) -> String {
@@ -173,7 +173,7 @@ async fn pages_that_can_not_be_read_say_why() {
 async fn this_machine_is_out_of_reach_by_default() {
     let (base, seen) = web().await;
     let port = Url::parse(&base).unwrap().port().unwrap();
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let urls: Vec<Value> = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"]
         .iter()
         .map(|host| json!(format!("http://{host}:{port}/article")))
@@ -198,7 +198,7 @@ async fn files_are_read_below_allowed_roots_only() {
     std::fs::write(library.join("data.bin"), "x").unwrap();
     std::fs::write(directory.path().join("secret.md"), "# Secret").unwrap();
     std::os::unix::fs::symlink(directory.path().join("secret.md"), library.join("link.md")).unwrap();
-    let world = World::with(|settings| settings.allow_roots = vec![library.clone()]).await;
+    let world = TestServer::with(|settings| settings.allow_roots = vec![library.clone()]).await;
     world.put("mine.md", "# Mine\n\nwords here");
     world.put(".ua/x.md", "# Private");
 

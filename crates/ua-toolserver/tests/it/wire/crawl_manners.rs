@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use ua_core::Env;
 
-use super::World;
+use super::TestServer;
 
 /// A site and what it has been asked.
 struct Site {
@@ -60,8 +60,8 @@ impl Site {
     }
 }
 
-async fn open_world() -> World {
-    World::with(|settings| settings.allow_private_addresses = true).await
+async fn open_world() -> TestServer {
+    TestServer::with(|settings| settings.allow_private_addresses = true).await
 }
 
 /// The error of each page, `None` for those that are there.
@@ -131,7 +131,8 @@ async fn a_crawl_delay_is_kept_between_requests() {
     let quick = Site::with_text("").await;
     let env = Env::simulated(7);
     let world =
-        World::in_env(env.clone(), TempDir::new().unwrap(), |settings| settings.allow_private_addresses = true).await;
+        TestServer::in_env(env.clone(), TempDir::new().unwrap(), |settings| settings.allow_private_addresses = true)
+            .await;
     let began = env.now();
     let urls = json!([quick.url("/1"), quick.url("/2"), quick.url("/3")]);
     world.call("crawl_parallel", json!({ "urls": urls })).await.back();

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use ua_toolserver::RUN_ID;
 
 use super::killed::{appeared, start_with};
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 /// A site that counts what it is asked; `/slow` is answered once the gate is open.
 struct Site {
@@ -66,7 +66,7 @@ fn split(crawled: &Value) -> (Vec<Value>, Vec<bool>) {
 #[tokio::test]
 async fn a_run_fetches_a_page_once_and_others_fetch_their_own() {
     let site = Site::new().await;
-    let world = World::with(|settings| settings.allow_private_addresses = true).await;
+    let world = TestServer::with(|settings| settings.allow_private_addresses = true).await;
     let arguments = json!({ "urls": [site.url("/one"), site.url("/moved")] });
     let crawl = async |run: Option<&str>, arguments: &Value| {
         let field = run.map_or_else(|| json!({}), |run| json!({ RUN_ID: run }));
@@ -95,7 +95,7 @@ async fn a_run_fetches_a_page_once_and_others_fetch_their_own() {
 #[tokio::test]
 async fn a_copy_that_was_changed_is_fetched_again() {
     let site = Site::new().await;
-    let world = World::with(|settings| settings.allow_private_addresses = true).await;
+    let world = TestServer::with(|settings| settings.allow_private_addresses = true).await;
     let arguments = json!({ "urls": [site.url("/one")] });
     let crawl = async || {
         let field = json!({ RUN_ID: "run_a" });

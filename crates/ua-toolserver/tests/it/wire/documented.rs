@@ -13,7 +13,7 @@ use ua_classify::Classifier;
 use ua_core::{CallPolicy, KeyChannel, OnUnknown, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_toolserver::HONOURS_KEYS;
 
-use super::World;
+use super::TestServer;
 use super::listing::everything;
 
 /// Why a call of each tool may be repeated as it is, or may not: the last column of the guide's table.
@@ -162,7 +162,7 @@ fn part<'a>(text: &'a str, name: &str) -> (&'a str, &'a str, &'a str) {
 
 #[tokio::test]
 async fn the_guide_says_what_the_server_lists_and_what_the_policy_decides() {
-    let world = World::with(everything).await;
+    let world = TestServer::with(everything).await;
     let tools = world.tools().await;
     let classifier = Classifier::shipped().unwrap();
     let gone: Vec<_> = WHY.iter().filter(|(name, _)| !ua_toolserver::tool_names().contains(name)).collect();
@@ -189,7 +189,7 @@ async fn the_guide_says_what_the_server_lists_and_what_the_policy_decides() {
 /// The sections that people wrote name every tool and argument too.
 #[tokio::test]
 async fn each_tool_has_a_section_that_names_its_arguments() {
-    let world = World::with(everything).await;
+    let world = TestServer::with(everything).await;
     let text = std::fs::read_to_string(guide()).unwrap();
     let written = text.split("<!-- begin arguments -->").next().unwrap().split("<!-- end overview -->").nth(1).unwrap();
     for tool in world.tools().await {

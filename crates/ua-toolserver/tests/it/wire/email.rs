@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 fn message() -> Value {
     json!({
@@ -14,7 +14,7 @@ fn message() -> Value {
 
 #[tokio::test]
 async fn a_message_is_delivered_whole() {
-    let world = World::with(|settings| settings.mail_from = "Robot <ua@example.org>".into()).await;
+    let world = TestServer::with(|settings| settings.mail_from = "Robot <ua@example.org>".into()).await;
     world.put("out/report.pdf", b"%PDF-1.7 \xff\xfe");
     world.put("data.csv", "a,b\n1,2\n");
     let sent = world.keyed("send_email", "k", message()).await.back();
@@ -50,7 +50,7 @@ async fn a_message_is_delivered_whole() {
 
 #[tokio::test]
 async fn a_key_sends_once_even_after_the_mail_program_took_it() {
-    let mut world = World::new().await;
+    let mut world = TestServer::new().await;
     let short = json!({ "to": ["ada@example.org"], "subject": "Hi", "body": "Hello." });
     world.keyed("send_email", "k", short.clone()).await.back();
     world = world.restarted().await;
@@ -71,7 +71,7 @@ async fn a_key_sends_once_even_after_the_mail_program_took_it() {
 
 #[tokio::test]
 async fn what_was_sent_stays_sent_when_its_attachment_is_gone() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("out/report.pdf", "pdf");
     world.put("data.csv", "csv");
     world.keyed("send_email", "k", message()).await.back();
@@ -81,7 +81,7 @@ async fn what_was_sent_stays_sent_when_its_attachment_is_gone() {
 
 #[tokio::test]
 async fn a_message_half_written_by_a_dead_server_is_written_anew() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let id = sha256("k")[..32].to_owned();
     world.put(&format!("outbox/tmp/{id}"), "From: ha");
     let sent =
@@ -93,7 +93,7 @@ async fn a_message_half_written_by_a_dead_server_is_written_anew() {
 
 #[tokio::test]
 async fn bad_input_leaves_nothing() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.txt", "x");
     let cases = [
         (json!({ "to": [] }), "no recipients"),

@@ -6,11 +6,11 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 #[tokio::test]
 async fn what_is_written_is_there_and_is_described() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let written = world.call("write_local_file", json!({ "path": "a/b/c.md", "content": "hällo" })).await.back();
     assert_eq!(written, json!({ "path": "a/b/c.md", "bytes": 6, "sha256": sha256("hällo") }));
     assert_eq!(world.text("a/b/c.md"), "hällo");
@@ -22,7 +22,7 @@ async fn what_is_written_is_there_and_is_described() {
 
 #[tokio::test]
 async fn an_empty_file_needs_to_be_meant() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.md", "precious");
     world.call("write_local_file", json!({ "path": "a.md", "content": "" })).await.refused("is empty");
     assert_eq!(world.text("a.md"), "precious");
@@ -32,7 +32,7 @@ async fn an_empty_file_needs_to_be_meant() {
 
 #[tokio::test]
 async fn a_file_left_by_a_dead_writer_is_in_nobodys_way() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let digest = sha256("a.md");
     world.put(&format!(".ua-tmp-{}", &digest[..16]), "half of someth");
     world.call("write_local_file", json!({ "path": "a.md", "content": "whole" })).await.back();
@@ -41,7 +41,7 @@ async fn a_file_left_by_a_dead_writer_is_in_nobodys_way() {
 
 #[tokio::test]
 async fn long_files_come_in_pieces_that_fit_together() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let text = "zwölf Boxkämpfer jagen Viktor ".repeat(40);
     world.put("long.txt", &text);
     let (mut offset, mut whole, mut pieces) = (0, String::new(), 0);
@@ -63,7 +63,7 @@ async fn long_files_come_in_pieces_that_fit_together() {
 
 #[tokio::test]
 async fn reading_says_what_is_not_a_text_file() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("x.bin", [b'a', 0xff, 0xfe]);
     world.put("d/x", "");
     world.call("read_local_file", json!({ "path": "x.bin" })).await.refused("not UTF-8 text at byte 1");
@@ -73,7 +73,7 @@ async fn reading_says_what_is_not_a_text_file() {
 
 #[tokio::test]
 async fn no_path_leads_out_of_the_workspace() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let outside = world.directory.path().join("outside.txt");
     std::fs::write(&outside, "secret").unwrap();
     symlink(world.directory.path(), world.workspace().join("door")).unwrap();
@@ -101,7 +101,7 @@ async fn no_path_leads_out_of_the_workspace() {
 
 #[tokio::test]
 async fn paths_inside_may_be_absolute_or_links() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("real/a.txt", "one");
     symlink("real", world.workspace().join("link")).unwrap();
     let absolute = world.workspace().join("real/a.txt");
@@ -113,7 +113,7 @@ async fn paths_inside_may_be_absolute_or_links() {
 
 #[tokio::test]
 async fn the_servers_own_directory_is_private_by_every_name() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.call("write_local_file", json!({ "path": "a", "content": "x" })).await.back();
     symlink(".ua", world.workspace().join("mine")).unwrap();
     for path in [".ua/lock", "./.ua/lock", ".UA/lock", "mine/lock", "mine/appends/x.json"] {
@@ -126,7 +126,7 @@ async fn the_servers_own_directory_is_private_by_every_name() {
 
 #[tokio::test]
 async fn the_outbox_is_not_written_to_by_hand() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("outbox/new/m", "hello");
     for path in ["outbox/new/forged", "objects/x", "notifications/x.json"] {
         world.call("write_local_file", json!({ "path": path, "content": "x" })).await.refused("only");
@@ -137,7 +137,7 @@ async fn the_outbox_is_not_written_to_by_hand() {
 
 #[tokio::test]
 async fn listings_are_sorted_and_do_not_follow_links() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("b.txt", "12345");
     world.put("a/inner.txt", "1");
     world.put(".ua/lock", "");

@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use ua_testkit::{DRAWN_PNG_BASE64, HttpFault, ImageModelApi, ImageModelApiConfig};
 use ua_toolserver::{ATTEMPT, IDEMPOTENCY_KEY, Settings};
 
-use super::{Came, World, names, sha256};
+use super::{Came, TestServer, names, sha256};
 
 /// A world with an image API, and the picture `a.png` of 8 by 8 pixels.
 struct Studio {
-    world: World,
+    world: TestServer,
     api: ImageModelApi,
     _kept: TempDir,
 }
@@ -33,7 +33,7 @@ impl Studio {
         };
         let api = ImageModelApi::start(config).await.unwrap();
         let base = if dialect == "openai" { format!("{}/v1", api.base_url) } else { api.base_url.clone() };
-        let world = World::with(|settings: &mut Settings| {
+        let world = TestServer::with(|settings: &mut Settings| {
             settings.image_api = Some(format!("{dialect}+{base}"));
             settings.image_model = Some("seeing-1".to_owned());
             settings.image_generation_model = (dialect == "openai").then(|| "gpt-image-1".to_owned());
@@ -71,7 +71,7 @@ fn picture(width: u32, height: u32) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_preview_is_smaller_shown_and_kept_where_it_is_wanted() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let original = picture(600, 300);
     world.put("big.png", &original);
     let arguments = json!({"path": "big.png", "max_side": 64, "format": "jpeg", "output": "thumbs/big.jpg"});
@@ -97,7 +97,7 @@ async fn a_preview_is_smaller_shown_and_kept_where_it_is_wanted() {
 
 #[tokio::test]
 async fn what_can_not_be_a_preview_is_refused_and_writes_nothing() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("page.html", "<p>no image</p>");
     world.put("cut.png", &picture(64, 64)[..90]);
     world
@@ -230,7 +230,7 @@ async fn a_refusal_costs_nothing_and_forgets_the_attempt() {
         assert_eq!(names(&studio.world.workspace().join("out")), [""; 0]);
         assert_eq!(studio.draw(1).await.back()["already_paid"], false, "{status}: nothing stands in the way");
     }
-    let stranger = World::with(|settings: &mut Settings| {
+    let stranger = TestServer::with(|settings: &mut Settings| {
         settings.image_api = Some("openai+http://127.0.0.1:9/v1".to_owned());
         settings.image_model = Some("m".to_owned());
     })
@@ -242,7 +242,7 @@ async fn a_refusal_costs_nothing_and_forgets_the_attempt() {
 #[tokio::test]
 async fn only_what_is_set_up_is_offered() {
     let offered = |settings: fn(&mut Settings)| async move {
-        let world = World::with(settings).await;
+        let world = TestServer::with(settings).await;
         let names: Vec<String> = world.tools().await.into_iter().map(|tool| tool.name.into_owned()).collect();
         (names.contains(&"describe_image".to_owned()), names.contains(&"generate_image".to_owned()))
     };
@@ -256,6 +256,6 @@ async fn only_what_is_set_up_is_offered() {
         .await,
         (true, false)
     );
-    let came = World::new().await.call("generate_image", json!({"prompt": "x", "output": "x.png"})).await;
+    let came = TestServer::new().await.call("generate_image", json!({"prompt": "x", "output": "x.png"})).await;
     assert!(matches!(came, Came::Broken(-32602, _)), "{came:?}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Came, World};
+use super::{Came, TestServer};
 
 /// Settings under which every tool is on offer.
 pub(super) fn everything(settings: &mut ua_toolserver::Settings) {
@@ -17,7 +17,7 @@ pub(super) fn everything(settings: &mut ua_toolserver::Settings) {
 
 #[tokio::test]
 async fn tools_are_listed_with_schemas_that_explain_every_argument() {
-    let world = World::with(everything).await;
+    let world = TestServer::with(everything).await;
     let tools = world.tools().await;
     assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ua_toolserver::tool_names());
     for tool in tools {
@@ -37,7 +37,7 @@ async fn tools_are_listed_with_schemas_that_explain_every_argument() {
 
 #[tokio::test]
 async fn annotations_tell_the_truth_about_effects() {
-    let world = World::with(everything).await;
+    let world = TestServer::with(everything).await;
     let hints: Vec<_> = world
         .tools()
         .await
@@ -82,7 +82,7 @@ async fn annotations_tell_the_truth_about_effects() {
 
 #[tokio::test]
 async fn a_schema_is_free_of_rust() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let tools = world.tools().await;
     let read = tools.iter().find(|tool| tool.name == "read_local_file").unwrap();
     assert_eq!(
@@ -108,7 +108,7 @@ async fn a_schema_is_free_of_rust() {
 
 #[tokio::test]
 async fn unknown_tools_arguments_and_keys_are_named() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     assert!(matches!(world.call("fly", json!({})).await, Came::Broken(-32602, message) if message.contains("\"fly\"")));
     world.call("read_local_file", json!({ "file": "a" })).await.refused("unknown field `file`");
     world.call("read_local_file", json!({})).await.refused("missing field `path`");
@@ -121,7 +121,7 @@ async fn unknown_tools_arguments_and_keys_are_named() {
 
 #[tokio::test]
 async fn the_server_ends_when_its_client_leaves() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     drop(world.client);
     world.server.await.unwrap().unwrap();
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use ua_testkit::{HttpFault, MailApi, MailApiConfig, SmtpFault, SmtpSink, SmtpSinkConfig};
 use ua_toolserver::{ATTEMPT, IDEMPOTENCY_KEY, Settings};
 
-use super::{Came, World, names, sha256};
+use super::{Came, TestServer, names, sha256};
 
 fn message() -> Value {
     json!({
@@ -18,7 +18,7 @@ fn message() -> Value {
 
 /// A server of mail and a world that sends through it.
 struct Mail {
-    world: World,
+    world: TestServer,
     sink: SmtpSink,
     _kept: TempDir,
 }
@@ -46,7 +46,7 @@ impl Mail {
         };
         arrange(&mut config);
         let sink = SmtpSink::start(config).await.unwrap();
-        let world = World::with(|settings| {
+        let world = TestServer::with(|settings| {
             settings.mail = Some(format!("smtp://{}?starttls=never", sink.address));
             change(settings, &sink);
         })
@@ -224,9 +224,9 @@ async fn a_closed_door_means_nothing_was_sent() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let short = json!({ "to": ["ada@example.org"], "subject": "s", "body": "b" });
-    let world = World::with(|settings| settings.mail = Some(format!("smtp://{address}?starttls=never"))).await;
+    let world = TestServer::with(|settings| settings.mail = Some(format!("smtp://{address}?starttls=never"))).await;
     world.keyed("send_email", "k", short.clone()).await.refused("nothing was sent");
-    let world = World::with(|settings| {
+    let world = TestServer::with(|settings| {
         settings.mail = Some(format!("resend+http://{address}"));
         settings.secrets.mail_api_key = Some("re_1".into());
     })
@@ -235,11 +235,11 @@ async fn a_closed_door_means_nothing_was_sent() {
     assert_eq!(names(&world.workspace().join(".ua/mail")), [".lock"]);
 }
 
-async fn api(faults: BTreeMap<u64, HttpFault>, key: &'static str) -> (World, MailApi, TempDir) {
+async fn api(faults: BTreeMap<u64, HttpFault>, key: &'static str) -> (TestServer, MailApi, TempDir) {
     let kept = TempDir::new().unwrap();
     let config = MailApiConfig { directory: kept.path().join("sent"), api_key: "re_1".to_owned(), faults };
     let server = MailApi::start(config).await.unwrap();
-    let world = World::with(|settings| {
+    let world = TestServer::with(|settings| {
         settings.mail = Some(format!("resend+{}", server.base_url));
         settings.secrets.mail_api_key = Some(key.into());
     })
@@ -291,7 +291,7 @@ async fn an_attempt_through_another_server_is_not_repeated_here() {
     let (world, server, _kept) = api(BTreeMap::from([(1, HttpFault::CutAfter)]), "re_1").await;
     assert!(matches!(world.keyed("send_email", "k", message()).await, Came::Broken(-32603, _)));
     let (_, other, _also_kept) = api(BTreeMap::new(), "re_1").await;
-    let moved = World::in_directory(world.directory, |settings| {
+    let moved = TestServer::in_directory(world.directory, |settings| {
         settings.mail = Some(format!("resend+{}", other.base_url));
         settings.secrets.mail_api_key = Some("re_1".into());
     })
@@ -325,7 +325,7 @@ async fn each_transport_declares_what_it_can_promise() {
         ),
     ];
     for (change, honours_keys, ttl) in cases {
-        let world = World::with(change).await;
+        let world = TestServer::with(change).await;
         let tool = world.tools().await.into_iter().find(|tool| tool.name == "send_email").unwrap();
         let says = |name: &str| tool.meta.as_ref().and_then(|meta| meta.get(name).cloned());
         assert_eq!(says(ua_toolserver::HONOURS_KEYS), Some(json!(honours_keys)));

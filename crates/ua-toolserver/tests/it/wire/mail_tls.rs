@@ -8,7 +8,7 @@ use ua_core::Env;
 use ua_testkit::{Encryption, SmtpSink, SmtpSinkConfig, TlsIdentity};
 use ua_toolserver::{IDEMPOTENCY_KEY, Settings, ToolServer};
 
-use super::{Came, World, names};
+use super::{Came, TestServer, names};
 
 /// A mail server that speaks TLS, and the certificate of its authority in a file.
 struct Encrypted {
@@ -39,8 +39,8 @@ impl Encrypted {
     }
 
     /// A world that sends there, signs in with `password` and trusts the authority.
-    async fn world(&self, password: &str, change: impl FnOnce(&mut Settings)) -> World {
-        World::with(|settings| {
+    async fn world(&self, password: &str, change: impl FnOnce(&mut Settings)) -> TestServer {
+        TestServer::with(|settings| {
             settings.mail = Some(self.url(&self.sink.address));
             settings.mail_ca_file = Some(self.kept.path().join("ca.pem"));
             settings.secrets.mail_user = Some("ua".to_owned());
@@ -55,7 +55,7 @@ impl Encrypted {
     }
 }
 
-async fn send(world: &World) -> Came {
+async fn send(world: &TestServer) -> Came {
     let message = json!({ "to": ["ada@example.org"], "subject": "s", "body": "b" });
     world.send_with("send_email", message, json!({ IDEMPOTENCY_KEY: "k" })).await
 }

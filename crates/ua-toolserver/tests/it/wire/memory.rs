@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use ua_toolserver::IDEMPOTENCY_KEY;
 
-use super::World;
+use super::TestServer;
 use super::killed::start_with;
 
-async fn blocks(world: &World) -> Vec<(String, String)> {
+async fn blocks(world: &TestServer) -> Vec<(String, String)> {
     let back = world.call("get_core_memory_blocks", json!({})).await.back();
     let blocks = back["blocks"].as_array().unwrap().iter();
     blocks.map(|b| (b["label"].as_str().unwrap().to_owned(), b["value"].as_str().unwrap().to_owned())).collect()
 }
 
-async fn found(world: &World, query: &str) -> Vec<String> {
+async fn found(world: &TestServer, query: &str) -> Vec<String> {
     let back = world.call("archival_memory_search", json!({ "query": query, "limit": 50 })).await.back();
     back["items"].as_array().unwrap().iter().map(|item| item["content"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_block_is_made_added_to_replaced_and_removed() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     assert_eq!(blocks(&world).await, []);
     let add = |text: &str| json!({ "label": "human", "text_to_append": text });
     world.call("core_memory_append", add("Ann")).await.back();
@@ -44,7 +44,7 @@ async fn a_block_is_made_added_to_replaced_and_removed() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_refused_and_changes_nothing() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let long = "x".repeat(8_001);
     for (tool, arguments, why) in [
         ("core_memory_append", json!({ "label": "a b", "text_to_append": "x" }), "no label"),
@@ -66,7 +66,7 @@ async fn what_does_not_fit_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_key_changes_once_and_a_repeat_hears_the_first_answer() {
-    let mut world = World::new().await;
+    let mut world = TestServer::new().await;
     let add = json!({ "label": "log", "text_to_append": "one" });
     let first = world.keyed("core_memory_append", "k1", add.clone()).await.back();
     world.keyed("core_memory_replace", "k2", json!({ "label": "log", "new_value": "two" })).await.back();
@@ -92,7 +92,7 @@ async fn a_key_changes_once_and_a_repeat_hears_the_first_answer() {
 
 #[tokio::test]
 async fn items_are_found_by_beginnings_of_words_in_any_script() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     for (content, tags) in [
         ("The quarterly report goes to finance", "email, monthly"),
         ("Résumé of Zoë", ""),
@@ -115,8 +115,8 @@ async fn items_are_found_by_beginnings_of_words_in_any_script() {
 async fn two_servers_share_one_memory() {
     let shared = TempDir::new().unwrap();
     let file = shared.path().join("kept/agent_core.db");
-    let one = World::with(|settings| settings.memory = Some(file.clone())).await;
-    let other = World::with(|settings| settings.memory = Some(file.clone())).await;
+    let one = TestServer::with(|settings| settings.memory = Some(file.clone())).await;
+    let other = TestServer::with(|settings| settings.memory = Some(file.clone())).await;
     let adds = (0..20).map(|number| {
         let world = if number % 2 == 0 { &one } else { &other };
         world.call("core_memory_append", json!({ "label": "all", "text_to_append": number.to_string() }))
@@ -131,7 +131,7 @@ async fn two_servers_share_one_memory() {
 
 #[tokio::test]
 async fn a_file_of_something_else_is_left_as_it_is() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let path = world.workspace().join(".ua/agent_core.db");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
@@ -145,7 +145,7 @@ async fn a_file_of_something_else_is_left_as_it_is() {
 
 #[tokio::test]
 async fn other_tools_cannot_write_into_the_memory() {
-    let world = World::with(|settings| settings.memory = Some(settings.workspace.join("mine.db"))).await;
+    let world = TestServer::with(|settings| settings.memory = Some(settings.workspace.join("mine.db"))).await;
     world.call("core_memory_append", json!({ "label": "a", "text_to_append": "x" })).await.back();
     world.call("write_local_file", json!({ "path": "mine.db", "content": "x" })).await.refused("mine.db");
     world.call("write_local_file", json!({ "path": ".ua/agent_core.db", "content": "x" })).await.refused(".ua");

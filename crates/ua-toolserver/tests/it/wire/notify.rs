@@ -8,11 +8,11 @@ use axum::routing::post;
 use serde_json::{Value, json};
 use ua_testkit::{HttpFault, Webhook, WebhookConfig};
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 #[tokio::test]
 async fn a_key_makes_one_file() {
-    let mut world = World::new().await;
+    let mut world = TestServer::new().await;
     let arguments = json!({ "message": "done", "title": "Job 7", "level": "warning" });
     let id = sha256("k")[..32].to_owned();
     for already in [false, true] {
@@ -32,7 +32,7 @@ async fn a_key_makes_one_file() {
 
 #[tokio::test]
 async fn bad_input_is_refused() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.call("notify", json!({ "message": " " })).await.refused("empty");
     world.call("notify", json!({ "message": "x", "level": "loud" })).await.refused("unknown variant `loud`");
     assert_eq!(names(&world.workspace()), [""; 0]);
@@ -61,7 +61,7 @@ async fn webhook(status: StatusCode) -> (String, Seen) {
 #[tokio::test]
 async fn a_webhook_gets_the_key_and_the_message() {
     let (url, seen) = webhook(StatusCode::ACCEPTED).await;
-    let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
+    let world = TestServer::with(|settings| settings.notify_webhook = Some(url)).await;
     let sent = world.keyed("notify", "k-1", json!({ "message": "done" })).await.back();
     assert_eq!((&sent["status"], &sent["already_sent"]), (&json!(202), &json!(false)));
     let seen = seen.lock().unwrap();
@@ -73,12 +73,12 @@ async fn a_webhook_gets_the_key_and_the_message() {
 #[tokio::test]
 async fn only_a_status_that_means_not_done_is_a_refusal() {
     let (url, seen) = webhook(StatusCode::FORBIDDEN).await;
-    let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
+    let world = TestServer::with(|settings| settings.notify_webhook = Some(url)).await;
     world.keyed("notify", "k", json!({ "message": "done" })).await.refused("403");
     assert_eq!(seen.lock().unwrap().len(), 1, "no retries");
 
     let (url, seen) = webhook(StatusCode::BAD_GATEWAY).await;
-    let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
+    let world = TestServer::with(|settings| settings.notify_webhook = Some(url)).await;
     world.keyed("notify", "k", json!({ "message": "done" })).await.unclear("502");
     assert_eq!(seen.lock().unwrap().len(), 1, "no retries");
 }
@@ -88,7 +88,7 @@ async fn a_closed_door_means_nothing_was_sent() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook?token=secret", listener.local_addr().unwrap());
     drop(listener);
-    let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
+    let world = TestServer::with(|settings| settings.notify_webhook = Some(url)).await;
     let text = world.call("notify", json!({ "message": "done" })).await.refused("nothing was sent");
     assert!(!text.contains("secret"));
 }
@@ -102,7 +102,7 @@ async fn a_connection_cut_after_the_request_leaves_it_unclear() {
         let mut buffer = [0_u8; 4096];
         tokio::io::AsyncReadExt::read(&mut stream, &mut buffer).await.unwrap()
     });
-    let world = World::with(|settings| settings.notify_webhook = Some(url)).await;
+    let world = TestServer::with(|settings| settings.notify_webhook = Some(url)).await;
     world.call("notify", json!({ "message": "done" })).await.unclear("may have reached");
     assert!(server.await.unwrap() > 0);
 }
@@ -117,7 +117,7 @@ async fn a_webhook_that_honours_keys_acts_once_and_that_is_declared() {
             faults: [(1, HttpFault::CutAfter)].into(),
         };
         let hook = Webhook::start(config).await.unwrap();
-        let world = World::with(|settings| {
+        let world = TestServer::with(|settings| {
             settings.notify_webhook = Some(hook.url.clone());
             settings.notify_webhook_honours_keys = honours_keys;
         })

@@ -7,7 +7,7 @@ use ua_classify::Classifier;
 use ua_core::{CallPolicy, ClassSource, KeyChannel, OnUnknown, SideEffectClass};
 use ua_toolserver::{HONOURS_KEYS, Settings};
 
-use super::World;
+use super::TestServer;
 use super::documented::spec;
 use super::listing::everything;
 
@@ -60,7 +60,7 @@ async fn what_tools_say_of_themselves_and_what_the_policy_decides_agree() {
         },
     ];
     for change in bare {
-        let world = World::with(change).await;
+        let world = TestServer::with(change).await;
         for tool in world.tools().await {
             let policy = classifier.classify(&spec(&tool), None);
             assert_eq!(contradictions(&tool, &policy), [""; 0], "{}: {policy:?}", tool.name);
@@ -71,7 +71,7 @@ async fn what_tools_say_of_themselves_and_what_the_policy_decides_agree() {
 #[tokio::test]
 async fn a_contradiction_is_seen() {
     let classifier = Classifier::shipped().unwrap();
-    let tools = World::new().await.tools().await;
+    let tools = TestServer::new().await.tools().await;
     let tool = |name: &str| tools.iter().find(|tool| tool.name == name).unwrap();
     let of_another = classifier.classify(&spec(tool("write_local_file")), None);
     assert_eq!(

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::{World, sha256};
+use super::{TestServer, sha256};
 
 const MARKDOWN: &str = "# A *fine* <report>\n\n| a | b |\n|---|--:|\n| 1 | ~~2~~ |\n\nNote[^1].\n\n[^1]: Said so.\n\n\
     <script>alert(1)</script>\n\nInline <b onclick=x>raw</b>, [bad](javascript:alert(1)), [good](https://example.org/).\n\n\
@@ -12,7 +12,7 @@ const MARKDOWN: &str = "# A *fine* <report>\n\n| a | b |\n|---|--:|\n| 1 | ~~2~~
 
 #[tokio::test]
 async fn a_page_is_self_contained_and_safe() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("docs/report.md", MARKDOWN);
     world.put("img/dot.png", b"\x89PNG dot");
     let arguments = json!({ "source": "docs/report.md", "output": "out/report.html" });
@@ -48,7 +48,7 @@ async fn a_page_is_self_contained_and_safe() {
 
 #[tokio::test]
 async fn an_alert_is_marked_as_one() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.md", "# T\n\n> [!WARNING]\n> The tide *turns*.\n\n> [!not one]\n");
     world.call("render_html", json!({ "source": "a.md", "output": "a.html" })).await.back();
     let page = world.text("a.html");
@@ -61,7 +61,7 @@ async fn an_alert_is_marked_as_one() {
 
 #[tokio::test]
 async fn a_title_may_be_given_or_comes_from_the_file() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("plain.md", "no heading");
     let title = async |arguments| world.call("render_html", arguments).await.back()["title"].clone();
     assert_eq!(title(json!({ "source": "plain.md", "output": "a.html" })).await, "plain");
@@ -71,7 +71,7 @@ async fn a_title_may_be_given_or_comes_from_the_file() {
 
 #[tokio::test]
 async fn nothing_is_written_when_something_is_missing() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     std::fs::write(world.directory.path().join("secret.png"), "x").unwrap();
     world.put("broken.md", "![x](gone.png)");
     world.put("out.md", "![x](../secret.png)");

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use ua_toolserver::RUN_ID;
 
 use super::killed::start_with;
-use super::{World, names};
+use super::{TestServer, names};
 
 /// A web with a search engine of both kinds and a few pages; it counts what it is asked. `/slow` waits for the gate.
 struct Web {
@@ -98,9 +98,9 @@ impl Web {
         self.asked.lock().unwrap().get(path).copied().unwrap_or(0)
     }
 
-    async fn world(&self) -> World {
+    async fn world(&self) -> TestServer {
         let search = format!("searxng+{}", self.base);
-        World::with(|settings| {
+        TestServer::with(|settings| {
             settings.allow_private_addresses = true;
             settings.search = Some(search);
         })
@@ -108,7 +108,7 @@ impl Web {
     }
 }
 
-async fn call(world: &World, tool: &'static str, arguments: Value) -> Value {
+async fn call(world: &TestServer, tool: &'static str, arguments: Value) -> Value {
     world.send_with(tool, arguments, json!({ RUN_ID: "run_a" })).await.back()
 }
 
@@ -190,7 +190,7 @@ async fn a_search_of_the_same_run_is_made_once() {
 async fn an_engine_like_braves_is_asked_with_its_key() {
     let web = Web::new().await;
     let search = format!("brave+{}", web.base);
-    let world = World::with(|settings| {
+    let world = TestServer::with(|settings| {
         settings.search = Some(search.clone());
         settings.secrets.search_api_key = Some("token-1".into());
     })
@@ -199,7 +199,7 @@ async fn an_engine_like_braves_is_asked_with_its_key() {
     assert_eq!(found["results"].as_array().unwrap().len(), 2);
     let none = world.call("web_search", json!({ "query": "nothing" })).await.back();
     assert_eq!(none["results"], json!([]));
-    let stranger = World::with(|settings| {
+    let stranger = TestServer::with(|settings| {
         settings.search = Some(search);
         settings.secrets.search_api_key = Some("token-2".into());
     })
@@ -225,7 +225,7 @@ fn an_engine_that_cannot_work_is_refused_at_the_start() {
 
 #[tokio::test]
 async fn what_is_not_there_or_has_no_name_is_refused() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.call("finalize_research", json!({})).await.refused("no pages");
     world.call("finalize_research", json!({ "task_name": "../x" })).await.refused("no name of a task");
     world.call("build_evidence_ledger", json!({})).await.refused("sources.json");
@@ -234,7 +234,7 @@ async fn what_is_not_there_or_has_no_name_is_refused() {
 
 #[tokio::test]
 async fn long_files_come_in_pieces() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     let long = "ä".repeat(60_000);
     world.put("a.md", &long);
     world.put("b.md", "b".repeat(40_000));

@@ -7,10 +7,10 @@ use tempfile::TempDir;
 use ua_testkit::{HttpFault, ObjectSink, ObjectSinkConfig};
 use ua_toolserver::Settings;
 
-use super::{World, sha256};
+use super::{TestServer, sha256};
 
 struct Store {
-    world: World,
+    world: TestServer,
     sink: ObjectSink,
     _kept: TempDir,
 }
@@ -29,7 +29,7 @@ impl Store {
             faults: faults.into_iter().collect::<BTreeMap<_, _>>(),
         };
         let sink = ObjectSink::start(config).await.unwrap();
-        let world = World::with(|settings| {
+        let world = TestServer::with(|settings| {
             settings.objects = Some("s3://reports/2026".to_owned());
             settings.s3_endpoint = Some(sink.endpoint.clone());
             settings.secrets.s3_access_key_id = Some("AKIDEXAMPLE".to_owned());

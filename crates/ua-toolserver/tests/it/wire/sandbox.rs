@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use ua_toolserver::{Confiner, Limits, Offers, Sandbox, Settings};
 
-use super::{Came, World};
+use super::{Came, TestServer};
 
 fn confiner() -> Confiner {
     let program = std::env::current_exe().unwrap().with_file_name("../examples/stdio");
@@ -35,9 +35,9 @@ fn offered(needs: impl Fn(&Offers) -> bool) -> Option<Offers> {
 }
 
 /// A server that confines programs; its workspace is `w` in `home`, which is the user's home.
-async fn confined(home: TempDir, change: impl FnOnce(&mut Settings)) -> World {
+async fn confined(home: TempDir, change: impl FnOnce(&mut Settings)) -> TestServer {
     let private = home.path().to_path_buf();
-    World::in_directory(home, |settings| {
+    TestServer::in_directory(home, |settings| {
         settings.enable_command = true;
         settings.confiner = Some(confiner());
         settings.command_private = vec![private];
@@ -46,7 +46,7 @@ async fn confined(home: TempDir, change: impl FnOnce(&mut Settings)) -> World {
     .await
 }
 
-async fn shell(world: &World, script: &str) -> Value {
+async fn shell(world: &TestServer, script: &str) -> Value {
     world.call("run_command", json!({ "argv": ["bash", "-c", script], "timeout_seconds": 60 })).await.back()
 }
 
@@ -279,12 +279,12 @@ async fn s8_a_user_who_requires_the_walls_gets_no_program_without_them() {
 
 #[tokio::test]
 async fn s8_what_is_missing_is_said_once() {
-    let world = World::with(|settings| settings.enable_command = true).await;
+    let world = TestServer::with(|settings| settings.enable_command = true).await;
     let ended = world.call("run_command", json!({ "argv": ["true"] })).await.back();
     assert!(ended["not_confined"][0].as_str().unwrap().contains("nothing confines it"), "{ended}");
     let ended = world.call("run_command", json!({ "argv": ["true"] })).await.back();
     assert_eq!(ended.get("not_confined"), None);
-    let world = World::with(|settings| {
+    let world = TestServer::with(|settings| {
         settings.enable_command = true;
         settings.command_sandbox = Sandbox::Off;
     })

@@ -5,11 +5,11 @@
 use serde_json::json;
 use url::Url;
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
 #[tokio::test]
 async fn the_same_content_is_one_object() {
-    let mut world = World::new().await;
+    let mut world = TestServer::new().await;
     world.put("out/report v1.pdf", "content");
     let name = format!("{}-report v1.pdf", &sha256("content")[..16]);
     let path = world.workspace().join("objects").join(&name);
@@ -32,7 +32,7 @@ async fn the_same_content_is_one_object() {
 
 #[tokio::test]
 async fn an_object_with_other_content_is_not_replaced() {
-    let world = World::new().await;
+    let world = TestServer::new().await;
     world.put("a.txt", "mine");
     let object = format!("objects/{}-a.txt", &sha256("mine")[..16]);
     world.put(&object, "theirs");
@@ -46,7 +46,7 @@ async fn destinations_are_inside_the_store() {
     let directory = tempfile::TempDir::new().unwrap();
     let store = directory.path().canonicalize().unwrap().join("store");
     let url = |path: &str| Url::from_file_path(store.join(path)).unwrap().to_string();
-    let world = World::with(|settings| settings.objects = Some(url(""))).await;
+    let world = TestServer::with(|settings| settings.objects = Some(url(""))).await;
     world.put("a.txt", "x");
     let uploaded = world.call("upload", json!({ "path": "a.txt", "destination": url("2026/january") })).await.back();
     assert!(uploaded["url"].as_str().unwrap().starts_with(&url("2026/january/")), "{uploaded}");

@@ -4,9 +4,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use ua_testkit::{HttpFault, ObjectSink, ObjectSinkConfig};
 
-use super::{World, names, sha256};
+use super::{TestServer, names, sha256};
 
-async fn with_bucket(faults: &[(u64, HttpFault)]) -> (World, ObjectSink, TempDir) {
+async fn with_bucket(faults: &[(u64, HttpFault)]) -> (TestServer, ObjectSink, TempDir) {
     let kept = TempDir::new().unwrap();
     let config = ObjectSinkConfig {
         directory: kept.path().join("objects"),
@@ -15,7 +15,7 @@ async fn with_bucket(faults: &[(u64, HttpFault)]) -> (World, ObjectSink, TempDir
         faults: faults.iter().copied().collect(),
     };
     let sink = ObjectSink::start(config).await.unwrap();
-    let world = World::with(|settings| {
+    let world = TestServer::with(|settings| {
         settings.objects = Some("s3://reports/2026".to_owned());
         settings.s3_endpoint = Some(sink.endpoint.clone());
         settings.secrets.s3_access_key_id = Some("AKIDEXAMPLE".to_owned());
@@ -28,7 +28,7 @@ async fn with_bucket(faults: &[(u64, HttpFault)]) -> (World, ObjectSink, TempDir
 #[tokio::test]
 async fn a_file_goes_there_and_comes_back_under_its_name() {
     let (bucket, _sink, _kept) = with_bucket(&[]).await;
-    for world in [World::new().await, bucket] {
+    for world in [TestServer::new().await, bucket] {
         for content in ["first", "second, which replaces it"] {
             world.put("out/a b.txt", content);
             let up = json!({"local_path": "out/a b.txt", "remote_path": "shared/a b.txt"});
@@ -47,7 +47,7 @@ async fn a_file_goes_there_and_comes_back_under_its_name() {
 #[tokio::test]
 async fn names_stay_on_the_workbench_and_files_in_the_workspace() {
     let (bucket, sink, _kept) = with_bucket(&[]).await;
-    for world in [World::new().await, bucket] {
+    for world in [TestServer::new().await, bucket] {
         world.put("a.txt", "a");
         for outside in ["../a.txt", "/a.txt", "a/../../b", ""] {
             let arguments = json!({"local_path": "a.txt", "remote_path": outside});

@@ -1,5 +1,7 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
+mod covered;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,9 +12,10 @@ use sha2::Digest as _;
 use ua_core::{KeyBuilder, Sha256};
 use ua_mcp::{Reach, references};
 
-use super::covered::{Covered, covered, open};
 use crate::settings::Settings;
 use crate::text::plain;
+
+use covered::{Covered, covered, open};
 
 /// How much of a program or script is read.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use ua_files::{Folder, Kind};
 
+use crate::settings::Settings;
+
 /// The file in a root that says which one it is.
 const MARKER: &str = ".ua-root";
 /// The folder, in the user's state folder, of the roots that are believed.
@@ -42,6 +44,13 @@ pub(crate) enum Belief {
     Foreign,
     /// It is a link.
     Link,
+}
+
+/// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
+pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
+    let state = settings.of_environment("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(settings.of_environment("HOME")?).join(".local/state"));
+    state.or_else(home).map(|state| state.join("ua"))
 }
 
 impl Roots {

@@ -16,14 +16,14 @@ use crate::ledger::LedgerConfig;
 
 /// A call, its effect, and what may have had it already.
 #[derive(Clone, Copy)]
-pub(crate) struct Standing<'a> {
+pub(crate) struct RelatedCalls<'a> {
     pub(crate) call: &'a CallRecord,
     pub(crate) facts: &'a Facts,
     pub(crate) relations: &'a Relations,
     pub(crate) config: &'a LedgerConfig,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> RelatedCalls<'a> {
     /// The calls that may have had this one's effect, so that it is not sent without a person's word.
     pub(crate) fn in_the_way(&self) -> Vec<&'a CallRecord> {
         if !self.call.policy.class.has_effect() {

@@ -1,0 +1,36 @@
+//! Asking a person, at the start of a job and of a resume, about what nobody has trusted yet.
+
+use ua_core::RunSpec;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::people::{People, Presence};
+use crate::trust;
+
+/// Asks about the servers that a job needs and that nobody let in, while somebody is here. Without anybody, or after a no, the check that
+/// follows refuses them.
+pub(crate) async fn ask_about(
+    host: &Host,
+    people: &dyn People,
+    launch: &Launch,
+    spec: &RunSpec,
+) -> Result<(), HostError> {
+    let may_ask = people.presence() == Presence::Here;
+    let Some(file) = launch.mcp_file().filter(|file| file.is_found && may_ask) else { return Ok(()) };
+    let unknown = launch.untrusted_servers(host.settings(), spec)?;
+    if !unknown.is_empty() && people.ask_to_trust(&file.path, &unknown).await? {
+        trust::remember(host, &file, unknown)?;
+    }
+    Ok(())
+}
+
+/// Says once that policy files of a job only raise caution.
+pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
+    for file in launch.untrusted_policies(host.settings()) {
+        let file = crate::text::plain(&file.display().to_string());
+        people.tell(&format!(
+            "note: nobody trusted the job's policy file {file} as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
+        ));
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading a job: a file, or text that came another way.
+
+use std::fs;
+use std::path::Path;
+
+use ua_core::{RunSpec, SpecError};
+
+use crate::error::HostError;
+use crate::paths::{NO_FILE, job_dir, json_fragment, without_bom};
+use crate::settings::Settings;
+
+/// The largest job file.
+pub const MAX_JOB_BYTES: u64 = 256 * 1024;
+
+/// Reads a job file.
+pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
+    let whole = settings.absolute(file)?;
+    if let Some(size) = fs::metadata(&whole).ok().map(|meta| meta.len()).filter(|size| *size > MAX_JOB_BYTES) {
+        return Err(too_large(&file.display(), size));
+    }
+    let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
+        HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
+            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one, `ua init` writes one")
+    })?;
+    parse(settings, file, &text)
+}
+
+fn too_large(file: &dyn std::fmt::Display, size: impl std::fmt::Display) -> HostError {
+    HostError::usage(format!("{file} has {size} bytes; a job file has at most {MAX_JOB_BYTES}"))
+        .hint("put material into files beside the job, and let it name them")
+}
+
+/// Reads the text of a job. `file` is where it stands, or would.
+pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunSpec, HostError> {
+    let name = if file == Path::new(NO_FILE) {
+        "invalid job on standard input".to_owned()
+    } else {
+        format!("invalid job file {}", file.display())
+    };
+    if text.len() as u64 > MAX_JOB_BYTES {
+        return Err(too_large(&"the job on standard input", text.len()));
+    }
+    // Inside a job file `${JOB_DIR}` is its folder, so that a job can name files beside it wherever it lies.
+    let text = without_bom(text).replace("${JOB_DIR}", &json_fragment(&job_dir(settings, file)?));
+    RunSpec::parse(&text).map_err(|error| {
+        let text = error.to_string();
+        let why = text.strip_prefix("invalid job: ").unwrap_or(&text);
+        let failure = HostError::usage(format!("{name}: {why}"));
+        match error {
+            SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
+            SpecError::UnknownField { .. } => {
+                failure.hint("docs/guide/job-file.md lists every field; nothing was started")
+            }
+            SpecError::Invalid { .. } => {
+                failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
+            }
+        }
+    })
+}

@@ -1,0 +1,143 @@
+//! Tool servers as configuration files name them: which file counts, what it says, and what is made of it once a person let it in.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ua_core::ToolNamespace;
+use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest};
+
+use crate::error::{HostError, chain};
+use crate::host::Host;
+use crate::paths::read;
+use crate::settings::Settings;
+use crate::text::plain;
+use crate::trust::{self, ConfigFile};
+
+/// The file with the tool servers: the one that is named, else the configured one, else `.mcp.json` if it is there.
+pub fn mcp_config_file(settings: &Settings, named: Option<&Path>) -> Option<ConfigFile> {
+    let named = named.map(Path::to_path_buf).or_else(|| settings.var("UA_MCP_CONFIG").map(PathBuf::from));
+    let found = || Some(PathBuf::from(trust::PROJECT_FILE)).filter(|file| file.exists());
+    named.map(ConfigFile::named).or_else(|| Some(ConfigFile { path: found()?, is_found: true }))
+}
+
+/// An MCP configuration file, as it is written; nothing of it is resolved.
+pub fn mcp_config(file: Option<&ConfigFile>) -> Result<McpConfig, HostError> {
+    let Some(ConfigFile { path, .. }) = file else { return Ok(McpConfig::default()) };
+    let text = read(path, "the MCP configuration")?;
+    let hint = "the file is a JSON object `{\"mcpServers\": {\"name\": {\"command\": …, \"args\": […]}}}`";
+    McpConfig::parse(&text, &path.display().to_string()).map_err(|e| HostError::usage(chain(&e)).hint(hint))
+}
+
+/// How each server of a configuration is reached, as it is written (what its variables stand for is not what a person looked at): a
+/// digest by name.
+pub fn configured_reaches(config: &McpConfig) -> BTreeMap<String, String> {
+    config.servers.iter().map(|(name, reach)| (name.clone(), reach_digest(reach))).collect()
+}
+
+/// The servers of a configuration, ready to be started, once a person let them in, and held to the lock of tool definitions beside it.
+/// Each gets the harmless part of our environment, and what the file gives it.
+pub fn mcp_servers(host: &Host, file: Option<&ConfigFile>, config: McpConfig) -> Result<Vec<ServerSpec>, HostError> {
+    let lock = file.map(|file| crate::tool_lock::read(&file.path)).transpose()?.flatten();
+    mcp_servers_with(host, file, config, lock.as_ref())
+}
+
+/// The same, held to `lock`.
+pub fn mcp_servers_with(
+    host: &Host,
+    file: Option<&ConfigFile>,
+    config: McpConfig,
+    lock: Option<&DefinitionLock>,
+) -> Result<Vec<ServerSpec>, HostError> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    trust::check(host.settings(), file, &config.servers)?;
+    let reaches = configured_reaches(&config);
+    let protocols = config.protocols;
+    let mut expanded = Vec::new();
+    for (name, reach) in config.servers {
+        let one = McpConfig { servers: vec![(name.clone(), reach)], ..McpConfig::default() };
+        expanded.extend(expand(host, &name, one)?.servers);
+    }
+    let inherited = host.settings().for_tool_servers();
+    let servers = expanded.into_iter().map(|(name, reach)| {
+        let protocol = protocols.get(&name).cloned().unwrap_or_default();
+        let lock = lock.map(|lock| Locked {
+            expected: lock.servers.get(&name).cloned(),
+            reach: reaches.get(&name).cloned().unwrap_or_default(),
+        });
+        let reach = match reach {
+            Reach::Stdio { command, args, env, cwd } => {
+                let mut all: BTreeMap<String, String> = inherited.clone();
+                all.extend(env);
+                Reach::Stdio { command, args, env: all, cwd }
+            }
+            http @ Reach::Http { .. } => http,
+        };
+        let namespace = namespace_of(&name, &reach);
+        ServerSpec { protocol, lock, ..ServerSpec::new(name, namespace, reach) }
+    });
+    Ok(servers.collect())
+}
+
+/// Refuses servers whose program is not there: a typing error in `command` is found before anything is stored or started.
+pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
+    for server in servers {
+        let Reach::Stdio { command, env, cwd, .. } = &server.reach else { continue };
+        let is_program = |file: &Path| std::fs::metadata(file).is_ok_and(|found| found.is_file());
+        let folder = cwd.as_deref().unwrap_or(Path::new("."));
+        let is_there = if command.contains('/') {
+            is_program(&folder.join(command))
+        } else {
+            let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+            // Without a PATH the system has one of its own.
+            path.is_empty() || std::env::split_paths(path).any(|place| is_program(&folder.join(place).join(command)))
+        };
+        if !is_there {
+            return Err(HostError::usage(format!(
+                "the program `{}` of the tool server `{}` is not there",
+                plain(command),
+                plain(&server.name)
+            ))
+            .hint("install it, or correct `command` in the MCP configuration; nothing was started"));
+        }
+    }
+    Ok(())
+}
+
+/// Puts values in the place of references in the configuration of one server.
+fn expand(host: &Host, server: &str, config: McpConfig) -> Result<McpConfig, HostError> {
+    let refused = RefCell::new(None);
+    let expanded = config.expand(|name| match name.strip_prefix("secret:") {
+        None => host.settings().var(name),
+        Some(secret) => match host.secrets().and_then(|secrets| secrets.for_server(server, secret)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                refused.replace(Some(error));
+                None
+            }
+        },
+    });
+    match (expanded, refused.into_inner()) {
+        (Ok(expanded), _) => Ok(expanded),
+        (Err(_), Some(refused)) => Err(refused),
+        (Err(e), None) => {
+            Err(HostError::usage(chain(&e))
+                .hint("the file may name variables of this program's environment as `${NAME}`"))
+        }
+    }
+}
+
+/// A Composio tool router, by the name it was given or by where it is; any other server is plain MCP.
+fn namespace_of(name: &str, reach: &Reach) -> ToolNamespace {
+    let is_named = name.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word == "composio");
+    let is_theirs = match reach {
+        Reach::Http { url, .. } => {
+            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
+            host == "composio.dev" || host.ends_with(".composio.dev")
+        }
+        Reach::Stdio { .. } => false,
+    };
+    if is_named || is_theirs { ToolNamespace::Composio } else { ToolNamespace::Mcp }
+}
