@@ -79,7 +79,7 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Toolserver(mut server) => {
             server.adopt_parent = crate::telemetry::adopt_parent();
             server.confiner = crate::sandbox::confiner(settings);
-            server.pdf = parts.pdf;
+            server.pdf = crate::layout::process(settings, parts);
             end_with_the_shim();
             match ua_toolserver::serve(*server).await {
                 Ok(()) => Ok(crate::error::OK),

@@ -15,6 +15,8 @@ mod complete;
 mod error;
 mod find;
 mod ids;
+#[cfg(feature = "toolserver")]
+mod layout;
 mod live;
 mod moment;
 mod output;
@@ -57,7 +59,7 @@ fn needs_config(command: &Command) -> bool {
 pub fn main(parts: Parts) -> ExitCode {
     ua_files::keep_from_children();
     #[cfg(feature = "toolserver")]
-    if let Some(code) = sandbox::run() {
+    if let Some(code) = sandbox::run().or_else(|| layout::run(&parts)) {
         return code;
     }
     hide_from_others();

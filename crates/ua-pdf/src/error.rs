@@ -1,7 +1,10 @@
 //! Why there is no PDF.
 
+use serde::{Deserialize, Serialize};
+
 /// Why Markdown could not be rendered. Lines are those of the Markdown, counted from 1.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum PdfError {
     /// There is nothing to show.
     #[error("the Markdown has no content")]
@@ -28,7 +31,7 @@ pub enum PdfError {
     #[error("the tables have more {what} than the limit of {limit}, up to line {line}")]
     TooManyCells {
         /// Cells, or columns.
-        what: &'static str,
+        what: String,
         /// Where the one begins that is too much.
         line: usize,
         /// The limit.
@@ -51,6 +54,12 @@ pub enum PdfError {
         pages: usize,
         /// The limit in pages.
         limit: usize,
+    },
+    /// The layout needs more time or memory than there is for one document.
+    #[error("the layout needs more than {limit}, the limit of one document")]
+    TooCostly {
+        /// How much of what there is.
+        limit: String,
     },
     /// The layout refused something.
     #[error("line {line} can not be laid out: {problem}")]

@@ -10,7 +10,8 @@
 //!   HTML is left out, links that could run something lose their target, and the layout has no files but the images.
 //! - **Nothing is lost silently.** Characters that no font has, links that lead nowhere and HTML that was left out are
 //!   reported in [`Rendered`]; an image that is missing is an error.
-//! - **Bounded.** Input, images, nesting and pages have limits (see [`limits`]).
+//! - **Bounded.** Input, images, nesting and pages have limits, and in a process of its own ([`Layout::Apart`]) so have
+//!   time and memory (see [`limits`]).
 //!
 //! What is understood: CommonMark with tables, footnotes, task lists, strikethrough and GitHub's alerts, and a front
 //! matter with `title`, `author` and `date`. The title is the one of the options, else of the front matter, else the
@@ -27,6 +28,7 @@
 //! # Ok::<(), ua_pdf::PdfError>(())
 //! ```
 
+mod apart;
 #[cfg(feature = "layout")]
 mod document;
 mod error;
@@ -45,6 +47,7 @@ mod source;
 #[cfg(feature = "layout")]
 mod world;
 
+pub use apart::{Layout, LayoutProcess, serve};
 pub use error::PdfError;
 pub use options::{Paper, PdfOptions, Rendered, Renderer};
 #[cfg(feature = "layout")]

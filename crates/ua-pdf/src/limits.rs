@@ -22,5 +22,10 @@ pub const PAGES: usize = 2000;
 pub(crate) const LINES_PER_PAGE: usize = 100;
 /// The most cells of all tables. What a layout of one costs grows with the number of its columns, too: a table of these takes seconds.
 pub const CELLS: usize = 20_000;
+/// The most processor time of a layout in a process of its own, in seconds. The largest document that all other limits let through takes a
+/// third of that on a machine of today.
+pub const SECONDS: u64 = 120;
+/// The most address space of a layout in a process of its own, in bytes.
+pub const MEMORY_BYTES: u64 = 2 << 30;
 /// The most columns of a table: more have no room on any paper.
 pub const COLUMNS: usize = 100;

@@ -1,6 +1,6 @@
 //! A Markdown file as a PDF: `cargo run -p ua-pdf --bin md2pdf -- report.md report.pdf`.
 //!
-//! Images are looked for beside the Markdown file.
+//! Images are looked for beside the Markdown file. With `--serve` it lays out one document for the process that started it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,6 +9,9 @@ use ua_pdf::{PdfOptions, render};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["--serve"] {
+        return ExitCode::from(u8::try_from(ua_pdf::serve(render)).unwrap_or(1));
+    }
     let [source, output] = arguments.as_slice() else {
         eprintln!("usage: md2pdf SOURCE.md OUTPUT.pdf");
         return ExitCode::from(2);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::PdfError;
 
 /// What lays Markdown out as a PDF: `ua_pdf::render`, where the feature `layout` is on.
@@ -10,7 +12,8 @@ use crate::error::PdfError;
 pub type Renderer = fn(&str, &PdfOptions<'_>) -> Result<Rendered, PdfError>;
 
 /// The size of the pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Paper {
     /// 210 mm by 297 mm.
     #[default]

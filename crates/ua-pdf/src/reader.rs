@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
 
     fn table(&mut self, columns: Vec<pulldown_cmark::Alignment>, line: usize) -> Result<Table, PdfError> {
         if columns.len() > limits::COLUMNS {
-            return Err(PdfError::TooManyCells { what: "columns", line, limit: limits::COLUMNS });
+            return Err(PdfError::TooManyCells { what: "columns".to_owned(), line, limit: limits::COLUMNS });
         }
         let mut table = Table { columns, head: Vec::new(), rows: Vec::new() };
         let mut row = Vec::new();
@@ -318,7 +318,7 @@ impl<'a> Reader<'a> {
                 Event::Start(Tag::TableCell) => {
                     self.cells += 1;
                     if self.cells > limits::CELLS {
-                        return Err(PdfError::TooManyCells { what: "cells", line, limit: limits::CELLS });
+                        return Err(PdfError::TooManyCells { what: "cells".to_owned(), line, limit: limits::CELLS });
                     }
                     row.push(self.inline()?);
                 }
@@ -469,9 +469,9 @@ mod tests {
             format!("first\n\n{}{}{}", row("x"), row("-"), row("x").repeat(rows))
         };
         assert!(read(&table(20, limits::CELLS / 20 - 1)).is_ok());
-        let cells = PdfError::TooManyCells { what: "cells", line: 3, limit: limits::CELLS };
+        let cells = PdfError::TooManyCells { what: "cells".to_owned(), line: 3, limit: limits::CELLS };
         assert_eq!(read(&table(20, limits::CELLS / 20)).unwrap_err(), cells);
-        let columns = PdfError::TooManyCells { what: "columns", line: 3, limit: limits::COLUMNS };
+        let columns = PdfError::TooManyCells { what: "columns".to_owned(), line: 3, limit: limits::COLUMNS };
         assert_eq!(read(&table(limits::COLUMNS + 1, 1)).unwrap_err(), columns);
         // Many small ones count together.
         assert!(read(&format!("{}\n", table(20, 100)).repeat(limits::CELLS / 2000)).is_err());

@@ -32,6 +32,6 @@ fn main() -> Result<ExitCode, ToolServerError> {
 async fn serve() -> Result<(), ToolServerError> {
     let mut settings = Arguments::parse().settings;
     settings.confiner = std::env::current_exe().ok().map(|program| Confiner { program, args: vec![CONFINED.into()] });
-    settings.pdf = Some(plain_pdf::render);
+    settings.pdf = Some(ua_pdf::Layout::Here(plain_pdf::render));
     serve_stdio(settings).await
 }

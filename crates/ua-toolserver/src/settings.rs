@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{BoolishValueParser, FalseyValueParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, Command};
 use secrecy::SecretString;
-use ua_pdf::Renderer;
+use ua_pdf::Layout;
 
 use crate::confine::{Confiner, Limits, Sandbox};
 use crate::secrets::{self, Secrets};
@@ -159,7 +159,7 @@ pub struct Settings {
 
     /// What lays out the documents of `render_pdf`, which is offered only with one; set by the program that contains this server.
     #[arg(skip)]
-    pub pdf: Option<Renderer>,
+    pub pdf: Option<Layout>,
 
     /// Lets `crawl_parallel` reach loopback, private and link-local addresses.
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! The layout engine from the outside: whole documents, by the library and by the tool.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod apart;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod rendering;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use ua_core::Env;
+use ua_pdf::{Layout, LayoutProcess};
 use ua_toolserver::{Settings, ToolServer};
 
 const DOT: &[u8] = include_bytes!("../../../../fixtures/pdf/dot.png");
@@ -26,7 +27,9 @@ impl RenderServer {
     async fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let mut settings = Settings::in_workspace(directory.path().join("w"));
-        settings.pdf = Some(ua_pdf::render);
+        // As `ua` has it: laid out in a process of its own.
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_md2pdf"));
+        settings.pdf = Some(Layout::Apart(LayoutProcess::new(program, ["--serve".into()])));
         let server = ToolServer::open(&settings, Env::simulated(7)).unwrap();
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (read, write) = tokio::io::split(theirs);

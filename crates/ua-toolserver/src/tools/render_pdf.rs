@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use ua_pdf::{Paper, PdfError, PdfOptions, Renderer, limits};
+use ua_pdf::{Layout, Paper, PdfError, PdfOptions, limits};
 
 use super::render::{image_path, read_markdown};
 use crate::answer::{Answer, Failure, success};
@@ -58,14 +58,14 @@ struct Rendered {
 
 /// The tool, with what lays documents out.
 #[derive(Debug)]
-pub(super) struct RenderPdf(Renderer);
+pub(super) struct RenderPdf(Layout);
 
 impl Tool for RenderPdf {
     const NAME: &'static str = "render_pdf";
     type Arguments = Arguments;
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
-        Ok(setup.settings.pdf.map(Self))
+        Ok(setup.settings.pdf.clone().map(Self))
     }
 
     fn describe(&self) -> Description {
@@ -77,8 +77,8 @@ impl Tool for RenderPdf {
     }
 
     async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
-        let (workspace, renderer) = (Arc::clone(&context.workspace), self.0);
-        let rendered = blocking(move || render(&workspace, renderer, &given)).await?;
+        let (workspace, layout) = (Arc::clone(&context.workspace), self.0.clone());
+        let rendered = blocking(move || render(&workspace, &layout, &given)).await?;
         let pages = if rendered.pages == 1 { "page" } else { "pages" };
         let mut summary = format!("rendered {} with {} {pages}", rendered.path, rendered.pages);
         for warning in &rendered.warnings {
@@ -89,7 +89,7 @@ impl Tool for RenderPdf {
     }
 }
 
-fn render(workspace: &Workspace, renderer: Renderer, given: &Arguments) -> Result<Rendered, Failure> {
+fn render(workspace: &Workspace, layout: &Layout, given: &Arguments) -> Result<Rendered, Failure> {
     let source = workspace.readable(&given.source)?;
     let output = workspace.writable(&given.output)?;
     if source == output {
@@ -109,7 +109,8 @@ fn render(workspace: &Workspace, renderer: Renderer, given: &Arguments) -> Resul
         },
         images: &images,
     };
-    let done = renderer(&markdown, &options)
+    let done = layout
+        .render(&markdown, &options)
         .map_err(|error| Failure::refused(format!("could not render {:?}: {error}", given.source), hint(&error)))?;
     let mut warnings = done.warnings;
     if !done.missing_glyphs.is_empty() {
@@ -139,7 +140,7 @@ fn render(workspace: &Workspace, renderer: Renderer, given: &Arguments) -> Resul
 fn hint(error: &PdfError) -> &'static str {
     match error {
         PdfError::Empty => "write some text into the file first",
-        PdfError::TooLarge { .. } | PdfError::TooLong { .. } => "split the document",
+        PdfError::TooLarge { .. } | PdfError::TooLong { .. } | PdfError::TooCostly { .. } => "split the document",
         PdfError::TooManyCells { .. } => "give the table as a file of its own, and sum it up here",
         PdfError::TooDeep { .. } => "flatten the lists, quotes, emphasis or footnotes there",
         PdfError::Image { .. } => "name an image file of the workspace, relative to the Markdown file, or take it out",

@@ -81,7 +81,7 @@ impl TestServer {
 
     async fn in_env(env: Env, directory: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::in_workspace(directory.path().join("w"));
-        settings.pdf = Some(plain_pdf::render);
+        settings.pdf = Some(ua_pdf::Layout::Here(plain_pdf::render));
         change(&mut settings);
         let server = ToolServer::open(&settings, env).unwrap();
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
