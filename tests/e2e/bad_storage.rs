@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use rusqlite::Connection;
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -204,5 +205,33 @@ fn locks_that_cannot_be_taken_stop_the_run_before_anything_is_sent() {
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("queued", 0));
     fs::remove_file(env.path("root/locks")).unwrap();
     env.run(&["resume", "last"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Another program holds the database while a tool answers, and the runner is killed before it lets go.
+#[test]
+fn an_answer_that_the_database_does_not_take_is_shown_with_the_question() {
+    let env = env().with_forum();
+    let gate = env.path("gate");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    let process = env.start(&["job", &job, "--run-id", "r"]);
+    until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    let other = Connection::open(env.database_path()).unwrap();
+    other.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    env.write("gate", "");
+    until("the answer to be kept", || {
+        fs::read_to_string(env.root().join("late_replies.log")).is_ok_and(|kept| kept.ends_with('\n'))
+    });
+    process.signal(Signal::KILL);
+    process.wait().killed();
+    other.execute_batch("ROLLBACK").unwrap();
+
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["questions"]).code(0).shows(&["Did `post_comment` happen?", "An answer to attempt 1 came at"]);
+    let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
 }

@@ -85,6 +85,10 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The instant now.
     fn now(&self) -> Timestamp;
+    /// How much time has passed since some instant: it only goes on, and nobody sets it. A clock that nobody sets has no other.
+    fn uptime(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.now().as_millis()).unwrap_or(0))
+    }
     /// Waits for `span`.
     fn sleep(&self, span: Duration) -> Sleep;
     /// Whether time passes while nobody waits for it, so that a task of its own may wait for each second. A simulated clock moves only when

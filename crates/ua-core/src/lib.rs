@@ -38,6 +38,7 @@ mod reply;
 mod secret;
 mod spec;
 mod status;
+mod steps;
 mod subagents;
 #[cfg(feature = "system")]
 pub mod system;
@@ -81,6 +82,7 @@ pub use spec::{
 pub use status::{
     CallEvent, CallStatus, CorrectedTo, FailureKind, IllegalTransition, Resolution, RunStatus, RunStop, StepStatus,
 };
+pub use steps::{Steps, Time};
 pub use subagents::{Subagents, TASK_FOLDER, TASK_MODE, TaskOrder};
 pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{

@@ -1,7 +1,7 @@
 //! The real clock and real entropy: the one place in the workspace that asks the operating system for either.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::env::{Clock, Entropy, Env, Sleep, Timestamp};
 
@@ -18,6 +18,12 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one reader of the real clock")]
+    fn uptime(&self) -> Duration {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        FIRST.get_or_init(Instant::now).elapsed()
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the one place that waits in real time")]

@@ -141,13 +141,13 @@ impl Dispatcher {
             Err(why) => return Ok(Some(Asked::not_at_all(why, env.now()))),
         };
         for ask in 1.. {
-            let at = env.now(); // before it is asked: what happens meanwhile need not be in the answer
+            let time = self.ledger.time(); // before it is asked: what happens meanwhile need not be in the answer
             let outcome = tokio::select! {
                 outcome = self.transport.ask(&enquiry) => outcome,
                 () = stop.stopping() => return Ok(None),
             };
             if matches!(outcome, Outcome::Raw(_)) || ask == MAX_ASKS {
-                return Ok(Some(enquiry.judge(&outcome, at)));
+                return Ok(Some(enquiry.judge(&outcome, &time)));
             }
             tokio::select! {
                 () = env.clock.sleep(backoff(ask, env.entropy.next_u64())) => {}

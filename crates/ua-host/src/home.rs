@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
 use ua_files::Folder;
+use ua_runner::LateFile;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -45,10 +46,11 @@ pub struct Home {
 }
 
 /// What lies in a root, or beside a database, and belongs to no run.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     "agent_core.db",
     "alerts",
     "effects.log",
+    "late_replies.log",
     "locks",
     "notifications",
     "objects",
@@ -132,6 +134,11 @@ impl Home {
     /// The folder of the lock files.
     pub fn locks(&self) -> PathBuf {
         self.state().join("locks")
+    }
+
+    /// The file of answers that the database did not take.
+    pub fn late_replies(&self) -> PathBuf {
+        self.state().join(LateFile::NAME)
     }
 
     /// The folder that says which alerts were sent.

@@ -12,7 +12,7 @@ use ua_dispatch::{CallProgress, Elicitations};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
-use ua_store::{Choice, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
+use ua_store::{Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
 
 use crate::corrections;
 use crate::error::HostError;
@@ -28,7 +28,7 @@ const ATTENDED: Duration = Duration::from_hours(1);
 pub async fn known(store: &Database, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
     let attempts = match &question.call_id {
         Some(call) => {
-            let read = ua_store::LedgerStore::attempts(store, call).await;
+            let read = store.attempts(call).await;
             read.map_err(|e| HostError::store("read the attempts", &e))?
         }
         None => Vec::new(),
@@ -200,6 +200,15 @@ pub async fn answer(
     if proof.is_some() && choice != Choice::Happened {
         return Err(HostError::usage("--proof names what happened, so it goes with `happened` only"));
     }
+    if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) = (question.kind, choice, &question.call_id) {
+        let call = store.call(call).await.map_err(|e| HostError::store("read the call", &e))?;
+        let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
+        if let Some(until) = ua_ledger::absent_from(&call, &attempts, host.env().now()) {
+            let why = format!("call {} may still begin at the other side until {until}", call.call_id);
+            return Err(HostError::waiting(why)
+                .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"));
+        }
+    }
     let answer = NewAnswer {
         question_id: question.question_id.clone(),
         choice,
@@ -237,6 +246,6 @@ pub async fn answer(
 /// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
 async fn outlives_its_run(store: &Database, question: &QuestionRecord) -> Result<bool, HostError> {
     let Some(call) = &question.call_id else { return Ok(false) };
-    let call = ua_store::LedgerStore::call(store, call).await.map_err(|e| HostError::store("read the call", &e))?;
+    let call = store.call(call).await.map_err(|e| HostError::store("read the call", &e))?;
     Ok(ua_ledger::is_left_open(&call))
 }

@@ -5,26 +5,15 @@
 //! tool, in the whole lineage; an answer that comes late is applied by the run's owner, or at once when the run has ended, and never
 //! runs a call whose turn is over.
 
-use ua_core::{CallStatus, Env, OnUnknown, Resolution, RunId};
+use ua_core::{Env, RunId};
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionRecord, QuestionStatus, RunStore, Store, StoreError, UnknownResolution,
+    is_left_open,
 };
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::verdict::happened;
-
-/// Whether a call was gone on without and nobody has said since what came of it.
-pub fn is_left_open(call: &CallRecord) -> bool {
-    call.status == CallStatus::Unknown
-        && call.resolution == Some(Resolution::Skipped)
-        && call.policy.on_unknown == OnUnknown::Continue
-}
-
-/// Whether something says what the effect of a call is, so that its doubt need not block the whole tool.
-pub(crate) fn is_named(call: &CallRecord) -> bool {
-    call.scope.as_ref().is_some_and(|scope| !scope.is_of_whole_call())
-}
 
 impl Ledger {
     /// Acts on what people answered about a call that its run had gone on without.

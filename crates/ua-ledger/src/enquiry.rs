@@ -2,12 +2,14 @@
 //!
 //! Durable Jobs v1 spec §8.3. Pure. An [`Enquiry`] is proof that the tool it names only looks, so asking needs no permit and may be
 //! repeated. Invariants: *found* needs a value that only this call can have left behind; *absent* needs a complete answer of the
-//! expected shape, and counts only from [`Enquiry::conclusive_from`]; everything else is unclear.
+//! expected shape, and counts only from [`Asked::conclusive_from`]; everything else is unclear.
+
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use ua_core::{
     AbsentRule, CallPolicy, CallStatus, FoundRule, Outcome, ProbePolicy, RawReply, Settlement, SideEffectClass,
-    TemplateError, Timestamp, ToolName, ToolSpec, Values,
+    TemplateError, Time, Timestamp, ToolName, ToolSpec, Values,
 };
 use ua_store::{AttemptRecord, CallRecord};
 
@@ -46,7 +48,8 @@ pub struct Enquiry {
     expected: String,
     found: FoundRule,
     absent: Option<AbsentRule>,
-    conclusive_from: Option<Timestamp>,
+    given_up: Option<Timestamp>,
+    wait: Duration,
 }
 
 /// What an enquiry came to.
@@ -120,7 +123,8 @@ impl Enquiry {
             expected: values.text(&probe.found.value)?,
             found: probe.found.clone(),
             absent: probe.absent.clone(),
-            conclusive_from: given_up_at(call, attempts).map(|at| at.plus(wait)),
+            given_up: given_up_at(call, attempts),
+            wait,
         })
     }
 
@@ -134,15 +138,11 @@ impl Enquiry {
         &self.arguments
     }
 
-    /// From when on *absent* proves something: the latest deadline of an attempt, or the moment its loss was stored if that is
-    /// later, plus the horizon and the settle time.
-    pub fn conclusive_from(&self) -> Option<Timestamp> {
-        self.conclusive_from
-    }
-
-    /// What the tool's answer to a question asked at `at` proves.
-    pub fn judge(&self, outcome: &Outcome, at: Timestamp) -> Asked {
-        Asked { finding: self.read(outcome), tool: self.tool.raw.clone(), at, conclusive_from: self.conclusive_from }
+    /// What the tool's answer to a question asked at `time` proves. *Absent* proves something from then on: the latest deadline of an attempt,
+    /// or the moment its loss was stored if that is later, plus the horizon and the settle time.
+    pub fn judge(&self, outcome: &Outcome, time: &Time) -> Asked {
+        let conclusive_from = self.given_up.map(|given_up| time.end_of(given_up, self.wait));
+        Asked { finding: self.read(outcome), tool: self.tool.raw.clone(), at: time.now(), conclusive_from }
     }
 
     /// What the tool's answer proves, whenever it was given.
@@ -266,7 +266,7 @@ fn key_that_arrived(call: &CallRecord) -> Option<&str> {
 }
 
 /// How long after it was given up a call may still be begun.
-pub(crate) fn horizon(policy: &CallPolicy) -> Option<std::time::Duration> {
+pub(crate) fn horizon(policy: &CallPolicy) -> Option<Duration> {
     policy.horizon.or_else(|| policy.probe.is_some().then_some(CallPolicy::DEFAULT_HORIZON))
 }
 
@@ -324,7 +324,8 @@ mod tests {
             expected: "k1".to_owned(),
             found: found.clone(),
             absent,
-            conclusive_from: None,
+            given_up: None,
+            wait: Duration::ZERO,
         }
     }
 

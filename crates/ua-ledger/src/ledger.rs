@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Trace};
+use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Steps, Time, Trace};
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store, StoreError,
@@ -56,6 +56,8 @@ pub struct Ledger {
     pub(crate) heard: Mutex<Heard>,
     /// Answers that this process brought home, until they are in a committed turn.
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
+    /// How the wall clock was set since the run was taken.
+    steps: Steps,
 }
 
 impl Ledger {
@@ -64,7 +66,23 @@ impl Ledger {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
         let patience = Arc::new(NoPatience);
         let (taint, heard, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { store, lease, root, config, env, people, prices, definitions, trace, patience, taint, heard, answers }
+        let steps = Steps::new(env.clone());
+        Self {
+            store,
+            lease,
+            root,
+            config,
+            env,
+            people,
+            prices,
+            definitions,
+            trace,
+            patience,
+            taint,
+            heard,
+            answers,
+            steps,
+        }
     }
 
     /// The same ledger, whose answers wait while the database is busy.
@@ -77,6 +95,11 @@ impl Ledger {
     /// The environment the ledger lives in.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// The time, and how the clock was set since the run was taken.
+    pub fn time(&self) -> Time {
+        self.steps.time()
     }
 
     /// The store behind the ledger, for reads.
@@ -281,8 +304,11 @@ impl Ledger {
         let settled = loop {
             match self.store.settle_attempt(&self.lease, settle.clone()).await {
                 Ok(settled) => break settled,
-                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
                 Err(error) => {
+                    self.store.keep_beside(&settle);
+                    if again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                        continue;
+                    }
                     // A write whose answer was lost, here or in the outbox, may have been made all the same.
                     let is_refused = matches!(error, StoreError::Conflict { .. });
                     let made = if is_refused { self.made_before(&settle).await? } else { None };

@@ -6,21 +6,24 @@
 //! is committed all the same.
 //!
 //! What waits is in nobody's hands but this process's. So it is sent again while the database is busy, as long as the [`Patience`] and the
-//! lease last, under its number: a batch whose answer was lost is known when it is sent again.
+//! lease last, under its number: a batch whose answer was lost is known when it is sent again. An answer that is put off or refused is kept beside
+//! the database meanwhile ([`LateReplies`]).
 //! Proved by: this file's tests, `crash_anywhere`, the simulation.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, GatewayOf,
-    GatewayRecords, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunLease,
-    RunQuery, RunRecord, RunRecords, RunsOf, StartAttempt, Store, StoreError, Turns,
+    GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead,
+    RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store, StoreError, Turns,
 };
 
+use crate::late::{LateReplies, NoLateReplies, late_reply};
 use crate::patience::{NoPatience, Patience, Tries, again};
 
 /// The store of the run that a lease is for.
@@ -28,9 +31,12 @@ pub struct Outbox {
     store: Arc<dyn Store>,
     by: Author,
     patience: Arc<dyn Patience>,
+    late: Arc<dyn LateReplies>,
     queue: Mutex<Queue>,
     /// Whether anything waits.
     holds: AtomicBool,
+    /// Answers that are kept beside the database.
+    kept: std::sync::Mutex<BTreeSet<(CallId, u32)>>,
 }
 
 #[derive(Default)]
@@ -62,6 +68,8 @@ impl Outbox {
             store,
             by: Author::Owner(lease),
             patience: Arc::new(NoPatience),
+            late: Arc::new(NoLateReplies),
+            kept: std::sync::Mutex::default(),
             queue: Mutex::default(),
             holds: AtomicBool::new(false),
         }
@@ -71,6 +79,39 @@ impl Outbox {
     #[must_use]
     pub fn with_patience(self, patience: Arc<dyn Patience>) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same, whose answers are kept there while the database does not take them.
+    #[must_use]
+    pub fn with_late_replies(self, late: Arc<dyn LateReplies>) -> Self {
+        Self { late, ..self }
+    }
+
+    /// Answers about a call that the database did not take.
+    pub(crate) fn late_replies(&self, call: &CallId) -> Vec<LateReply> {
+        self.late.about(call)
+    }
+
+    /// Keeps an answer beside the database, which put it off or refused it. Once.
+    pub(crate) fn keep_beside(&self, settle: &SettleAttempt) {
+        let run = match &self.by {
+            Author::Owner(lease) => &lease.run_id,
+            Author::Command => return,
+        };
+        let Some(late) = late_reply(run, settle) else { return };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.insert((settle.call_id.clone(), settle.attempt)) {
+            self.late.keep(&late);
+        }
+    }
+
+    /// The same for every answer among `changes`.
+    fn keep_all_beside<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) {
+        for change in changes {
+            if let Change::SettleAttempt(settle) = change {
+                self.keep_beside(settle);
+            }
+        }
     }
 
     /// Lets a change wait for the next write. `doing` says, in words, what is done with it.
@@ -112,8 +153,12 @@ impl Outbox {
                     self.sent(queue);
                     return Ok(());
                 }
-                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
-                Err(error) => return Err(self.given_up(queue, error)),
+                Err(error) => {
+                    self.keep_all_beside(&changes);
+                    if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                        return Err(self.given_up(queue, error));
+                    }
+                }
             }
         }
     }
@@ -157,8 +202,12 @@ impl Outbox {
                     self.sent(&mut queue);
                     break;
                 }
-                Err(error) if again(self.patience.as_ref(), doing, &error, &mut tries).await => {}
-                Err(error) => return Err(self.given_up(&mut queue, error)),
+                Err(error) => {
+                    self.keep_all_beside(&waiting);
+                    if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
+                        return Err(self.given_up(&mut queue, error));
+                    }
+                }
             }
         }
         // What was provided with it may have been left out: a start is looked for, and anything else changes nothing the second time.

@@ -1,17 +1,28 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{Env, QuestionId, Sha256, fields, is_by_address};
-use ua_store::{AttemptRecord, CallRecord, Choice, NewQuestion, QuestionKind, QuestionRecord};
+use ua_core::{Env, QuestionId, Sha256, Timestamp, fields, is_by_address};
+use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
+use crate::late::said;
 use crate::recipient::Problem;
+use crate::related::Other;
 
 /// What is asked.
 #[derive(Debug)]
 pub(crate) enum Why<'a> {
     /// Sent, outcome not known.
-    Unknown { attempt: Option<&'a AttemptRecord>, because: String, facts: &'a Facts, others: Vec<&'a CallRecord> },
+    Unknown {
+        attempt: Option<&'a AttemptRecord>,
+        because: String,
+        facts: &'a Facts,
+        others: Vec<Other<'a>>,
+        /// Until then the other side may still begin it.
+        look_after: Option<Timestamp>,
+        /// What came of it, and could not be stored.
+        late: &'a [LateReply],
+    },
     /// The same, and the run goes on meanwhile.
     WentOn { attempt: Option<&'a AttemptRecord> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
@@ -27,7 +38,7 @@ pub(crate) enum Why<'a> {
 
 impl Why<'_> {
     /// Other calls that bear on the answer.
-    fn others(&self) -> Vec<&CallRecord> {
+    fn others(&self) -> Vec<Other<'_>> {
         match self {
             Self::Send { first: Reason::NearDuplicate(others), .. } | Self::Unknown { others, .. } => others.clone(),
             Self::Send { .. }
@@ -47,17 +58,25 @@ impl Why<'_> {
     }
 }
 
-/// How another call stands that a person is shown.
-fn as_shown(other: &CallRecord) -> Value {
-    json!({"call": other.call_id, "status": other.status, "in_doubt": other.doubt.is_some()})
+/// How another call stands that a person is shown, and how many stand like it.
+fn as_shown(other: Other<'_>) -> Value {
+    let Other { call, count } = other;
+    json!({"call": call.call_id, "status": call.status, "in_doubt": call.doubt.is_some(), "count": count})
 }
 
-/// Whether a question showed another call, and it stands now as it did then.
-pub(crate) fn shows(asked: &QuestionRecord, other: &CallRecord) -> bool {
+/// Whether a question showed another call, and it stands now as it did then, with no more beside it.
+pub(crate) fn shows(asked: &QuestionRecord, other: &Other<'_>) -> bool {
+    let now = as_shown(*other);
+    let covers = |shown: &Value| {
+        let says_the_same = |name: &str| shown.get(name) == now.get(name);
+        // A question of an earlier version showed each.
+        let count = shown.get("count").and_then(Value::as_u64);
+        ["call", "status", "in_doubt"].into_iter().all(says_the_same) && count.is_none_or(|count| other.count <= count)
+    };
     match asked.detail.get("others").and_then(Value::as_array) {
-        Some(shown) => shown.contains(&as_shown(other)),
+        Some(shown) => shown.iter().any(covers),
         // A question of an earlier version does not say.
-        None => other.updated_at <= asked.created_at,
+        None => other.call.updated_at <= asked.created_at,
     }
 }
 
@@ -65,7 +84,7 @@ pub(crate) fn shows(asked: &QuestionRecord, other: &CallRecord) -> bool {
 #[derive(Debug)]
 pub(crate) enum Reason<'a> {
     /// Other calls, at least one, may already have had this effect.
-    NearDuplicate(Vec<&'a CallRecord>),
+    NearDuplicate(Vec<Other<'a>>),
     /// It is not clear who an e-mail goes to.
     AmbiguousRecipient(Problem),
     /// A policy or the job wants approval.
@@ -108,12 +127,18 @@ impl Reason<'_> {
     fn sentence(&self, call: &CallRecord) -> String {
         match self {
             Self::NearDuplicate(others) => {
-                let Some((other, more)) = others.split_first() else { return String::new() };
+                let Some((Other { call: other, .. }, more)) = others.split_first() else { return String::new() };
                 let (id, status, turn) = (&other.call_id, other.status, other.position.turn);
                 let route = if other.name == call.name { String::new() } else { format!("`{}`, ", other.name.raw) };
                 let run = if other.run_id == call.run_id { String::new() } else { format!(" of run {}", other.run_id) };
                 let words = if other.args_hash == call.args_hash { "the same" } else { "other" };
-                let so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(more)) };
+                let mut so = if more.is_empty() { String::new() } else { format!(" So may {}.", listed(more)) };
+                // Of those that stand alike the newest is named.
+                match others.iter().map(|other| other.count.saturating_sub(1)).sum::<u64>() {
+                    0 => {}
+                    1 => so.push_str(" So may an earlier one like these."),
+                    many => so.push_str(&format!(" So may {many} earlier ones like these.")),
+                }
                 format!(
                     "Call {id} of this job ({route}{status}, turn {turn}{run}) may already have had the same effect with {words} \
                      arguments: {}{so}",
@@ -149,12 +174,14 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let tool = &call.name.tool;
     let arguments = shown_arguments(call);
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, because, facts, .. } => {
+        Why::Unknown { attempt, because, facts, look_after, late, .. } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}{}",
-                changed_files(call, facts)
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}{}{}{}",
+                shown_late(late),
+                changed_files(call, facts),
+                shown_wait(*look_after)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
@@ -210,6 +237,11 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         "options": options(call),
     });
     detail["others"] = why.others().into_iter().map(as_shown).collect();
+    if let Why::Unknown { late, .. } = why
+        && !late.is_empty()
+    {
+        detail["late_replies"] = json!(late);
+    }
     if let Why::Send { first, more, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
     }
@@ -285,9 +317,9 @@ fn effect_words(call: &CallRecord) -> String {
 const MAX_LISTED: usize = 3;
 
 /// Calls by their ids.
-fn listed(calls: &[&CallRecord]) -> String {
+fn listed(calls: &[Other<'_>]) -> String {
     let ids: Vec<String> =
-        calls.iter().take(MAX_LISTED).map(|call| format!("{} ({})", call.call_id, call.status)).collect();
+        calls.iter().take(MAX_LISTED).map(|other| format!("{} ({})", other.call.call_id, other.call.status)).collect();
     let left = calls.len().saturating_sub(MAX_LISTED);
     if left == 0 { ids.join(", ") } else { format!("{} and {left} more", ids.join(", ")) }
 }
@@ -301,6 +333,22 @@ fn changed_files(call: &CallRecord, facts: &Facts) -> String {
         lines.push_str(&format!("\nChanged since it was sent: {argument} sha256:{digest}"));
     }
     lines
+}
+
+/// The answers that could not be stored, each on a line.
+fn shown_late(late: &[LateReply]) -> String {
+    let line = |late: &LateReply| {
+        let (attempt, at, said) = (late.attempt, late.at, cut(&said(late), 300));
+        format!("\nAn answer to attempt {attempt} came at {at} and could not be stored: {said}")
+    };
+    late.iter().map(line).collect()
+}
+
+/// From when on a look counts.
+fn shown_wait(look_after: Option<Timestamp>) -> String {
+    look_after.map_or_else(String::new, |until| {
+        format!("\nLook after {until}: until then the other side may still begin it, and `retry` is not taken.")
+    })
 }
 
 /// The effect and the files that go with it, each on a line.

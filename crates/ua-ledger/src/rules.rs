@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, RunId, Sha256, Timestamp};
+use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, RunId, Sha256, Time};
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
@@ -14,7 +14,7 @@ use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
 
 /// What a verdict goes by, beside the rows.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Rules<'a> {
     /// What the run's contract says about its calls.
     pub(crate) config: &'a LedgerConfig,
@@ -27,7 +27,7 @@ pub(crate) struct Rules<'a> {
     /// The epoch of the process that asks.
     pub(crate) epoch: u64,
     /// The time.
-    pub(crate) now: Timestamp,
+    pub(crate) time: Time,
 }
 
 impl Rules<'_> {

@@ -22,7 +22,7 @@ use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
 use crate::question::{Reason, Why, shows};
-use crate::related::{RelatedCalls, lets_pass};
+use crate::related::{Other, RelatedCalls, lets_pass};
 use crate::rules::Rules;
 use crate::view::View;
 
@@ -257,7 +257,7 @@ impl<'v> Case<'v> {
                 }
                 (OnScopeConflict::Refuse, None) if !is_repeat => {
                     closes.extend(approved_by);
-                    return Decision { verdict: refused_beside(other), closes };
+                    return Decision { verdict: refused_beside(other.call), closes };
                 }
                 (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(others)),
             }
@@ -310,11 +310,12 @@ impl<'v> Case<'v> {
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
-    fn others(&self) -> Vec<&'v CallRecord> {
+    fn others(&self) -> Vec<Other<'v>> {
         let mut others = self.related().in_the_way();
         if let Some(twin) = &self.view.twin {
-            others.retain(|other| other.call_id != twin.call.call_id);
-            others.insert(0, &twin.call);
+            let known = others.iter().position(|other| other.call.call_id == twin.call.call_id);
+            let count = known.map_or(1, |known| others.remove(known).count);
+            others.insert(0, Other { call: &twin.call, count });
         }
         others
     }
@@ -322,7 +323,7 @@ impl<'v> Case<'v> {
     /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may
     /// have succeeded, and another call may have come.
     fn is_news_since(&self, asked: &QuestionRecord) -> bool {
-        asked.kind == QuestionKind::NearDuplicate && self.others().into_iter().any(|other| !shows(asked, other))
+        asked.kind == QuestionKind::NearDuplicate && self.others().iter().any(|other| !shows(asked, other))
     }
 
     /// `ask_user`: the call waits for a person's words, which then are its answer.
@@ -451,7 +452,7 @@ impl<'v> Case<'v> {
     }
 
     /// Whether a person let this call go out although they knew of the other one as it is now.
-    fn was_let_pass(&self, other: &CallRecord) -> bool {
+    fn was_let_pass(&self, other: &Other<'_>) -> bool {
         self.view.questions.iter().any(|asked| {
             let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
             asked.kind == QuestionKind::NearDuplicate
@@ -486,7 +487,8 @@ impl<'v> Case<'v> {
             (Word::Yes(asked), Known::Probed(Asked { finding: Finding::Found { id, item }, tool, .. })) => {
                 self.found(tool, id.clone(), item.clone(), Some(asked))
             }
-            (Word::Yes(asked), Known::Gone | Known::Probed(_)) => return self.ordered(asked, closes),
+            (Word::Yes(asked), Known::Gone) => return self.ordered(asked, None, closes),
+            (Word::Yes(asked), Known::Probed(said)) => return self.ordered(asked, Some(said), closes),
             (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
             (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
         };
@@ -506,25 +508,49 @@ impl<'v> Case<'v> {
     }
 
     /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
-    /// the effect since it was said.
-    fn ordered(&self, asked: &'v QuestionRecord, mut closes: Vec<&'v QuestionRecord>) -> Decision<'v> {
+    /// the effect since it was said. Whoever said so while it could still begin may have looked too early: unless a probe proves it now, they
+    /// are asked again.
+    fn ordered(
+        &self,
+        asked: &'v QuestionRecord,
+        probed: Option<&Asked>,
+        mut closes: Vec<&'v QuestionRecord>,
+    ) -> Decision<'v> {
         if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
-            let because = overtaken_by(other);
+            let because = overtaken_by(other.call);
             return Decision { verdict: self.hold(None, &because), closes };
         }
         if !self.is_as_asked(asked) {
             closes.push(asked);
             return Decision { verdict: self.hold(None, "what it would send now is not what was asked about"), closes };
         }
-        if let (Some(given_up), Some(horizon)) =
-            (given_up_at(self.call, &self.view.attempts), horizon(&self.call.policy))
-            && self.rules.now < given_up.plus(horizon)
-        {
-            let verdict = Verdict::NotBefore { until: given_up.plus(horizon), asked: Some(asked) };
-            return Decision { verdict, closes };
+        if let Some(until) = self.may_begin_until() {
+            let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
+            if self.rules.time.now() < until {
+                return Decision { verdict: not_before(until), closes };
+            }
+            let was_early = asked.answer.as_ref().is_some_and(|answer| answer.answered_at < until);
+            if was_early && !probed.is_some_and(Asked::proves_absence) {
+                let absent = probed.filter(|said| said.finding == Finding::Absent);
+                if let Some(later) =
+                    absent.and_then(|said| said.conclusive_from).filter(|at| self.rules.time.now() < *at)
+                {
+                    return Decision { verdict: not_before(later), closes };
+                }
+                closes.push(asked);
+                let because =
+                    format!("it was said not to have happened before {until}, until when it could still begin");
+                return Decision { verdict: self.hold(None, &because), closes };
+            }
         }
         Decision { verdict: self.again(true, Some(asked)), closes }
+    }
+
+    /// Until when the other side may still begin it, as its policy says.
+    fn may_begin_until(&self) -> Option<Timestamp> {
+        let given_up = given_up_at(self.call, &self.view.attempts)?;
+        horizon(&self.call.policy).map(|horizon| self.rules.time.end_of(given_up, horizon))
     }
 
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
@@ -603,7 +629,10 @@ impl<'v> Case<'v> {
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         let because = refused.unwrap_or(because).to_owned();
         let others = self.related().overtaken_by();
-        Verdict::Ask(Why::Unknown { attempt: doubtful.or(attempts.last()), because, facts: self.facts, others })
+        let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
+        let attempt = doubtful.or(attempts.last());
+        let late = &self.view.late;
+        Verdict::Ask(Why::Unknown { attempt, because, facts: self.facts, others, look_after, late })
     }
 
     /// Another attempt, under the old key.
@@ -618,7 +647,7 @@ impl<'v> Case<'v> {
 
     /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
     fn overtaken(&self) -> Option<String> {
-        self.related().overtaken_by().first().map(|other| overtaken_by(other))
+        self.related().overtaken_by().first().map(|other| overtaken_by(other.call))
     }
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
@@ -629,10 +658,9 @@ impl<'v> Case<'v> {
         if let Some(why) = self.overtaken() {
             return Some(why);
         }
-        let (ttl, now) = (self.call.policy.key_ttl?, self.rules.now);
+        let ttl = self.call.policy.key_ttl?;
         let first = self.view.attempts.first()?.started_at;
-        let expired = now >= first.plus(ttl) || now < first;
-        expired.then(|| "the other side may have forgotten its key".to_owned())
+        self.rules.time.may_be_over(first, ttl).then(|| "the other side may have forgotten its key".to_owned())
     }
 }
 

@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 
 use ua_core::{CallId, CallStatus, MailAddress, OnUnknown, RunId};
 use ua_store::{
-    AttemptRecord, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store, Taint,
-    is_task,
+    AttemptRecord, CallRecord, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store,
+    Taint, is_left_open, is_task,
 };
 
 use crate::admission::Facts;
-use crate::doubt::is_left_open;
 use crate::enquiry::are_rivals;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
@@ -31,6 +30,8 @@ pub(crate) struct View {
     pub(crate) unread: Option<ReceiptRecord>,
     /// The questions about it, oldest first: those that are not closed, and of a call that failed, closed ones too.
     pub(crate) questions: Vec<QuestionRecord>,
+    /// Answers to it that the database did not take when they came; of calls in doubt.
+    pub(crate) late: Vec<LateReply>,
     /// What it might repeat; of calls that are about to be sent.
     pub(crate) relations: Relations,
     /// Another call of the family that holds the key it would be sent under.
@@ -64,6 +65,7 @@ impl View {
             attempts: Vec::new(),
             unread: None,
             questions: Vec::new(),
+            late: Vec::new(),
             relations: Relations::default(),
             twin: None,
             known: BTreeSet::new(),
@@ -103,6 +105,7 @@ impl Ledger {
                 view.attempts = self.attempts(id).await?;
                 view.relations = self.relations(&view.call, facts).await?;
                 view.alike = self.alike(&view.call).await?;
+                view.late = self.store.late_replies(id);
             }
             CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
                 view.questions = self.questions_about(&view.call).await?;
@@ -162,7 +165,7 @@ impl Ledger {
             definitions: &self.definitions,
             root: &self.root,
             epoch: self.lease.epoch,
-            now: self.env.now(),
+            time: self.time(),
         }
     }
 
@@ -198,13 +201,20 @@ impl Ledger {
         facts: &Facts,
         relations: Relations,
     ) -> Result<Relations, LedgerError> {
-        let related = RelatedCalls { call, facts, relations: &relations, config: &self.config };
-        let Some(doubt) = related.open_doubts().find(|doubt| is_left_open(doubt)).cloned() else {
-            return Ok(relations);
-        };
-        self.act_on_late_answers(&doubt).await?;
-        let relations = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
-        relations.map_err(LedgerError::at("look for what may be the same as", &call.call_id))
+        let mut relations = relations;
+        loop {
+            let related = RelatedCalls { call, facts, relations: &relations, config: &self.config };
+            let left_open = related.open_doubts().map(|doubt| &doubt.newest).find(|doubt| is_left_open(doubt));
+            let Some(doubt) = left_open.cloned() else { return Ok(relations) };
+            self.act_on_late_answers(&doubt).await?;
+            let again = self.store.relations(&call.call_id, facts.scope.as_ref()).await;
+            let again = again.map_err(LedgerError::at("look for what may be the same as", &call.call_id))?;
+            // Behind one that was answered an older one may stand that was answered too.
+            if again == relations {
+                return Ok(relations);
+            }
+            relations = again;
+        }
     }
 
     /// A call that carries the same values in the arguments that should be unique, so that a find would not tell them apart.

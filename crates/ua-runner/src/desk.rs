@@ -10,7 +10,7 @@ use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
 };
-use ua_ledger::{Ledger, LedgerConfig, Outbox, Patience, PeopleRules};
+use ua_ledger::{LateReplies, Ledger, LedgerConfig, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
@@ -59,6 +59,7 @@ pub struct Desk {
     elicitations: Elicitations,
     children: Option<Arc<dyn ChildDriver>>,
     heartbeat: Option<Arc<dyn Store>>,
+    late: Arc<dyn LateReplies>,
     pub(crate) still: Arc<Stillness>,
 }
 
@@ -90,6 +91,7 @@ impl Desk {
             elicitations: Elicitations::default(),
             children: None,
             heartbeat: None,
+            late: Arc::new(NoLateReplies),
         }
     }
 
@@ -163,6 +165,13 @@ impl Desk {
         self
     }
 
+    /// Where answers are kept while the database does not take them.
+    #[must_use]
+    pub fn with_late_replies(mut self, late: Arc<dyn LateReplies>) -> Self {
+        self.late = late;
+        self
+    }
+
     /// Begins to say that this process is alive, if its clock passes by itself.
     pub(crate) fn alive(&self) -> Option<JoinHandle<()>> {
         let DeskPorts { store, lease, env, .. } = &self.ports;
@@ -232,7 +241,7 @@ impl Desk {
     /// The run's store as its owner sees it. One for each time the run is taken.
     pub fn outbox(&self) -> Arc<Outbox> {
         let outbox = Outbox::new(self.ports.store.clone(), self.ports.lease.clone());
-        Arc::new(outbox.with_patience(self.patience()))
+        Arc::new(outbox.with_patience(self.patience()).with_late_replies(self.late.clone()))
     }
 
     /// How long what came back waits for a busy database.

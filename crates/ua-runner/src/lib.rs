@@ -34,6 +34,7 @@ mod images;
 mod input_files;
 mod interrupt;
 mod iteration;
+mod late_file;
 mod lock;
 mod machine;
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use host::{boot_id, owner_stamp, process_is_alive};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
 pub use interrupt::{DrainTimes, Interrupts};
 pub use iteration::{IterationEnd, IterationState};
+pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, FINAL, Guidance, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, UnexpectedEvent,

@@ -25,6 +25,7 @@ mod locks;
 mod override_rows;
 mod places;
 mod port;
+mod related_rows;
 mod rows;
 mod run_rows;
 mod schema;
@@ -36,5 +37,7 @@ mod value;
 pub use config::{Place, PostgresConfig};
 pub use filling::Filling;
 pub use health::Health;
+#[doc(hidden)]
+pub use related_rows::RELATED;
 pub use schema::migrate;
 pub use store::PostgresStore;

@@ -1,27 +1,22 @@
 //! Rows that a run shares with others of its lineage: forks store none of them again, reads follow the parents.
 
-use ua_core::{CallId, RunId, Scope};
-use ua_store::{CallRecord, LineageRecords, MessageRecord, Relations, RowRef, RunRecord, StoreError, rules};
+use ua_core::{CallId, RunId};
+use ua_store::{CallRecord, LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
 
 use crate::column::int;
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::{call_record, receipt_record};
 use crate::run_rows::{message_record, request_record, run_record, turn_record};
-use crate::value::{ToValue, params};
+use crate::value::params;
 
 type DbResult<T> = Result<T, DbError>;
 
 /// The runs of a family.
-const FAMILY: &str = "SELECT * FROM runs WHERE root_run_id = $1 ORDER BY seq";
+pub(crate) const FAMILY: &str = "SELECT * FROM runs WHERE root_run_id = $1 ORDER BY seq";
 /// What a run sent behind a turn.
 const KIN: &str = "SELECT * FROM tool_calls WHERE run_id = $1 AND turn > $2 AND attempt > 0 \
                    AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
-/// The same of one tool, or with one scope.
-const RELATED_KIN: &str = "SELECT * FROM tool_calls WHERE run_id = $1 AND turn > $2 AND attempt > 0 \
-                           AND side_effect_class <> 'read_only' AND (raw_tool_name = $3 OR side_effect_scope = $4) \
-                           ORDER BY turn, ordinal";
-
 impl Db {
     /// Refuses a job key that a run of another lineage has.
     pub(crate) fn check_job_key(&self, run: &RunRecord) -> DbResult<()> {
@@ -78,41 +73,17 @@ impl Db {
 
     /// What other trees of the family may have done outside the history that the run shares with them.
     pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> DbResult<Vec<CallRecord>> {
-        self.kin_effects(run, KIN, &[])
-    }
-
-    /// The effects of kin that a query finds by run and turn, and whatever else it asks for.
-    fn kin_effects(&self, run: &RunRecord, sql: &str, more: &[Option<&str>]) -> DbResult<Vec<CallRecord>> {
         let family = self.rows(FAMILY, params![run.root_run_id.as_str()], run_record)?;
         if family.len() < 2 {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
         for kin in rules::kin_of(run, &family, |task| Ok::<_, DbError>(self.call(task)?.position.turn))? {
-            let id = kin.run_id.as_str();
-            let mut values = params![id, kin.behind].to_vec();
-            values.extend(more.iter().map(ToValue::value));
-            let mut calls = self.rows(sql, values, call_record)?;
+            let mut calls = self.rows(KIN, params![kin.run_id.as_str(), kin.behind], call_record)?;
             calls.retain(rules::is_effect_elsewhere);
             found.extend(calls);
         }
         Ok(found)
-    }
-
-    /// What a call might repeat whose effect is `scope`.
-    pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
-        let mut relations = Relations {
-            rivals: scope.map_or_else(|| Ok(Vec::new()), |scope| self.scope_calls(&call.root_run_id, scope))?,
-            doubts: self.doubts(&call.root_run_id, &call.name)?,
-            kin: {
-                let more = [Some(call.name.raw.as_str()), scope.map(Scope::as_str)];
-                self.kin_effects(&self.run(&call.run_id)?, RELATED_KIN, &more)?
-            },
-        };
-        relations.rivals.retain(|rival| rival.call_id != call.call_id && rules::may_have_happened(rival));
-        relations.doubts.retain(|doubt| doubt.call_id != call.call_id);
-        relations.kin.retain(|kin| rules::could_repeat(call, scope, kin));
-        Ok(relations.with_project(call, scope, self.open_in_project(call)?))
     }
 
     pub(crate) fn lineage_of(&self, run: &RunRecord) -> DbResult<LineageRecords> {

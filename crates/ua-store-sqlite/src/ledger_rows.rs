@@ -11,15 +11,11 @@ use crate::run_rows::not_found;
 
 type DbResult<T> = Result<T, DbError>;
 
-// What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`lineage_rows`'
+// What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`related_rows`'
 // tests), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
 pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = ?1";
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
                                  AND (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL";
-pub(crate) const RIVALS: &str = "SELECT * FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND attempt > 0 \
-                                 ORDER BY created_at, run_id, turn, ordinal";
-pub(crate) const DOUBTS: &str = "SELECT * FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = ?1 AND raw_tool_name = ?2 \
-     ORDER BY created_at, run_id, turn, ordinal";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
      AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
 
@@ -55,11 +51,6 @@ impl Db<'_> {
         self.rows(sql, [], call_record)
     }
 
-    /// The calls of a lineage and of this tool of which an attempt is in doubt, or nobody knows what came.
-    pub(crate) fn doubts(&self, root: &RunId, tool: &ToolName) -> DbResult<Vec<CallRecord>> {
-        self.rows(DOUBTS, [root.as_str(), tool.raw.as_str()], call_record)
-    }
-
     /// The call that holds `key`.
     pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> DbResult<Option<CallRecord>> {
         self.row(HOLDER, [key.as_str()], call_record)
@@ -71,11 +62,6 @@ impl Db<'_> {
         let own = call.call_id.as_str();
         let count = self.number(OTHER_EFFECTS, params![call.root_run_id.as_str(), effect.as_str(), own, most])?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
-    }
-
-    /// The calls of a lineage with this scope that were sent.
-    pub(crate) fn scope_calls(&self, root: &RunId, scope: &Scope) -> DbResult<Vec<CallRecord>> {
-        self.rows(RIVALS, [root.as_str(), scope.as_str()], call_record)
     }
 
     /// The calls that are answered by the receipt of `call`.

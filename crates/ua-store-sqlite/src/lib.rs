@@ -43,6 +43,7 @@ mod override_rows;
 mod port;
 mod pragma;
 mod readers;
+mod related_rows;
 mod rows;
 mod run_rows;
 mod spans;

@@ -1,8 +1,8 @@
 //! Rows that a run shares with others of its lineage: forks store none of them again, reads follow the parents.
 
-use rusqlite::{ToSql, params};
-use ua_core::{CallId, RunId, Scope};
-use ua_store::{CallRecord, LineageRecords, MessageRecord, Relations, RowRef, RunRecord, StoreError, rules};
+use rusqlite::params;
+use ua_core::{CallId, RunId};
+use ua_store::{CallRecord, LineageRecords, MessageRecord, RowRef, RunRecord, StoreError, rules};
 
 use crate::column::int;
 use crate::db::Db;
@@ -13,15 +13,10 @@ use crate::run_rows::{message_record, request_record, run_record, turn_record};
 type DbResult<T> = Result<T, DbError>;
 
 /// The runs of a family.
-const FAMILY: &str = "SELECT * FROM runs WHERE root_run_id = ?1 ORDER BY seq";
+pub(crate) const FAMILY: &str = "SELECT * FROM runs WHERE root_run_id = ?1 ORDER BY seq";
 /// What a run sent behind a turn.
 const KIN: &str = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
                    AND side_effect_class <> 'read_only' ORDER BY turn, ordinal";
-/// The same of one tool, or with one scope.
-const RELATED_KIN: &str = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn > ?2 AND attempt > 0 \
-                           AND side_effect_class <> 'read_only' AND (raw_tool_name = ?3 OR side_effect_scope = ?4) \
-                           ORDER BY turn, ordinal";
-
 impl Db<'_> {
     /// Refuses a job key that a run of another lineage has.
     pub(crate) fn check_job_key(&self, run: &RunRecord) -> DbResult<()> {
@@ -78,41 +73,17 @@ impl Db<'_> {
 
     /// What other trees of the family may have done outside the history that the run shares with them.
     pub(crate) fn effects_elsewhere(&self, run: &RunRecord) -> DbResult<Vec<CallRecord>> {
-        self.kin_effects(run, KIN, &[])
-    }
-
-    /// The effects of kin that a query finds by run and turn, and whatever else it asks for.
-    fn kin_effects(&self, run: &RunRecord, sql: &str, more: &[Option<&str>]) -> DbResult<Vec<CallRecord>> {
         let family = self.rows(FAMILY, [run.root_run_id.as_str()], run_record)?;
         if family.len() < 2 {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
         for kin in rules::kin_of(run, &family, |task| Ok::<_, DbError>(self.call(task)?.position.turn))? {
-            let id = kin.run_id.as_str();
-            let mut values: Vec<&dyn ToSql> = vec![&id, &kin.behind];
-            values.extend(more.iter().map(|value| value as &dyn ToSql));
-            let mut calls = self.rows(sql, values.as_slice(), call_record)?;
+            let mut calls = self.rows(KIN, params![kin.run_id.as_str(), kin.behind], call_record)?;
             calls.retain(rules::is_effect_elsewhere);
             found.extend(calls);
         }
         Ok(found)
-    }
-
-    /// What a call might repeat whose effect is `scope`.
-    pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
-        let mut relations = Relations {
-            rivals: scope.map_or_else(|| Ok(Vec::new()), |scope| self.scope_calls(&call.root_run_id, scope))?,
-            doubts: self.doubts(&call.root_run_id, &call.name)?,
-            kin: {
-                let more = [Some(call.name.raw.as_str()), scope.map(Scope::as_str)];
-                self.kin_effects(&self.run(&call.run_id)?, RELATED_KIN, &more)?
-            },
-        };
-        relations.rivals.retain(|rival| rival.call_id != call.call_id && rules::may_have_happened(rival));
-        relations.doubts.retain(|doubt| doubt.call_id != call.call_id);
-        relations.kin.retain(|kin| rules::could_repeat(call, scope, kin));
-        Ok(relations.with_project(call, scope, self.open_in_project(call)?))
     }
 
     pub(crate) fn lineage_of(&self, run: &RunRecord) -> DbResult<LineageRecords> {
@@ -165,57 +136,5 @@ impl Db<'_> {
     fn receipts_of_call(&self, call: &CallId) -> DbResult<Vec<ua_store::ReceiptRecord>> {
         let sql = "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq";
         self.rows(sql, [call.as_str()], receipt_record)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ua_store::{NewRun, RunStore as _};
-
-    use super::*;
-    use crate::gateway_rows::{DOUBTS_BESIDE, PROJECT, RUNNING_BESIDE, SAME};
-    use crate::ledger_rows::{CALL, DOUBTS, HOLDER, OTHER_EFFECTS, RIVALS};
-    use crate::{SqliteConfig, SqliteStore};
-
-    /// What is read for a decision about a call, and again in the write that starts it, is found by an index: never by looking at all rows.
-    #[tokio::test]
-    async fn every_query_of_a_decision_uses_an_index() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("runtime_state.db");
-        let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
-        let run: NewRun = ua_store::conformance::samples::new_run("run_1");
-        store.submit_run(run).await.unwrap();
-        let queries = [
-            (CALL, "sqlite_autoindex_tool_calls"),
-            (HOLDER, "idx_tool_calls_key"),
-            (RIVALS, "idx_tool_calls_scope"),
-            (DOUBTS, "idx_tool_calls_doubts"),
-            (OTHER_EFFECTS, "idx_tool_calls_effect"),
-            (PROJECT, "PRIMARY KEY"),
-            (DOUBTS_BESIDE, "idx_tool_calls_doubts"),
-            (RUNNING_BESIDE, "idx_gateway_arrivals_open"),
-            (SAME, "idx_gateway_arrivals_same"),
-            (FAMILY, "idx_runs_root"),
-            (KIN, "idx_tool_calls_position"),
-            (RELATED_KIN, "idx_tool_calls_position"),
-            ("SELECT * FROM runs WHERE run_id = ?1", "sqlite_autoindex_runs"),
-            ("SELECT batches, words FROM run_writes WHERE run_id = ?1", "PRIMARY KEY"),
-            ("SELECT * FROM tool_attempts WHERE tool_call_id = ?1 AND attempt = ?2", "tool_attempts"),
-            (
-                "SELECT 1 FROM questions q WHERE q.tool_call_id = ?1 AND q.status <> 'closed'",
-                "idx_questions_one_per_call",
-            ),
-        ];
-        let connection = rusqlite::Connection::open(&path).unwrap();
-        for (sql, index) in queries {
-            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let values = vec![rusqlite::types::Null; plan.parameter_count()];
-            let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
-            let steps: Vec<String> = steps.map(Result::unwrap).collect();
-            let looks =
-                |step: &&String| step.contains("SCAN") && !step.contains("CO-ROUTINE") && !step.contains("(subquery");
-            assert!(!steps.iter().any(|step| looks(&step)), "{sql}: {steps:?}");
-            assert!(steps.iter().any(|step| step.contains(index)), "{sql}: {steps:?}");
-        }
     }
 }

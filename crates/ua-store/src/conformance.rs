@@ -26,6 +26,7 @@ pub mod lost_answers;
 pub mod overrides;
 pub mod ownership;
 pub mod questions;
+pub mod related;
 pub mod samples;
 mod scene;
 mod seam;
@@ -146,6 +147,10 @@ macro_rules! conformance_tests {
             doubts::doubts_about_a_tool_are_found_in_the_whole_lineage,
             doubts::a_lost_attempt_stays_a_doubt_whatever_a_later_one_comes_to,
             doubts::a_doubt_outlives_its_run_until_it_is_answered,
+            related::of_those_that_stand_alike_the_newest_is_named_and_the_number,
+            related::a_start_is_refused_by_one_more_of_those_it_knows_of,
+            related::what_other_trees_did_is_as_bounded,
+            related::what_was_decided_later_is_told_apart,
             corrections::a_record_is_put_right_whatever_it_says,
             corrections::a_correction_can_be_corrected,
             corrections::a_correction_needs_something_to_correct,

@@ -28,6 +28,7 @@ pub mod fleet;
 mod gateway;
 pub mod invariants;
 mod iteration;
+mod late;
 mod ledger_store;
 mod lifted;
 mod lineage;
@@ -63,6 +64,7 @@ pub use gateway::{
     SessionRecord, SessionsOf, is_gateway,
 };
 pub use iteration::{NewIteration, max_iterations_with};
+pub use late::LateReply;
 pub use ledger_store::LedgerStore;
 pub use lifted::{Lifted, NewBlob, blobs_of, offload_results, whole_reply, whole_text};
 pub use lineage::{ForkPoint, LineageRecords, SharedPart, SubAgentRecord, is_task};
@@ -74,7 +76,7 @@ pub use record::{
     RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord, answer_finding,
     answer_link,
 };
-pub use relations::{Around, Relations, Seen};
+pub use relations::{Around, Kin, Related, Relations, Seen, is_left_open, is_named};
 pub use run_store::RunStore;
 pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;

@@ -1,23 +1,57 @@
 //! What other calls have to do with one that is about to be sent: those that it might repeat.
 //!
+//! Of calls that have the same to do with it and stand alike a decision needs the newest and how many they are, so it costs the same in a
+//! run of ten thousand calls.
 //! One read for the decision, and the same read again in the transaction that starts the attempt: what is news refuses the start, so two
 //! processes that look at the same instant do not both send. Durable Jobs v1 spec §8.3. Proved by: `conformance::calls`,
 //! `crash_anywhere::family`, the simulation.
 
-use ua_core::{CallId, CallStatus, Scope};
+use ua_core::{CallId, CallStatus, OnUnknown, Resolution, RunId, Scope};
 
 use crate::record::{CallRecord, QuestionRecord, RunRecord};
+use crate::rules;
 
-/// The calls of a family that may have had, or may still have, an effect that another call is about to have.
+/// Calls that have the same to do with a call, and stand alike: the one that came to stand so last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Related {
+    /// It.
+    pub newest: CallRecord,
+    /// How many there are, itself counted.
+    pub count: u64,
+}
+
+impl Related {
+    /// One call alone.
+    pub fn one(newest: CallRecord) -> Self {
+        Self { newest, count: 1 }
+    }
+}
+
+/// The calls of a family that may have had, or may still have, an effect that another call is about to have. Each list has at most one entry
+/// for each way in which a call may stand: under way for the first time, in doubt, succeeded, failed after it may have done something;
+/// oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Relations {
-    /// Calls of the family with the same scope, oldest first.
-    pub rivals: Vec<CallRecord>,
-    /// Calls of the family and of the same tool whose outcome, or that of an attempt of them, is not known, those that a person gave up
-    /// included, oldest first.
-    pub doubts: Vec<CallRecord>,
-    /// Calls of other trees of the family, outside the history that is shared with them, with the same tool or the same scope, run by run.
-    pub kin: Vec<CallRecord>,
+    /// Calls of the family with the same scope.
+    pub rivals: Vec<Related>,
+    /// Calls of the family and of the same tool in the same words, whose outcome, or that of an attempt of them, is not known, those that a
+    /// person gave up included; not those of which a scope of their own says what their effect was.
+    pub doubts: Vec<Related>,
+    /// Calls that their run went on without: with the same scope, or of the same tool without a scope of their own.
+    pub left_open: Vec<Related>,
+    /// Calls that were decided after it, with its scope or, of another tree, its words.
+    pub since: Vec<Related>,
+    /// Calls of other trees of the family, outside the history that is shared with them.
+    pub kin: Kin,
+}
+
+/// What another tree of the family did was decided by another model. An entry for each way to stand, as in [`Relations`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Kin {
+    /// The same tool in the same words.
+    pub same: Vec<Related>,
+    /// Under way or in doubt, and nothing says that it is another effect.
+    pub open: Vec<Related>,
 }
 
 /// What a decision about a call goes by, from one snapshot.
@@ -44,41 +78,159 @@ pub struct Seen {
     pub status: CallStatus,
     /// Whether it was in doubt.
     pub in_doubt: bool,
+    /// For how many it stood.
+    pub count: u64,
 }
 
 impl Seen {
-    fn of(call: &CallRecord) -> Self {
-        Self { call: call.call_id.clone(), status: call.status, in_doubt: call.doubt.is_some() }
+    fn of(related: &Related) -> Self {
+        let call = &related.newest;
+        let (status, in_doubt) = (call.status, call.doubt.is_some());
+        Self { call: call.call_id.clone(), status, in_doubt, count: related.count }
+    }
+
+    /// Whether whoever saw this knows what is to be seen now.
+    fn covers(&self, now: &Self) -> bool {
+        let is_same = (&self.call, self.status, self.in_doubt) == (&now.call, now.status, now.in_doubt);
+        is_same && now.count <= self.count
     }
 }
 
-impl Relations {
-    /// With what other families of a project have open: there only doubt reaches beyond the family.
-    #[must_use]
-    pub fn with_project(mut self, call: &CallRecord, scope: Option<&Scope>, open: Vec<CallRecord>) -> Self {
-        for other in open {
-            if scope.is_some() && other.scope.as_ref() == scope {
-                self.rivals.push(other);
-            } else if (other.status == CallStatus::Unknown || other.doubt.is_some()) && other.name.raw == call.name.raw
-            {
-                self.doubts.push(other);
+/// Whether a call was gone on without and nobody has said since what came of it.
+pub fn is_left_open(call: &CallRecord) -> bool {
+    call.status == CallStatus::Unknown
+        && call.resolution == Some(Resolution::Skipped)
+        && call.policy.on_unknown == OnUnknown::Continue
+}
+
+/// Whether something says what the effect of a call is, so that its doubt need not block the whole tool.
+pub fn is_named(call: &CallRecord) -> bool {
+    says_what(call.scope.as_ref())
+}
+
+fn says_what(scope: Option<&Scope>) -> bool {
+    scope.is_some_and(|scope| !scope.is_of_whole_call())
+}
+
+/// How a related call may stand; of each, the newest is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    UnderWay,
+    InDoubt,
+    Succeeded,
+    Failed,
+}
+
+fn standing(call: &CallRecord) -> Standing {
+    match call.status {
+        _ if rules::is_doubt(call) => Standing::InDoubt,
+        CallStatus::Running => Standing::UnderWay,
+        CallStatus::Succeeded => Standing::Succeeded,
+        CallStatus::Prepared
+        | CallStatus::Unknown
+        | CallStatus::FailedDefinite
+        | CallStatus::FailedReported
+        | CallStatus::Cancelled => Standing::Failed,
+    }
+}
+
+/// When a call came to stand as it does. Whatever orders calls of the same moment, it is the same in every store.
+fn age<'a>(call: &'a CallRecord, run: &RunId) -> impl Ord + use<'a> {
+    (call.updated_at, call.run_id == *run, call.position, &call.call_id)
+}
+
+/// Adds a call to those that have the same to do with one of `run`.
+fn put(list: &mut Vec<Related>, other: &Related, run: &RunId) {
+    let known = list.iter_mut().find(|known| standing(&known.newest) == standing(&other.newest));
+    match known {
+        Some(known) => {
+            known.count += other.count;
+            if age(&known.newest, run) < age(&other.newest, run) {
+                known.newest = other.newest.clone();
             }
         }
-        self
+        None => list.push(other.clone()),
+    }
+    list.sort_by(|one, two| age(&one.newest, run).cmp(&age(&two.newest, run)));
+}
+
+impl Relations {
+    /// Adds a call of the family of `call`, whose effect would be `scope`. It stands for `other.count` calls that agree with it in all that
+    /// matters here: tool, words, scope, whether it is left open, and how it stands.
+    pub fn add(&mut self, call: &CallRecord, scope: Option<&Scope>, other: &Related) {
+        let newest = &other.newest;
+        if newest.call_id == call.call_id || newest.attempt == 0 {
+            return;
+        }
+        let shares_scope = scope.is_some() && newest.scope.as_ref() == scope;
+        if shares_scope && rules::may_have_happened(newest) {
+            put(&mut self.rivals, other, &call.run_id);
+            let is_later_here = newest.run_id == call.run_id && newest.position > call.position;
+            if newest.created_at > call.created_at || (is_later_here && newest.created_at == call.created_at) {
+                put(&mut self.since, other, &call.run_id);
+            }
+        }
+        let is_of_tool = newest.name.raw == call.name.raw && !is_named(newest);
+        if rules::is_doubt(newest) && is_of_tool && newest.args_hash == call.args_hash {
+            put(&mut self.doubts, other, &call.run_id);
+        }
+        if is_left_open(newest) && (shares_scope || is_of_tool) {
+            put(&mut self.left_open, other, &call.run_id);
+        }
     }
 
-    /// All of them.
-    pub fn calls(&self) -> impl Iterator<Item = &CallRecord> {
-        self.rivals.iter().chain(&self.doubts).chain(&self.kin)
+    /// Adds a call of another tree of the family, which is not part of the history that is shared with it.
+    pub fn add_kin(&mut self, call: &CallRecord, scope: Option<&Scope>, other: &Related) {
+        let newest = &other.newest;
+        if newest.call_id == call.call_id || !rules::is_effect_elsewhere(newest) {
+            return;
+        }
+        let is_of_tool = newest.name == call.name;
+        let is_same = is_of_tool && newest.args_hash == call.args_hash;
+        if is_same {
+            put(&mut self.kin.same, other, &call.run_id);
+        }
+        let shares_scope = scope.is_some() && newest.scope.as_ref() == scope;
+        // Those with its scope that are younger are among its rivals.
+        let is_counted = shares_scope && newest.created_at > call.created_at;
+        if (is_same || shares_scope) && newest.created_at >= call.created_at && !is_counted {
+            put(&mut self.since, other, &call.run_id);
+        }
+        let are_both_named = says_what(scope) && is_named(newest);
+        let may_be_same = if are_both_named { shares_scope } else { is_of_tool };
+        if may_be_same && matches!(standing(newest), Standing::UnderWay | Standing::InDoubt) {
+            put(&mut self.kin.open, other, &call.run_id);
+        }
+    }
+
+    /// Adds a call that another family of the project has open: there only doubt reaches beyond the family.
+    pub fn add_open(&mut self, call: &CallRecord, scope: Option<&Scope>, other: CallRecord) {
+        self.add(call, scope, &Related::one(other));
+    }
+
+    /// All of them, each once.
+    pub fn all(&self) -> Vec<&Related> {
+        let lists = [&self.rivals, &self.doubts, &self.left_open, &self.since, &self.kin.same, &self.kin.open];
+        let mut all: Vec<&Related> = Vec::new();
+        for related in lists.into_iter().flatten() {
+            match all.iter_mut().find(|known| known.newest.call_id == related.newest.call_id) {
+                Some(known) if known.count < related.count => *known = related,
+                Some(_) => {}
+                None => all.push(related),
+            }
+        }
+        all
     }
 
     /// What a start that is decided on now has seen.
     pub fn seen(&self) -> Vec<Seen> {
-        self.calls().map(Seen::of).collect()
+        self.all().into_iter().map(Seen::of).collect()
     }
 
-    /// The first of them that is not among what was seen, or stands elsewhere now.
+    /// The first of them that is not among what was seen, or stands elsewhere now. A call that moves becomes the newest of those that stand
+    /// as it does, or one more of them.
     pub fn news<'a>(&'a self, seen: &[Seen]) -> Option<&'a CallRecord> {
-        self.calls().find(|call| !seen.contains(&Seen::of(call)))
+        let is_news = |related: &&Related| !seen.iter().any(|seen| seen.covers(&Seen::of(related)));
+        self.all().into_iter().find(is_news).map(|related| &related.newest)
     }
 }

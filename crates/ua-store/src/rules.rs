@@ -37,7 +37,7 @@ pub use fork::{
     ForkContext, check_again, is_effect_elsewhere, is_shared_effect, key_is_inherited, run_forked, shared_parts,
 };
 pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
-pub use kin::{KinRun, could_repeat, kin_of};
+pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
     abort_in, is_same_question, question_answered, question_closed, question_for_call, question_raised,

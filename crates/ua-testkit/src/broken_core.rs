@@ -5,7 +5,7 @@ use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, Scope};
 use ua_store::conformance::Writes;
 use ua_store::{
     Around, Author, Batch, CallRecord, Change, Choice, Committed, CorrectCall, Correction, Done, LedgerStore as _,
-    RunStore as _, Store, StoreError, is_task,
+    Related, RunStore as _, Store, StoreError, is_task,
 };
 
 /// Takes the refusal of a later attempt for the word that nothing happened at all: what an earlier one, which was lost, may have done is
@@ -45,6 +45,16 @@ fn nothing_happened(call: &CallRecord) -> CorrectCall {
     CorrectCall { call_id: call.call_id.clone(), seen, correction, receipt: None, is_idle: true }
 }
 
+async fn not_of_sub_agents(inner: &dyn Store, kin: Vec<Related>) -> Result<Vec<Related>, StoreError> {
+    let mut seen = Vec::new();
+    for related in kin {
+        if !is_task(&inner.run(&related.newest.run_id).await?) {
+            seen.push(related);
+        }
+    }
+    Ok(seen)
+}
+
 /// Decides about a call without seeing all that may be the same beside it, before the write and in it.
 pub enum Blind {
     /// To what sub-agents of another tree did; and a sub-agent to other trees at all.
@@ -58,17 +68,25 @@ pub enum Blind {
 impl Blind {
     /// What it sees of that.
     async fn sees(&self, inner: &dyn Store, mut around: Around) -> Result<Around, StoreError> {
+        let is_kin = |related: &Related| {
+            let kin = &around.relations.kin;
+            kin.same.iter().chain(&kin.open).any(|known| known.newest.call_id == related.newest.call_id)
+        };
+        let since: Vec<Related> = around.relations.since.iter().filter(|since| !is_kin(since)).cloned().collect();
         let kin = std::mem::take(&mut around.relations.kin);
         match self {
-            Self::ToSubAgents if is_task(&around.run) => {}
             Self::ToSubAgents => {
-                for call in kin {
-                    if !is_task(&inner.run(&call.run_id).await?) {
-                        around.relations.kin.push(call);
-                    }
+                around.relations.since = since;
+                if !is_task(&around.run) {
+                    around.relations.kin.same = not_of_sub_agents(inner, kin.same).await?;
+                    around.relations.kin.open = not_of_sub_agents(inner, kin.open).await?;
                 }
             }
-            Self::InRetries if around.call.status == CallStatus::FailedDefinite => around.relations.doubts.clear(),
+            Self::InRetries if around.call.status == CallStatus::FailedDefinite => {
+                around.relations.doubts.clear();
+                around.relations.left_open.clear();
+                around.relations.since = since;
+            }
             Self::InTheWrite | Self::InRetries => around.relations.kin = kin,
         }
         Ok(around)

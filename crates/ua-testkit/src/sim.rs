@@ -113,6 +113,10 @@ pub struct Counts {
     pub effects: u64,
     /// Questions about calls.
     pub questions: u64,
+    /// Those of them that ask whether a call happened.
+    pub in_doubt: u64,
+    /// Those of them that ask whether a call repeats another one.
+    pub beside: u64,
     /// Runs of sub-agents that are stored at the end.
     pub sub_agents: u64,
     /// Forks.
@@ -132,6 +136,8 @@ impl Counts {
         self.faults += other.faults;
         self.effects += other.effects;
         self.questions += other.questions;
+        self.in_doubt += other.in_doubt;
+        self.beside += other.beside;
         self.sub_agents += other.sub_agents;
         self.forks += other.forks;
         self.restores += other.restores;

@@ -164,7 +164,13 @@ fn known_lines(options: &Options, seen: &BTreeMap<&str, Seen>) -> Vec<String> {
 
 /// What came of it, for the documentation; each known way with a trace as small as leaving things out makes it.
 fn page(options: &Options, sum: &str, counts: &Counts, seen: &BTreeMap<&str, Seen>) -> anyhow::Result<String> {
-    let mut page = format!("{PAGE}\n{sum}.\n\nOn the way: {}.\n{}", in_words(counts), read_before());
+    let each = if options.store == Stores::Both { 2 } else { 1 };
+    let mut page = format!(
+        "{PAGE}\n{sum}.\n\nOn the way: {}.\n{}{}",
+        in_words(counts),
+        asked_before(counts, options.seeds * each),
+        read_before()
+    );
     if seen.is_empty() {
         return Ok(page);
     }
@@ -214,6 +220,33 @@ const READ: [(&str, &str, u64); 10] = [
 
 /// The last commit before any of it was mended.
 const BEFORE: &str = "b4201c4";
+
+/// The questions about calls, and the effects, of the 603 simulations that the page of [`BEFORE`] is about; seeds 1 to 600 are those of today.
+const ASKED_BEFORE: (u64, u64, u64) = (603, 2_103, 4_279);
+
+/// The part of the page about how often a person was asked before, and is now.
+fn asked_before(counts: &Counts, simulations: u64) -> String {
+    let (times, questions, effects) = ASKED_BEFORE;
+    let hundredths = |part: u64, whole: u64| {
+        let ratio = part.saturating_mul(100) / whole.max(1);
+        format!("{}.{:02}", ratio / 100, ratio % 100)
+    };
+    format!(
+        "\n## Questions before and after\n\nThe page of commit {BEFORE} has {questions} questions about calls and {effects} effects in {times} \
+         simulations of one store: {} questions\na simulation, {} an effect. Here it is {} a simulation and {} an effect, {} of them whether a call \
+         happened, {} whether it repeats another one.\n\nMore is asked: whether a call happened of which a later attempt was refused (it was called \
+         failed); whether a call repeats what a\nsub-agent, a fork or a parent did (nobody looked); before a call that was refused is tried again, if \
+         another one may have done it\nmeanwhile; and once more when something else would be sent than was shown, or *it did not happen* was said \
+         before it could be\nknown. Less is asked: about a twin that is under way in the same tree (it is waited for), and about an earlier tool \
+         server that\nis still alive (once).\n",
+        hundredths(questions, times),
+        hundredths(questions, effects),
+        hundredths(counts.questions, simulations),
+        hundredths(counts.questions, counts.effects),
+        hundredths(counts.in_doubt, simulations),
+        hundredths(counts.beside, simulations),
+    )
+}
 
 /// The part of the page about what reading had found. All of it is mended, so that only a program of that commit shows it.
 fn read_before() -> String {

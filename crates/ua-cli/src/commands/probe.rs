@@ -97,9 +97,9 @@ async fn ask(
                 call.call_id
             ))
         })?;
-        let at = env.now();
+        let time = ua_core::Time::plain(env.now());
         let outcome = redactor.outcome(transport.ask(&enquiry).await);
-        Ok(enquiry.judge(&outcome, at))
+        Ok(enquiry.judge(&outcome, &time))
     };
     let asked = asked.await;
     transport.shutdown().await;

@@ -13,8 +13,8 @@ use tracing::Instrument as _;
 use ua_core::{Redactor, Timestamp, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker, Workspace,
-    owner_stamp, park_for_tool_server, run_span,
+    ChildDriver, Conclusion, Desk, DeskPorts, LateFile, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker,
+    Workspace, owner_stamp, park_for_tool_server, run_span,
 };
 use ua_store::{RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
@@ -130,7 +130,8 @@ impl Driver {
             .with_secrets(host.secrets()?.grants())
             .with_elicitations(questions::patience(host.settings(), self.people.presence())?)
             .with_sub_agents(Arc::new(self.clone()))
-            .with_heartbeat(self.store.clone());
+            .with_heartbeat(self.store.clone())
+            .with_late_replies(Arc::new(LateFile::at(host.home().late_replies())));
         Ok(Worker::new(desk, llm, settings, acquired_at))
     }
 

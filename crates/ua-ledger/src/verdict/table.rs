@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, Resolution, RunId, Scope, SideEffectClass, ToolName,
-    sha256,
+    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, Resolution, RunId, Scope, SideEffectClass, Time,
+    ToolName, sha256,
 };
 use ua_store::conformance::samples;
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Relations,
+    Related, Relations,
 };
 
 use super::{Known, Verdict, verdict};
@@ -137,15 +137,18 @@ enum Obstacle {
     KeyExpired,
     ServerGone,
     HorizonAhead,
+    /// A person answered while the other side could still begin it.
+    AnsweredEarly,
 }
 
-const OBSTACLES: [Obstacle; 6] = [
+const OBSTACLES: [Obstacle; 7] = [
     Obstacle::None,
     Obstacle::TriedOften,
     Obstacle::FileChanged,
     Obstacle::KeyExpired,
     Obstacle::ServerGone,
     Obstacle::HorizonAhead,
+    Obstacle::AnsweredEarly,
 ];
 
 /// Every policy about calls in doubt.
@@ -293,6 +296,21 @@ const ROWS: &[Row] = &[
     }),
     row("not before", "an order is carried out when the other side cannot begin the old attempt any more", |c| {
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::HorizonAhead
+    }),
+    row("start: ends doubt", "said too early, and a probe proves it now", |c| {
+        c.stand == S::Unknown
+            && ordered(c)
+            && c.obstacle == Obstacle::AnsweredEarly
+            && c.outside == Outside::AbsentInTime
+    }),
+    row("not before", "said too early, and the probe may not show it yet", |c| {
+        c.stand == S::Unknown
+            && ordered(c)
+            && c.obstacle == Obstacle::AnsweredEarly
+            && c.outside == Outside::AbsentTooEarly
+    }),
+    row("ask: unknown", "whoever looked while it could still begin may have looked too early", |c| {
+        c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::AnsweredEarly
     }),
     row("start: ends doubt", "a person says that it did not happen", |c| c.stand == S::Unknown && ordered(c)),
     row("resolve: found", "a probe has seen it", |c| c.stand == S::Unknown && c.outside == Outside::Found),
@@ -525,9 +543,11 @@ impl Case {
         let count = match self.obstacle {
             Obstacle::TriedOften => MAX_RETRIES + 1,
             Obstacle::ServerGone => MAX_RETRIES + 2,
-            Obstacle::None | Obstacle::FileChanged | Obstacle::KeyExpired | Obstacle::HorizonAhead => {
-                u32::from(self.stand != S::Prepared)
-            }
+            Obstacle::None
+            | Obstacle::FileChanged
+            | Obstacle::KeyExpired
+            | Obstacle::HorizonAhead
+            | Obstacle::AnsweredEarly => u32::from(self.stand != S::Prepared),
         };
         let attempt = |number| AttemptRecord {
             call_id: samples::call_id("call_1"),
@@ -580,7 +600,7 @@ impl Case {
                 proof: None,
                 text: None,
                 by: "ana".to_owned(),
-                answered_at: samples::at(3),
+                answered_at: samples::at(if self.obstacle == Obstacle::AnsweredEarly { 40 } else { 41 }),
                 applied_at: None,
             }),
             closed_because: None,
@@ -598,15 +618,18 @@ impl Case {
             Beside::TwinDone => twin = twin_of(CallStatus::Succeeded, None, false),
             Beside::TwinUnderWay => twin = twin_of(CallStatus::Running, None, true),
             Beside::TwinInDoubt => twin = twin_of(CallStatus::Unknown, Some(1), false),
-            Beside::Rival => relations.rivals = vec![self.other(CallStatus::Unknown, Some(1), 1)],
+            Beside::Rival => relations.rivals = vec![Related::one(self.other(CallStatus::Unknown, Some(1), 1))],
             Beside::Doubt => {
                 // Nothing but its words says that it is the same effect.
                 let mut doubt = self.other(CallStatus::Unknown, Some(1), 1);
                 doubt.scope = None;
-                relations.doubts = vec![doubt];
+                relations.doubts = vec![Related::one(doubt)];
             }
-            Beside::Kin => relations.kin = vec![self.other(CallStatus::Succeeded, None, 0)],
-            Beside::KinSince => relations.kin = vec![self.other(CallStatus::Succeeded, None, 5)],
+            Beside::Kin => relations.kin.same = vec![Related::one(self.other(CallStatus::Succeeded, None, 0))],
+            Beside::KinSince => {
+                relations.kin.same = vec![Related::one(self.other(CallStatus::Succeeded, None, 5))];
+                relations.since = relations.kin.same.clone();
+            }
         }
         let unread = (self.stand == S::RunningUnread).then(|| ReceiptRecord {
             call_id: call.call_id.clone(),
@@ -621,6 +644,7 @@ impl Case {
             attempts: self.attempts(),
             unread,
             questions: self.question(&call, facts, rules).into_iter().collect(),
+            late: Vec::new(),
             relations,
             twin,
             known: BTreeSet::new(),
@@ -650,9 +674,20 @@ impl Case {
         let now = match self.obstacle {
             Obstacle::HorizonAhead => samples::at(12),
             Obstacle::KeyExpired => samples::at(200),
-            Obstacle::None | Obstacle::TriedOften | Obstacle::FileChanged | Obstacle::ServerGone => samples::at(60),
+            Obstacle::None
+            | Obstacle::TriedOften
+            | Obstacle::FileChanged
+            | Obstacle::ServerGone
+            | Obstacle::AnsweredEarly => samples::at(60),
         };
-        let rules = Rules { config: &config, people: &people, definitions: &definitions, root: &root, epoch: 1, now };
+        let rules = Rules {
+            config: &config,
+            people: &people,
+            definitions: &definitions,
+            root: &root,
+            epoch: 1,
+            time: Time::plain(now),
+        };
         let facts = self.facts();
         let view = self.view(&facts, &rules);
         let said = |finding, conclusive| Asked {

@@ -3,13 +3,13 @@
 //! Durable Jobs v1 spec §8.3. A process of ours is proved to be gone; a remote server is not ours to end. What is known is
 //! only that a request which it did not begin within the *horizon* is taken to be never begun. The horizon is counted from
 //! the moment at which this process gave the attempt up. An attempt of an earlier process was given up when that process
-//! ended at the latest, so for it the start of this process counts.
+//! ended at the latest, so for it the start of this process counts. A wall clock that somebody sets has no say in it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ua_core::{Env, Timestamp};
+use ua_core::Env;
 
 /// What the names of remote generations begin with; a lock file's generation never does.
 const MARK: &str = "http-";
@@ -19,14 +19,14 @@ const MARK: &str = "http-";
 pub struct Horizon {
     span: Duration,
     env: Env,
-    started_at: Timestamp,
-    given_up_at: Mutex<BTreeMap<String, Timestamp>>,
+    started_at: Duration,
+    given_up_at: Mutex<BTreeMap<String, Duration>>,
 }
 
 impl Horizon {
     /// A horizon of `span` in a process that starts now.
     pub fn new(span: Duration, env: Env) -> Self {
-        Self { span, started_at: env.now(), env, given_up_at: Mutex::default() }
+        Self { span, started_at: env.clock.uptime(), env, given_up_at: Mutex::default() }
     }
 
     /// The name of a generation of a remote server: a connection of this process, not a process of its own.
@@ -39,14 +39,14 @@ impl Horizon {
         generation.starts_with(MARK)
     }
 
-    fn times(&self) -> MutexGuard<'_, BTreeMap<String, Timestamp>> {
+    fn times(&self) -> MutexGuard<'_, BTreeMap<String, Duration>> {
         self.given_up_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An attempt on this generation was given up now, as far as it is one of a remote server.
     pub fn given_up(&self, generation: &str) {
         if Self::is_remote(generation) {
-            let now = self.env.now();
+            let now = self.env.clock.uptime();
             self.times().insert(generation.to_owned(), now);
         }
     }
@@ -59,7 +59,7 @@ impl Horizon {
     /// Waits until the horizon of the generation's last given up attempt has passed.
     pub async fn pass(&self, generation: &str) {
         let from = self.times().get(generation).copied().unwrap_or(self.started_at);
-        let left = self.span.saturating_sub(self.env.now().since(from));
+        let left = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
         if !left.is_zero() {
             tracing::info!(generation, seconds = left.as_secs_f64(), "waiting for the horizon of a remote tool server");
             self.env.clock.sleep(left).await;

@@ -82,6 +82,11 @@ const BACK: [(u32, &str); 15] = [
     ),
 ];
 
+/// Every schema before this program's, the newest first.
+pub(crate) fn earlier_schemas() -> impl Iterator<Item = u32> {
+    BACK.iter().map(|(added_by, _)| added_by - 1)
+}
+
 /// Makes a database one of schema `version`.
 pub(crate) fn take_back_to(raw: &Connection, version: u32) -> rusqlite::Result<()> {
     for (_, back) in BACK.iter().filter(|(added_by, _)| *added_by > version) {

@@ -1,12 +1,14 @@
 //! A database of an earlier schema is brought up to date, and what is in it stays.
 
 use rusqlite::Connection;
-use ua_core::{CallStatus, Resolution, RunStatus};
+use ua_core::{
+    CallPolicy, CallStatus, OnUnknown, PlannedCall, Reads, Resolution, RunId, RunStatus, SideEffectClass, ToolName,
+};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, LedgerStore as _, RunStore as _, StartAttempt, Store, StoreError};
+use ua_store::{Choice, LedgerStore as _, NewRun, RunStore as _, StartAttempt, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
-use crate::earlier::take_back_to;
+use crate::earlier::{earlier_schemas, take_back_to};
 
 #[tokio::test]
 async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
@@ -96,4 +98,81 @@ async fn an_abort_of_the_schema_before_becomes_a_mark() {
     assert_eq!(mark("run_1").await, (Some(samples::at(60)), Some(samples::question_id("q_1"))));
     assert_eq!(mark("run_2").await, (None, None), "it has ended");
     assert_eq!(mark("run_3").await, (None, None));
+}
+
+/// What the second design of the core found in databases of every schema before: a refusal behind a loss in a run that goes on and in one that
+/// has ended, a call in doubt, an abort that nobody acted on, what was read, and a sub-agent's run.
+async fn made_before(store: &SqliteStore) {
+    let scene = Scene::begin(store, "run_1").await;
+    let reads = PlannedCall {
+        policy: CallPolicy {
+            reads: vec![Reads::Untrusted, Reads::Private],
+            ..samples::planned_call("call_r", 1, 2).policy
+        },
+        ..samples::planned_call("call_r", 1, 2)
+    };
+    scene.turn(vec![samples::planned_email("call_1", 1, 1), reads]).await;
+    refused_after_a_loss(store, &scene, "call_1").await.unwrap();
+    scene.bring("call_r", CallStatus::Succeeded).await;
+    scene.commit(1).await;
+    let policy =
+        CallPolicy { class: SideEffectClass::Local, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
+    let task = PlannedCall { name: ToolName::task(), policy, ..samples::planned_call("call_t", 2, 2) };
+    scene.turn(vec![samples::planned_email("call_2", 2, 1), task]).await;
+    scene.bring("call_2", CallStatus::Unknown).await;
+    let id = RunId::of_task(&samples::call_id("call_t"));
+    let child = NewRun { run_mode: "task".to_owned(), ..samples::child_run(id.as_str(), "run_1") };
+    let start = StartAttempt { child: Some(Box::new(child)), ..samples::start("call_t", 1, "call_t") };
+    store.start_attempt(&scene.lease, start).await.unwrap();
+
+    let ended = Scene::begin(store, "run_2").await;
+    ended.turn(vec![samples::planned_email("call_3", 1, 1)]).await;
+    refused_after_a_loss(store, &ended, "call_3").await.unwrap();
+    ended.commit(1).await;
+    store.end_run(&ended.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+
+    let aborted = Scene::begin(store, "run_3").await;
+    store.raise_question(&aborted.lease, samples::question("q_1", None)).await.unwrap();
+    store.insert_answer(samples::answer("q_1", Choice::Abort)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_every_earlier_schema_opens_with_what_it_had() {
+    for schema in earlier_schemas() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runtime_state.db");
+        let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+        made_before(&store).await;
+        let before = store.run(&samples::run_id("run_1")).await.unwrap();
+        store.close().unwrap();
+        take_back_to(&Connection::open(&path).unwrap(), schema).unwrap();
+
+        let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+        let call = async |id: &str| {
+            let call = store.call(&samples::call_id(id)).await.unwrap();
+            (call.status, call.doubt, call.resolution)
+        };
+        // From schema 8 on a later attempt did not end a doubt, so what is there as failed a person or a probe had spoken about.
+        let left = if schema < 8 {
+            (CallStatus::Unknown, Some(1), Some(Resolution::Skipped))
+        } else {
+            (CallStatus::FailedDefinite, None, None)
+        };
+        assert_eq!(call("call_1").await, left, "schema {schema}");
+        assert_eq!(call("call_3").await, left, "schema {schema}: its run has ended");
+        assert_eq!(call("call_2").await, (CallStatus::Unknown, Some(1), None), "schema {schema}");
+        let child = store.run(&RunId::of_task(&samples::call_id("call_t"))).await.unwrap();
+        assert_eq!(child.task_call_id, Some(samples::call_id("call_t")), "schema {schema}");
+        let mark = store.run(&samples::run_id("run_3")).await.unwrap();
+        assert_eq!(mark.abort_question, Some(samples::question_id("q_1")), "schema {schema}");
+        let now = store.run(&samples::run_id("run_1")).await.unwrap();
+        assert!(now.taint.is_both(), "schema {schema}");
+        assert_eq!((now.turn_index, &now.spec, &now.status), (before.turn_index, &before.spec, &before.status));
+        // It is taken and driven on as any other.
+        let scene = Scene::take(&store, "run_1").await;
+        store.mark_lost(&scene.lease, "its process ended", samples::at(200)).await.unwrap();
+        store.close().unwrap();
+        let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
+        assert_eq!(examined.findings, [""; 0], "schema {schema}");
+    }
 }

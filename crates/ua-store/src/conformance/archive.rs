@@ -8,6 +8,7 @@ use crate::archive_store::{CallQuery, DeletedRun, RunDeletion, RunHead, RunQuery
 use crate::commit::NewRun;
 use crate::error::StoreError;
 use crate::record::RunRecord;
+use crate::relations::Related;
 use crate::{LedgerStore, RunStore, Store};
 
 fn all() -> RunQuery {
@@ -167,7 +168,7 @@ pub async fn a_deleted_run_is_remembered_by_its_lineage(store: &dyn Store) {
     assert_eq!(holder.as_ref(), Some(&sent));
     fork.turn(vec![samples::planned_email("call_9", 1, 1)]).await;
     let relations = store.relations(&call_id("call_9"), sent.scope.as_ref()).await.unwrap();
-    assert_eq!(relations.kin, std::slice::from_ref(&sent), "what a deleted run did is remembered");
+    assert_eq!(relations.kin.same, [Related::one(sent.clone())], "what a deleted run did is remembered");
     assert!(store.receipt(&sent.call_id).await.unwrap().is_some());
     is_gone(store.delete_run(&deletion("run_1", true)).await);
 

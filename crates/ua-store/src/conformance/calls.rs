@@ -490,7 +490,7 @@ pub async fn a_scope_is_found_in_the_whole_lineage(store: &dyn Store) {
     store.settle_attempt(&first.lease, samples::not_sent("call_1", 1)).await.unwrap();
     let seen = async |call: &str, scope: &Scope| {
         let relations = store.relations(&call_id(call), Some(scope)).await.unwrap();
-        relations.rivals.into_iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+        relations.rivals.into_iter().map(|rival| rival.newest.call_id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(seen("call_1_waiting", &scope).await, ["call_2"], "what definitely did nothing is no rival");
     assert_eq!(seen("call_1", &scope).await, ["call_2"]);

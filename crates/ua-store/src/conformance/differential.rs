@@ -65,6 +65,14 @@ async fn same_reads(model: &dyn Store, other: &dyn Store, seed: u64) {
                 other.receipt(&call.call_id).await.unwrap(),
                 "seed {seed}"
             );
+            let of_another = Some(ua_core::Scope::new("email.send", "boss@example.com"));
+            for scope in [None, call.scope.clone(), of_another] {
+                let related = (
+                    model.relations(&call.call_id, scope.as_ref()).await,
+                    other.relations(&call.call_id, scope.as_ref()).await,
+                );
+                assert_eq!(related.0.unwrap(), related.1.unwrap(), "seed {seed}, {} with {scope:?}", call.call_id);
+            }
             if let Some(key) = &call.idempotency_key {
                 let holders =
                     (model.key_holder(&call.root_run_id, key).await, other.key_holder(&call.root_run_id, key).await);

@@ -32,10 +32,10 @@ pub async fn doubts_about_a_tool_are_found_in_the_whole_lineage(store: &dyn Stor
     store.resolve_unknown(&first.lease, &call_id("call_1"), skipped, None, at(30)).await.unwrap();
     let seen = async |call: &str| {
         let relations = store.relations(&call_id(call), None).await.unwrap();
-        relations.doubts.into_iter().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+        relations.doubts.into_iter().map(|doubt| (doubt.newest.call_id.to_string(), doubt.count)).collect::<Vec<_>>()
     };
-    assert_eq!(seen("call_1_done").await, ["call_1", "call_2"]);
-    assert_eq!(seen("call_2").await, ["call_1"], "nobody is its own doubt");
+    assert_eq!(seen("call_1_done").await, [("call_1".to_owned(), 2)], "the one that moved last stands for both");
+    assert_eq!(seen("call_2").await, [("call_1".to_owned(), 1)], "nobody is its own doubt");
 }
 
 /// A lost attempt is a doubt for whatever is asked of the same tool, and counts as an effect, also while a later attempt is under way and
@@ -46,7 +46,7 @@ pub async fn a_lost_attempt_stays_a_doubt_whatever_a_later_one_comes_to(store: &
     scene.turn(vec![call, samples::planned_email("call_2", 1, 2)]).await;
     let seen = async || {
         let doubts = store.relations(&call_id("call_2"), None).await.unwrap().doubts;
-        doubts.into_iter().map(|call| (call.call_id.to_string(), call.status)).collect::<Vec<_>>()
+        doubts.into_iter().map(|doubt| (doubt.newest.call_id.to_string(), doubt.newest.status)).collect::<Vec<_>>()
     };
     store.start_attempt(&scene.lease, samples::start("call_1", 1, "call_1")).await.unwrap();
     assert_eq!(seen().await, [], "it is under way for the first time");

@@ -174,7 +174,7 @@ pub async fn only_doubt_reaches_beyond_the_family(store: &dyn Store) {
     arrive(&stranger, store, "a3", "call_3", 1).await;
     let seen = async |call: &str| {
         let relations = store.relations(&call_id(call), Some(&scope)).await.unwrap();
-        relations.calls().map(|call| call.call_id.to_string()).collect::<Vec<_>>()
+        relations.all().into_iter().map(|other| other.newest.call_id.to_string()).collect::<Vec<_>>()
     };
     let start = StartAttempt { scope: Some(scope.clone()), ..samples::start("call_1", 1, "call_1") };
     assert_eq!(seen("call_2").await, [""; 0]);

@@ -79,7 +79,10 @@ impl Candidate<'_> {
     fn was_let_go_beside(&self, other: &CallRecord) -> bool {
         let shows = |asked: &&QuestionRecord| match asked.detail.get("others").and_then(Value::as_array) {
             Some(others) => {
-                others.iter().any(|one| one.get("call").and_then(Value::as_str) == Some(other.call_id.as_str()))
+                // Of those that stand alike it names the newest, and says how many they are.
+                let stands_for_more = |one: &Value| one.get("count").and_then(Value::as_u64).unwrap_or(1) > 1;
+                let is_it = |one: &Value| one.get("call").and_then(Value::as_str) == Some(other.call_id.as_str());
+                others.iter().any(|one| is_it(one) || stands_for_more(one))
             }
             // A question of an earlier version names it in words only.
             None => true,

@@ -6,7 +6,7 @@ use super::model::Model;
 use crate::error::{RowRef, StoreError};
 use crate::lineage::LineageRecords;
 use crate::record::{CallRecord, MessageRecord, ReceiptRecord, RunRecord};
-use crate::relations::Relations;
+use crate::relations::{Related, Relations};
 use crate::rules;
 
 /// Sorts calls of any run by age, and calls of one write by where they stand.
@@ -80,23 +80,17 @@ impl Model {
 
     /// What a call might repeat whose effect is `scope`.
     pub(super) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> Result<Relations, StoreError> {
-        let family = || {
-            let is_other = |other: &&CallRecord| {
-                other.root_run_id == call.root_run_id && other.call_id != call.call_id && other.attempt > 0
-            };
-            self.calls.iter().filter(is_other)
-        };
-        let shares_scope = |other: &&CallRecord| scope.is_some() && other.scope.as_ref() == scope;
-        let is_doubt = |other: &&CallRecord| rules::is_doubt(other) && other.name.raw == call.name.raw;
-        let mut kin = self.effects_elsewhere(&self.run(&call.run_id)?)?;
-        kin.retain(|kin| rules::could_repeat(call, scope, kin));
-        let rivals = family().filter(shares_scope).filter(|rival| rules::may_have_happened(rival));
-        let relations = Relations {
-            rivals: oldest_first(rivals.cloned().collect()),
-            doubts: oldest_first(family().filter(is_doubt).cloned().collect()),
-            kin,
-        };
-        Ok(relations.with_project(call, scope, self.open_in_project(call)))
+        let mut relations = Relations::default();
+        for other in self.calls.iter().filter(|other| other.root_run_id == call.root_run_id) {
+            relations.add(call, scope, &Related::one(other.clone()));
+        }
+        for other in self.effects_elsewhere(&self.run(&call.run_id)?)? {
+            relations.add_kin(call, scope, &Related::one(other));
+        }
+        for other in self.open_in_project(call) {
+            relations.add_open(call, scope, other);
+        }
+        Ok(relations)
     }
 
     /// All child runs below a run, parents before their children.

@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
-use ua_core::{CallId, RunId, Scope};
+use ua_core::{CallId, RunId};
 
 use super::shared_parts;
 use crate::lineage::is_task;
-use crate::record::{CallRecord, RunRecord};
+use crate::record::RunRecord;
 
 /// A run whose calls are kin, from behind a turn on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +82,104 @@ pub fn kin_of<E>(
     Ok(kin)
 }
 
-/// Whether `call`, whose effect is `scope`, could repeat what `kin` did: the same tool, or the same effect by another one.
-pub fn could_repeat(call: &CallRecord, scope: Option<&Scope>, kin: &CallRecord) -> bool {
-    let is_same_effect = scope.is_some() && kin.scope.as_ref() == scope;
-    kin.call_id != call.call_id && (kin.name == call.name || is_same_effect)
+#[cfg(all(test, feature = "conformance"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ua_core::{Entropy as _, SeededEntropy, TASK_MODE};
+
+    use super::*;
+    use crate::conformance::samples;
+    use crate::lineage::ForkPoint;
+    use crate::{MemStore, RunStore as _};
+
+    /// How many turns each run has.
+    const TURNS: u32 = 4;
+
+    /// A random family: each run but the first is a fork of another one, or works on a task of it. Sub-agents are not forked.
+    struct Family {
+        runs: Vec<RunRecord>,
+        /// Which run each hangs below, and behind which turn: a fork's shared turns end there, a task was asked for in it.
+        above: Vec<Option<(usize, u32)>>,
+    }
+
+    impl Family {
+        async fn random(seed: u64) -> Self {
+            let dice = SeededEntropy::new(seed);
+            let below = |limit: usize| usize::try_from(dice.next_u64() % limit as u64).unwrap_or(0);
+            let first = MemStore::default().submit_run(samples::new_run("run_0")).await.unwrap();
+            let (mut runs, mut above) = (vec![first.clone()], vec![None]);
+            for number in 1..2 + below(9) {
+                let parent = below(number);
+                let turn = u32::try_from(below(TURNS as usize + 1)).unwrap_or(0);
+                let mut run = first.clone();
+                run.run_id = samples::run_id(&format!("run_{number}"));
+                run.parent_run_id = Some(samples::run_id(&format!("run_{parent}")));
+                let is_fork = below(2) == 0 && !is_task(&runs[parent]);
+                if is_fork {
+                    run.forked_at = Some(ForkPoint { turn, seq: u64::from(turn) * 2 + 1 });
+                } else {
+                    TASK_MODE.clone_into(&mut run.run_mode);
+                    run.task_call_id = Some(samples::call_id(&format!("call_{number}_{}", turn.max(1))));
+                }
+                runs.push(run);
+                above.push(Some((parent, if is_fork { turn } else { turn.max(1) })));
+            }
+            Self { runs, above }
+        }
+
+        fn is_task(&self, run: usize) -> bool {
+            is_task(&self.runs[run])
+        }
+
+        /// Everything that `top` and the sub-agents of its turns up to `last` did, by run and turn.
+        fn tree(&self, top: usize, last: u32) -> BTreeSet<(usize, u32)> {
+            let mut all: BTreeSet<(usize, u32)> = (1..=last).map(|turn| (top, turn)).collect();
+            for child in 0..self.runs.len() {
+                if self.is_task(child) && self.above[child].is_some_and(|(parent, turn)| parent == top && turn <= last)
+                {
+                    all.extend(self.tree(child, TURNS));
+                }
+            }
+            all
+        }
+
+        /// What the model of `run` knows of, as the guide words it: its own tree, and the history that tree shares.
+        fn known_to(&self, run: usize) -> BTreeSet<(usize, u32)> {
+            let mut top = run;
+            while let Some((parent, _)) = self.above[top].filter(|_| self.is_task(top)) {
+                top = parent;
+            }
+            let mut known = self.tree(top, TURNS);
+            let (mut fork, mut last) = (top, TURNS);
+            while let Some((parent, turn)) = self.above[fork] {
+                last = last.min(turn);
+                known.extend(self.tree(parent, last));
+                fork = parent;
+            }
+            known
+        }
+    }
+
+    /// Kin are all that runs of the family did and that the run's own tree neither did nor shares.
+    #[tokio::test]
+    async fn kin_of_random_families_are_what_their_model_knows_nothing_of() {
+        for seed in 0..3_000 {
+            let family = Family::random(seed).await;
+            let all: BTreeSet<(usize, u32)> =
+                (0..family.runs.len()).flat_map(|run| (1..=TURNS).map(move |turn| (run, turn))).collect();
+            for (number, run) in family.runs.iter().enumerate() {
+                let turn_of = |task: &CallId| {
+                    let turn = task.as_str().rsplit('_').next().and_then(|turn| turn.parse().ok());
+                    turn.ok_or_else(|| task.to_string())
+                };
+                let found = kin_of(run, &family.runs, turn_of).unwrap();
+                let place = |kin: &KinRun| family.runs.iter().position(|run| run.run_id == kin.run_id).unwrap();
+                let kin: BTreeSet<(usize, u32)> =
+                    found.iter().flat_map(|kin| (kin.behind + 1..=TURNS).map(move |turn| (place(kin), turn))).collect();
+                let expected: BTreeSet<_> = all.difference(&family.known_to(number)).copied().collect();
+                assert_eq!(kin, expected, "seed {seed}, run {number} of {:?}", family.above);
+            }
+        }
+    }
 }

@@ -46,8 +46,11 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
     found.extend(invariants::check_family(&family).iter().map(of_records));
     drop(runtime);
     let questions = family.iter().flat_map(|records| &records.questions);
-    let about_calls = questions.filter(|question| question.call_id.is_some()).count();
-    stage.counts.questions = u64::try_from(about_calls).unwrap_or(u64::MAX);
+    for question in questions.filter(|question| question.call_id.is_some()) {
+        stage.counts.questions += 1;
+        stage.counts.in_doubt += u64::from(question.kind == QuestionKind::UnknownOutcome);
+        stage.counts.beside += u64::from(question.kind == QuestionKind::NearDuplicate);
+    }
     stage.counts.sub_agents = family.iter().filter(|records| is_task(&records.run)).count() as u64;
 
     let judge = Judge {

@@ -1,0 +1,122 @@
+//! What a call might repeat: of related calls that agree in all that matters, the newest and how many they are.
+//!
+//! Nothing but these rows is read whole, so that a decision in a run of ten thousand calls takes the rows that one in a run of ten takes. What
+//! two calls have to agree in is all that `ua_store::Relations` asks of them; the conformance suite compares with the model.
+
+use tokio_postgres::Row;
+use ua_core::Scope;
+use ua_store::{CallRecord, Related, Relations, rules};
+
+use crate::column::text;
+use crate::db::Db;
+use crate::error::DbError;
+use crate::ledger_rows::call_record;
+use crate::lineage_rows::FAMILY;
+use crate::run_rows::run_record;
+use crate::value::{ToValue as _, params};
+
+type DbResult<T> = Result<T, DbError>;
+
+/// The newest of each group of the calls that a condition finds, with the size of the group. $1 is what the condition looks in, then come the
+/// call, its run, tool, words and scope, when it was decided, and its position.
+macro_rules! newest_of {
+    ($found:literal) => {
+        concat!(
+            "SELECT c.*, related.count FROM (SELECT DISTINCT ON (standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, \
+             is_at_once, is_behind) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, has_words, has_scope, \
+             is_of_whole_call, is_after, is_at_once, is_behind) AS count FROM (SELECT tool_call_id, updated_at, turn, ordinal, run_id = $3 AS is_own, \
+             CASE WHEN status = 'unknown' OR doubt IS NOT NULL THEN 'in doubt' ELSE status END AS standing, \
+             status = 'unknown' AND resolution IS NOT DISTINCT FROM 'skipped' AND replay_policy = 'continue' AS is_left_open, \
+             raw_tool_name = $4 AS is_of_tool, normalized_args_hash = $5 AS has_words, side_effect_scope IS NOT DISTINCT FROM $6 AS has_scope, \
+             side_effect_scope IS NULL OR strpos(side_effect_scope, ' {\"arguments\":') > 0 AS is_of_whole_call, \
+             created_at > $7 AS is_after, created_at = $7 AS is_at_once, run_id = $3 AND (turn, ordinal) > ($8, $9) AS is_behind \
+             FROM tool_calls WHERE ",
+            $found,
+            " AND attempt > 0 AND tool_call_id <> $2) found \
+             ORDER BY standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, is_at_once, is_behind, \
+             updated_at DESC, is_own DESC, turn DESC, ordinal DESC, tool_call_id DESC) related \
+             JOIN tool_calls c USING (tool_call_id) ORDER BY c.updated_at, c.tool_call_id"
+        )
+    };
+}
+
+/// Calls of the family with the same scope that may have happened.
+const RIVALS: &str = newest_of!(
+    "root_run_id = $1 AND side_effect_scope = $6 AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
+     OR status IN ('running', 'unknown', 'succeeded') \
+     OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
+);
+/// Calls of the family and of the same tool, with another scope or none, of which an attempt is in doubt.
+const DOUBTS: &str = newest_of!(
+    "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = $1 AND raw_tool_name = $4 \
+     AND ($6 IS NULL OR side_effect_scope IS DISTINCT FROM $6)"
+);
+/// Calls of a run of another tree, from behind a turn on, of the same tool or with the same scope, that may have happened.
+const KIN: &str = newest_of!(
+    "run_id = $1 AND turn > $10 AND side_effect_class <> 'read_only' AND (raw_tool_name = $4 OR side_effect_scope = $6) \
+     AND deduplicated_from IS NULL AND (doubt IS NOT NULL OR status IN ('running', 'unknown', 'succeeded') \
+     OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
+);
+
+/// These queries, each with the index that finds its rows; for the test that asks the server.
+#[doc(hidden)]
+pub const RELATED: [(&str, &str); 3] =
+    [(RIVALS, "idx_tool_calls_scope"), (DOUBTS, "idx_tool_calls_doubts"), (KIN, "idx_tool_calls_position")];
+
+impl Db {
+    /// What a call might repeat whose effect is `scope`.
+    pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
+        let mut relations = Relations::default();
+        let root = call.root_run_id.as_str();
+        if scope.is_some() {
+            for other in self.related(RIVALS, call, scope, root, None)? {
+                relations.add(call, scope, &other);
+            }
+        }
+        for other in self.related(DOUBTS, call, scope, root, None)? {
+            relations.add(call, scope, &other);
+        }
+        let family = self.rows(FAMILY, params![root], run_record)?;
+        if family.len() > 1 {
+            let run = self.run(&call.run_id)?;
+            for kin in rules::kin_of(&run, &family, |task| Ok::<_, DbError>(self.call(task)?.position.turn))? {
+                for other in self.related(KIN, call, scope, kin.run_id.as_str(), Some(kin.behind))? {
+                    relations.add_kin(call, scope, &other);
+                }
+            }
+        }
+        for other in self.open_in_project(call)? {
+            relations.add_open(call, scope, other);
+        }
+        Ok(relations)
+    }
+
+    fn related(
+        &self,
+        sql: &str,
+        call: &CallRecord,
+        scope: Option<&Scope>,
+        of: &str,
+        behind: Option<u32>,
+    ) -> DbResult<Vec<Related>> {
+        let mut values = params![
+            of,
+            call.call_id.as_str(),
+            call.run_id.as_str(),
+            call.name.raw,
+            call.args_hash.to_hex(),
+            scope.map(Scope::as_str),
+            text(&call.created_at),
+            call.position.turn,
+            call.position.ordinal,
+        ]
+        .to_vec();
+        values.extend(behind.map(|behind| behind.value()));
+        self.rows(sql, values, related)
+    }
+}
+
+fn related(row: &Row) -> DbResult<Related> {
+    let count: i64 = row.try_get("count")?;
+    Ok(Related { newest: call_record(row)?, count: u64::try_from(count).unwrap_or(1) })
+}

@@ -1,0 +1,110 @@
+//! What a call might repeat: the newest of those that stand alike, and how many they are.
+
+use ua_core::{CallStatus, PlannedCall, Scope, sha256};
+
+use super::Scene;
+use super::samples::{self, at, call_id};
+use crate::commit::{SettleAttempt, StartAttempt};
+use crate::error::StoreError;
+use crate::relations::Related;
+use crate::{LedgerStore, RunStore, Store};
+
+fn scope() -> Scope {
+    Scope::new("email.send", "boss@example.com")
+}
+
+/// The related calls by their names, with how many each stands for.
+fn named(related: &[Related]) -> Vec<(String, u64)> {
+    related.iter().map(|related| (related.newest.call_id.to_string(), related.count)).collect()
+}
+
+fn expected(named: &[(&str, u64)]) -> Vec<(String, u64)> {
+    named.iter().map(|(id, count)| ((*id).to_owned(), *count)).collect()
+}
+
+async fn start(scene: &Scene<'_>, store: &dyn Store, id: &str, attempt: u32, seconds: i64) {
+    let start = StartAttempt { scope: Some(scope()), at: at(seconds), ..samples::start(id, attempt, id) };
+    store.start_attempt(&scene.lease, start).await.unwrap();
+}
+
+/// Ten calls of one turn with one scope, the first of which waits: three succeeded, two are in doubt, two reported a failure, two are under
+/// way.
+async fn ten<'s>(store: &'s dyn Store) -> Scene<'s> {
+    let scene = Scene::begin(store, "run_1").await;
+    let waiting = PlannedCall { args_hash: sha256("other words"), ..samples::planned_email("call_0", 1, 1) };
+    let others = (1..10).map(|number| samples::planned_email(&format!("call_{number}"), 1, number + 1));
+    scene.turn(std::iter::once(waiting).chain(others).collect()).await;
+    for (number, seconds) in (1..10).zip(11..) {
+        let id = format!("call_{number}");
+        start(&scene, store, &id, 1, seconds).await;
+        let end = match number {
+            1..=3 => samples::settle(&id, 1, CallStatus::Succeeded),
+            4 | 5 => samples::lost(&id, 1),
+            6 | 7 => samples::settle(&id, 1, CallStatus::FailedReported),
+            _ => continue,
+        };
+        store.settle_attempt(&scene.lease, SettleAttempt { at: at(seconds + 20), ..end }).await.unwrap();
+    }
+    scene
+}
+
+/// Of each way to stand one call is named, the one that came to stand so last, and how many stand so.
+pub async fn of_those_that_stand_alike_the_newest_is_named_and_the_number(store: &dyn Store) {
+    let _scene = ten(store).await;
+    let relations = store.relations(&call_id("call_0"), Some(&scope())).await.unwrap();
+    let rivals = [("call_9", 2), ("call_3", 3), ("call_5", 2), ("call_7", 2)];
+    assert_eq!(named(&relations.rivals), expected(&rivals), "oldest first");
+    assert_eq!(named(&relations.doubts), expected(&[]), "other words");
+    let in_the_same_words = store.relations(&call_id("call_1"), None).await.unwrap();
+    assert_eq!(named(&in_the_same_words.doubts), expected(&[]), "their scope says what they did");
+    assert_eq!(named(&in_the_same_words.rivals), expected(&[]));
+}
+
+/// Whoever starts has seen the calls that are named, and how many there are: one more is news, and so is one that moved.
+pub async fn a_start_is_refused_by_one_more_of_those_it_knows_of(store: &dyn Store) {
+    let scene = ten(store).await;
+    let waiting =
+        |seen| StartAttempt { scope: Some(scope()), seen: Some(seen), ..samples::start("call_0", 1, "call_0") };
+    let look = async || store.relations(&call_id("call_0"), Some(&scope())).await.unwrap().seen();
+    let touched = async |seen| match store.start_attempt(&scene.lease, waiting(seen)).await {
+        Err(StoreError::ScopeTouched { by, .. }) => by.to_string(),
+        other => panic!("{other:?}"),
+    };
+    // It begins at the moment at which another one began that is seen, and stands before it: it is not named, and counted.
+    let seen = look().await;
+    store.settle_attempt(&scene.lease, samples::not_sent("call_8", 1)).await.unwrap();
+    let fewer = look().await;
+    start(&scene, store, "call_8", 2, 19).await;
+    assert_eq!(touched(fewer).await, "call_9", "one more is under way");
+    // What was in doubt is sent again.
+    start(&scene, store, "call_4", 2, 70).await;
+    assert_eq!(touched(seen).await, "call_4");
+    let seen = look().await;
+    store.start_attempt(&scene.lease, waiting(seen)).await.unwrap();
+}
+
+/// What another tree did is told the same way.
+pub async fn what_other_trees_did_is_as_bounded(store: &dyn Store) {
+    let _scene = ten(store).await;
+    store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();
+    let fork = Scene::take(store, "run_2").await;
+    fork.turn(vec![samples::planned_email("call_a", 1, 1)]).await;
+    let relations = store.relations(&call_id("call_a"), None).await.unwrap();
+    let same = [("call_9", 2), ("call_3", 3), ("call_5", 2), ("call_7", 2)];
+    assert_eq!(named(&relations.kin.same), expected(&same));
+    assert_eq!(named(&relations.kin.open), expected(&[("call_9", 2), ("call_5", 2)]));
+    let of_another = Scope::new("email.send", "someone@example.com");
+    let relations = store.relations(&call_id("call_a"), Some(&of_another)).await.unwrap();
+    assert_eq!(named(&relations.kin.open), expected(&[]), "both are known to be about different things");
+    assert_eq!(named(&relations.kin.same), expected(&same));
+}
+
+/// A call in doubt is overtaken by what was decided behind it, in its own run or another one, not by what was there before.
+pub async fn what_was_decided_later_is_told_apart(store: &dyn Store) {
+    let _scene = ten(store).await;
+    let since = async |id: &str| named(&store.relations(&call_id(id), Some(&scope())).await.unwrap().since);
+    // All of one turn were decided at once: what counts is where they stand in it.
+    assert_eq!(since("call_5").await, expected(&[("call_9", 2), ("call_7", 2)]));
+    assert_eq!(since("call_2").await, expected(&[("call_9", 2), ("call_3", 1), ("call_5", 2), ("call_7", 2)]));
+    assert_eq!(since("call_9").await, expected(&[]));
+}
