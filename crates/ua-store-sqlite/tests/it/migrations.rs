@@ -169,8 +169,9 @@ async fn a_database_of_every_earlier_schema_opens_with_what_it_had() {
         assert!(now.taint.is_both(), "schema {schema}");
         assert_eq!((now.turn_index, &now.spec, &now.status), (before.turn_index, &before.spec, &before.status));
         // It is taken and driven on as any other.
-        let scene = Scene::take(&store, "run_1").await;
-        store.mark_lost(&scene.lease, "its process ended", samples::at(200)).await.unwrap();
+        let owner = samples::owner(300);
+        let (lease, _) = store.acquire_run(&samples::run_id("run_1"), &owner, samples::at(199)).await.unwrap();
+        store.mark_lost(&lease, "its process ended", samples::at(200)).await.unwrap();
         store.close().unwrap();
         let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
         assert_eq!(examined.findings, [""; 0], "schema {schema}");
