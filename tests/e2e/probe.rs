@@ -58,7 +58,55 @@ fn recipes() -> Vec<(Provider, &'static str, Value, &'static str)> {
         (Provider::Slack, "slack_post_message", json!({"channel_id": "C1", "text": "Hello"}), "reconciled"),
         (Provider::Slack, "chat_postMessage", json!({"channel": "C1", "text": "Hello"}), "reconciled"),
         (Provider::S3, "put_object", json!({"Bucket": "b", "Key": "k.txt", "Body": "text"}), "reconciled"),
+        (Provider::Linear, "create_comment", json!({"issueId": "ENG-1", "body": "Me too."}), "reconciled"),
+        (
+            Provider::Notion,
+            "API-create-a-comment",
+            json!({"parent": {"page_id": "p-1"}, "rich_text": [{"text": {"content": "Fine."}}]}),
+            "reconciled",
+        ),
     ]
+}
+
+/// What docs/guide/policies.md says of tables: a column that is unique by itself, and a question about it.
+const ROW: &str = r#"
+[[rule]]
+id = "row"
+name = "insert_row"
+server = "sql"
+side_effect_class = "external"
+effect_kind = "row.create"
+on_unknown = "probe"
+horizon = "1s"
+marker = { argument = "values", put = { ua_key = "{key}" } }
+[rule.probe]
+tool = "read_query"
+arguments = { query = "SELECT id, ua_key FROM orders WHERE ua_key = '{key}'" }
+found = { field = "ua_key", equals = "{key}", id = "id" }
+absent = { items_below = 1 }
+settle = "1s"
+
+[[rule]]
+id = "query"
+name = "read_query"
+server = "sql"
+side_effect_class = "read_only"
+"#;
+
+#[test]
+fn a_row_is_found_by_a_value_that_is_unique() {
+    for (point, already) in [("after:tool.invoke", 1), ("before:tool.invoke", 0)] {
+        let env = with_service(Provider::Sql);
+        let env = env.with_env("UA_SERVER_PACKS", "");
+        let policy = env.write("work/sql.toml", ROW);
+        let env = env.with_env("UA_POLICY", &policy);
+        let input = json!({"table": "orders", "values": {"article": "pen", "count": 2}});
+        killed(&env, point, Provider::Sql, "insert_row", &input);
+        assert_eq!(made(&env).len(), already, "{point}");
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        let rows = made(&env);
+        assert_eq!((rows.len(), &rows[0]["arguments"]["values"]["article"]), (1, &json!("pen")), "{point}");
+    }
 }
 
 #[test]

@@ -216,3 +216,58 @@ fn this_client_passes_the_conformance_suite_of_the_stateless_era() {
         conforms(suite, scenario, &["--spec-version", "2026-07-28"]).unwrap();
     }
 }
+
+/// Everything about logins but what a person's client never does: logging in as a machine, for an enterprise, or with proofs of possession.
+const LOGINS: [&str; 19] = [
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+];
+
+#[test]
+fn this_client_passes_the_logins_of_the_conformance_suite() {
+    let suite = "@modelcontextprotocol/conformance";
+    if !suite_is_there(suite) {
+        return;
+    }
+    let failed: Vec<String> = LOGINS.iter().filter_map(|scenario| conforms(suite, scenario, &[]).err()).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+#[test]
+fn this_client_passes_the_logins_of_the_conformance_suite_of_the_stateless_era() {
+    let suite = "conformance-2026";
+    if !suite_is_there(suite) {
+        return;
+    }
+    let new = [
+        "auth/authorization-server-migration",
+        "auth/iss-supported",
+        "auth/iss-not-advertised",
+        "auth/iss-supported-missing",
+        "auth/iss-wrong-issuer",
+        "auth/iss-unexpected",
+        "auth/iss-normalized",
+        "auth/metadata-issuer-mismatch",
+    ];
+    let all = LOGINS.iter().filter(|scenario| !scenario.contains("2025-03-26")).chain(&new);
+    let version = ["--spec-version", "2026-07-28"];
+    let failed: Vec<String> = all.filter_map(|scenario| conforms(suite, scenario, &version).err()).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}

@@ -23,7 +23,13 @@ const NPM: [&str; 8] = [
 ];
 
 /// Python's packages.
-const PYTHON: [&str; 2] = ["mcp-server-fetch==2026.10.24", "mcp-server-time==2026.10.19"];
+const PYTHON: [&str; 4] = [
+    "mcp-server-fetch==2026.10.24",
+    "mcp-server-time==2026.10.19",
+    // A mock of model APIs that breaks on purpose, and a proxy between clients and providers.
+    "llmock==0.2.2",
+    "litellm[proxy]==1.106.2",
+];
 
 /// Which of them, and where to.
 #[derive(Debug, clap::Args)]

@@ -99,6 +99,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         hold_wait: Duration::from_millis(hold_millis),
         remote_horizon: Duration::ZERO,
         idle_exit: Duration::from_mins(1),
+        logins: None,
     };
     let env = ua_core::system::env();
     let served = runtime.block_on(async {

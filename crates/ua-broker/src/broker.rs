@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
 use ua_core::{CallId, Env, Redactor};
 use ua_dispatch::StopSignal;
-use ua_mcp::{Horizon, ShimCommand};
+use ua_mcp::{Horizon, Logins, ShimCommand};
 use ua_store::{Store, StoreError};
 
 use crate::live::LiveCall;
@@ -36,6 +36,8 @@ pub struct BrokerConfig {
     pub remote_horizon: Duration,
     /// How long it stays without a client and without a call.
     pub idle_exit: Duration,
+    /// Where the user is logged in, for servers over HTTP whose entry has no token.
+    pub logins: Option<Logins>,
 }
 
 /// The broker.

@@ -74,6 +74,7 @@ impl Connection {
                 None => Reach::Command { command: hello.command.clone(), env: hello.env.clone() },
             },
             horizon: broker.horizon.clone(),
+            logins: broker.config.logins.clone(),
             cwd: hello.cwd.clone().into(),
             shim: broker.config.shim.clone(),
             locks: broker.config.locks.clone(),

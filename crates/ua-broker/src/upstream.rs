@@ -18,11 +18,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_core::{
-    CallId, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, ToolAnnotations, ToolName, ToolNamespace,
-    ToolSpec,
+    CallId, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
+    ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Relay, Relayed, ShimArgs, ShimCommand};
+use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, Relayed, ShimArgs, ShimCommand};
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,6 +45,8 @@ pub(crate) struct Launch {
     /// Under which its own are there: the connection's.
     pub(crate) holder: RunId,
     pub(crate) stderr_log: PathBuf,
+    /// Where the user is logged in.
+    pub(crate) logins: Option<Logins>,
 }
 
 /// Where it is.
@@ -214,7 +216,8 @@ impl Upstream {
         let (command, env) = match reach {
             Reach::Command { command, env } => (command, env),
             Reach::Url { url, headers } => {
-                let relay = Relay::new(url, headers, self.env.clone(), self.to_client.clone())?;
+                let logins = self.launch.logins.as_ref();
+                let relay = Relay::new(name, url, headers, self.env.clone(), self.to_client.clone(), logins)?;
                 let generation = Horizon::generation(&self.locks.unique());
                 let link = Link::Remote { relay, under_way: AtomicUsize::new(0) };
                 return Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link }));
@@ -553,11 +556,11 @@ impl ToolTransport for Upstream {
         }
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         if let Some((_, own)) = generation.split_once('/')
             && Horizon::is_remote(own)
         {
-            self.launch.horizon.pass(own).await;
+            self.launch.horizon.pass(own, lost_at).await;
             return Fence::Gone;
         }
         if let Some((holder, own)) = generation.split_once('/')

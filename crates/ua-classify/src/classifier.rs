@@ -229,6 +229,7 @@ impl Classifier {
             policy.on_unknown = OnUnknown::Redo;
             policy.requires_idempotency_key = false;
             policy.effect_kind = None;
+            policy.kind_is_guessed = false;
             policy.scope = ScopeRule::default();
             policy.sends_files = Vec::new();
             (policy.probe, policy.marker, policy.horizon) = (None, None, None);
@@ -362,7 +363,9 @@ impl Classifier {
             policy.requires_idempotency_key = required.unwrap_or_default();
             policy.effect_kind = picker.first("effect_kind", |settings| settings.effect_kind.clone());
             if policy.effect_kind.is_none() {
-                policy.effect_kind = picker.made(tool, class, decided.source);
+                let is_believed = self.believed(&tool.name.server) != Believed::Untrusted;
+                policy.effect_kind = picker.made(tool, class, decided.source, is_believed);
+                policy.kind_is_guessed = policy.effect_kind.is_some();
             }
             policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
             policy.sends_files =
@@ -550,9 +553,15 @@ impl Picker<'_> {
 }
 
 impl Picker<'_> {
-    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, unless a rule decided the class and
-    /// so knows the tool better than its name does.
-    fn made(&mut self, tool: &ToolSpec, class: SideEffectClass, decided_by: ClassSource) -> Option<EffectKind> {
+    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, or by the word of a server that is
+    /// believed (it only adds, and a repeat adds again), unless a rule decided the class and so knows the tool better than its name does.
+    fn made(
+        &mut self,
+        tool: &ToolSpec,
+        class: SideEffectClass,
+        decided_by: ClassSource,
+        is_believed: bool,
+    ) -> Option<EffectKind> {
         if let Some(creates) = self.first("creates", |settings| settings.creates) {
             return if creates { made_by_word(&tool.name) } else { None };
         }
@@ -562,6 +571,16 @@ impl Picker<'_> {
         );
         if !is_guess || class != SideEffectClass::External || tool.name.namespace == ToolNamespace::Local {
             return None;
+        }
+        let hints = &tool.annotations;
+        let adds = hints.destructive == Some(false) && hints.idempotent == Some(false) && hints.read_only != Some(true);
+        if let Some(kind) =
+            made_by_word(&tool.name).filter(|_| is_believed && adds && made_by_name(&tool.name).is_none())
+        {
+            if let Some(said) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Annotation) {
+                self.used[said].push("effect_kind");
+            }
+            return Some(kind);
         }
         let kind = made_by_name(&tool.name)?;
         if let Some(name) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Name) {

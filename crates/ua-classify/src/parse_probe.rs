@@ -137,8 +137,7 @@ impl Field<'_> {
 
     /// `"none"`, or an argument with what is put at its end or set as its value.
     pub(crate) fn marker(&self) -> Result<MarkerSetting, PolicyError> {
-        let why =
-            "write { argument = \"body\", append = \"\\n\\nref {key}\" }, { argument = \"…\", set = … } or \"none\"";
+        let why = "write { argument = \"body\", append = \"\\n\\nref {key}\" }, { argument = \"…\", set = … }, { argument = \"…\", push = … }, { argument = \"…\", put = { … } } or \"none\"";
         if self.value.get_ref().as_str() == Some("none") {
             return Ok(MarkerSetting::Nothing);
         }
@@ -147,20 +146,27 @@ impl Field<'_> {
         for field in self.place.fields(table) {
             match field.name {
                 "argument" => argument = Some(field.text()?),
-                "append" | "set" if form.is_some() => return Err(field.error("give append or set, not both")),
+                "append" | "set" | "push" | "put" if form.is_some() => {
+                    return Err(field.error("give one of append, set, push and put"));
+                }
                 "append" => {
                     let text = field.text()?;
                     field.check_template(&text)?;
                     form = Some(MarkerForm::Append(text));
                 }
                 "set" => form = Some(MarkerForm::Set(field.template(field.value)?)),
+                "push" => form = Some(MarkerForm::Push(field.template(field.value)?)),
+                "put" => {
+                    field.table("write a table of fields, as in { ua_key = \"{key}\" }")?;
+                    form = Some(MarkerForm::Put(field.template(field.value)?));
+                }
                 _ => return Err(field.error(why)),
             }
         }
         let (Some(argument), Some(form)) = (argument, form) else { return Err(self.error(why)) };
         let text = match &form {
             MarkerForm::Append(text) => text.clone(),
-            MarkerForm::Set(value) => value.to_string(),
+            MarkerForm::Set(value) | MarkerForm::Push(value) | MarkerForm::Put(value) => value.to_string(),
         };
         if !text.contains("{key}") {
             return Err(self.error("a mark has to hold {key}; anything else would not be unique to one call"));

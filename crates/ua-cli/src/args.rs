@@ -13,6 +13,7 @@ use crate::terminal::Color;
 
 mod fleet;
 mod harness;
+mod login;
 mod look;
 mod models;
 mod runs;
@@ -20,6 +21,7 @@ mod trust;
 
 pub(crate) use fleet::{CatchUpWord, QueueCommand, ScheduleCommand, SubmitArgs, WorkerArgs, WorkersCommand};
 pub(crate) use harness::HarnessArgs;
+pub(crate) use login::{LoginArgs, LogoutArgs};
 pub(crate) use look::{CompletionsArgs, ConfigCommand, DoctorArgs, InitArgs, ManArgs, SchemaArgs, StatusArgs};
 pub(crate) use models::ModelsCommand;
 pub(crate) use runs::{DeleteArgs, ListArgs, StatusFilter, TailArgs, TurnsCommand};
@@ -137,6 +139,10 @@ pub enum Command {
     Config(ConfigCommand),
     /// Trust the tool servers in a project's .mcp.json, or see which are trusted
     Trust(TrustArgs),
+    /// Log in at a remote tool server with your browser, or see where you are logged in
+    Login(LoginArgs),
+    /// Forget a login at a remote tool server
+    Logout(LogoutArgs),
     /// Check keys, tool servers, database, disk and prices, and say how to fix what is wrong
     Doctor(DoctorArgs),
     /// Print a script that completes commands, runs, calls and questions in your shell

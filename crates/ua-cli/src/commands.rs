@@ -20,6 +20,7 @@ pub(crate) mod gateway;
 pub(crate) mod init;
 mod job;
 mod lineage;
+mod login;
 mod man;
 mod models;
 mod packs;
@@ -70,6 +71,8 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Models(command) => models::run(settings, &command),
         Command::Config(command) => config::run(settings, cli.root.as_deref(), cli.color, &command),
         Command::Trust(args) => trust::run(host, &args).await,
+        Command::Login(args) => Box::pin(login::run(host, args)).await,
+        Command::Logout(args) => login::end(host, &args),
         Command::Doctor(args) => doctor::run(host, parts, cli.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),

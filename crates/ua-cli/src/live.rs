@@ -184,6 +184,8 @@ impl State {
             | RunEvent::Guided { .. }
             | RunEvent::Text { .. }
             | RunEvent::Accepted { .. }
+            | RunEvent::ToolLeftOut { .. }
+            | RunEvent::EffectCounted { .. }
             | RunEvent::SessionForgotten { .. }
             | RunEvent::NothingToAccept { .. } => {}
         }

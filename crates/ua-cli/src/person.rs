@@ -99,6 +99,8 @@ fn persons_only(command: &Command) -> Option<&'static str> {
             | ToolsCommand::Audit { .. } => None,
         },
         Command::Trust(args) => (!args.list).then_some("trust tool servers"),
+        Command::Login(args) => (!args.list).then_some("log in"),
+        Command::Logout(_) => Some("log out"),
         Command::Db(db) => match db {
             DbCommand::Check { .. } => None,
             DbCommand::Migrate => Some("migrate the database"),

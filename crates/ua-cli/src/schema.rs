@@ -69,6 +69,8 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::ModelShown>("models show", Shape::One),
     entry::<view::ConfigShown>("config show", Shape::One),
     entry::<view::TrustRow>("trust", Shape::Many),
+    entry::<view::LoginRow>("login", Shape::Many),
+    entry::<view::LoggedOut>("logout", Shape::One),
     entry::<view::DoctorReport>("doctor", Shape::One),
     entry::<view::DbChecked>("db check", Shape::One),
     entry::<view::DbMigrated>("db migrate", Shape::One),

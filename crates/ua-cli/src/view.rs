@@ -26,7 +26,8 @@ pub(crate) use fleet::{QueueDepthRow, QueueRow, RunSubmitted, ScheduleRow, Worke
 pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,
-    DoctorReport, Level, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow, TrustRow,
+    DoctorReport, Level, LoggedOut, LoginRow, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow,
+    TrustRow,
 };
 
 /// A stored row, as it is.

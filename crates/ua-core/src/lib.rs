@@ -66,7 +66,7 @@ pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is
 pub use money::{Costs, Currency, Money};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
-    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,
+    CallPolicy, ClassSource, EffectKind, KeyChannel, Makes, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,
     SideEffectClass,
 };
 pub use price::{PriceError, PriceTable, TokenPrice};

@@ -123,10 +123,31 @@ impl EffectKind {
         &self.0
     }
 
+    /// Whether the two may be names of one thing: both tell somebody something, or they are about the same object.
+    fn is_like(&self, effect: &str) -> bool {
+        const TELLS: [&str; 7] = ["send", "reply", "forward", "post", "publish", "notify", "comment"];
+        let (Some((object, verb)), Some((other, wanted))) = (self.0.split_once('.'), effect.split_once('.')) else {
+            return false;
+        };
+        let share = || object.split('_').any(|word| other.split('_').any(|another| another == word));
+        (TELLS.contains(&verb) && TELLS.contains(&wanted)) || share()
+    }
+
     /// Whether the effect creates something, so that asking for it twice means once.
     pub fn is_creating(&self) -> bool {
         self.0.split_once('.').is_some_and(|(_, verb)| Self::CREATING.contains(&verb))
     }
+}
+
+/// Whether calls of a tool have an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Makes {
+    /// Its kind says so.
+    Declared,
+    /// Nobody declared what it does, and it may be that.
+    Perhaps,
+    /// Not that.
+    No,
 }
 
 /// How one argument enters a scope.
@@ -181,6 +202,10 @@ pub struct CallPolicy {
     pub requires_idempotency_key: bool,
     /// What the effect is, for tools whose effects are declared.
     pub effect_kind: Option<EffectKind>,
+    /// Nobody declared that kind: that each call makes something is known, by its name, its server's word or a rule's, and not what the same
+    /// words mean. A repeat in the same words may be meant, so a person is asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kind_is_guessed: bool,
     /// Which arguments name the effect.
     pub scope: ScopeRule,
     /// Top-level arguments that do not make a call another call.
@@ -228,6 +253,7 @@ impl CallPolicy {
             horizon: None,
             requires_idempotency_key: false,
             effect_kind: None,
+            kind_is_guessed: false,
             scope: ScopeRule::default(),
             volatile_fields: Vec::new(),
             sends_files: Vec::new(),
@@ -251,6 +277,21 @@ impl CallPolicy {
         self.class == SideEffectClass::External || !is_repeatable
     }
 
+    /// Whether calls have this effect, as far as anybody said.
+    pub fn makes(&self, effect: &str) -> Makes {
+        if self.effect_kind.as_ref().is_some_and(|kind| kind.as_str() == effect) {
+            return Makes::Declared;
+        }
+        let is_unknown =
+            matches!(self.class_source, ClassSource::Default | ClassSource::List | ClassSource::Annotation);
+        let might = match &self.effect_kind {
+            Some(kind) if self.kind_is_guessed => kind.is_like(effect),
+            Some(_) => false,
+            None => is_unknown,
+        };
+        if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
+    }
+
     /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb).
     pub fn is_by_content(&self) -> bool {
         self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)
@@ -260,6 +301,27 @@ impl CallPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_makes_an_effect_is_known_by_what_was_declared_and_what_nobody_declared_may_be_it() {
+        let of = |kind: Option<&str>, kind_is_guessed: bool, class_source: ClassSource| CallPolicy {
+            effect_kind: kind.and_then(EffectKind::parse),
+            kind_is_guessed,
+            class_source,
+            ..CallPolicy::unclassified()
+        };
+        let makes = |kind, guessed, source| of(kind, guessed, source).makes("email.send");
+        assert_eq!(makes(Some("email.send"), false, ClassSource::Shipped), Makes::Declared);
+        assert_eq!(makes(Some("email.send"), true, ClassSource::Name), Makes::Declared);
+        assert_eq!(makes(Some("message.post"), true, ClassSource::Name), Makes::Perhaps);
+        assert_eq!(makes(Some("email.create"), true, ClassSource::Name), Makes::Perhaps);
+        assert_eq!(makes(Some("issue.create"), true, ClassSource::Name), Makes::No);
+        assert_eq!(makes(Some("message.post"), false, ClassSource::Shipped), Makes::No, "somebody said what it is");
+        assert_eq!(makes(None, false, ClassSource::Default), Makes::Perhaps);
+        assert_eq!(makes(None, false, ClassSource::Name), Makes::No, "its name says that it changes something");
+        let local = CallPolicy { class: SideEffectClass::Local, ..of(None, false, ClassSource::Default) };
+        assert_eq!(local.makes("email.send"), Makes::No);
+    }
 
     #[test]
     fn only_creating_verbs_are_by_content() {

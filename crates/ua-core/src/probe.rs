@@ -82,7 +82,7 @@ pub struct Marker {
     pub form: MarkerForm,
 }
 
-/// The two ways to leave a mark.
+/// The ways to leave a mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkerForm {
@@ -90,6 +90,10 @@ pub enum MarkerForm {
     Append(String),
     /// The whole value of an argument that the model left empty.
     Set(Value),
+    /// One more element at the end of a list; the argument may be missing.
+    Push(Value),
+    /// Further fields of an object, none of which the model gave; the argument may be missing.
+    Put(Value),
 }
 
 impl Marker {
@@ -103,7 +107,20 @@ impl Marker {
                 marks.text(template).map(|mark| Value::String(format!("{text}{mark}")))
             }
             (MarkerForm::Set(template), None) => marks.value(template),
-            (MarkerForm::Append(_) | MarkerForm::Set(_), Some(_)) => return false,
+            (MarkerForm::Push(template), None) => marks.value(template).map(|mark| Value::Array(vec![mark])),
+            (MarkerForm::Push(template), Some(Value::Array(items))) => {
+                marks.value(template).map(|mark| Value::Array(items.iter().cloned().chain([mark]).collect()))
+            }
+            (MarkerForm::Put(template), None) => marks.value(template),
+            (MarkerForm::Put(template), Some(Value::Object(fields))) => match marks.value(template) {
+                Ok(Value::Object(more)) if more.keys().all(|name| !fields.contains_key(name)) => Ok(Value::Object(
+                    fields.iter().map(|(name, value)| (name.clone(), value.clone())).chain(more).collect(),
+                )),
+                Ok(_) | Err(_) => return false,
+            },
+            (MarkerForm::Append(_) | MarkerForm::Set(_) | MarkerForm::Push(_) | MarkerForm::Put(_), Some(_)) => {
+                return false;
+            }
         };
         match marked {
             Ok(marked) => {
@@ -150,7 +167,7 @@ enum Piece {
 pub fn template_uses(template: &str) -> Result<(Vec<String>, bool), TemplateError> {
     let pieces = pieces(template)?;
     let arguments = pieces.iter().filter_map(|piece| match piece {
-        Piece::Argument { name, .. } => Some(name.clone()),
+        Piece::Argument { name, .. } => Some(name.split('.').next().unwrap_or_default().to_owned()),
         Piece::Text(_) | Piece::Key | Piece::Since | Piece::SinceUnix => None,
     });
     Ok((arguments.collect(), pieces.contains(&Piece::Key)))
@@ -244,6 +261,14 @@ impl Values<'_> {
         })
     }
 
+    /// An argument, or what lies in one: `parent.page_id`.
+    fn argument(&self, name: &str) -> Option<&Value> {
+        self.arguments.get(name).or_else(|| {
+            let (first, path) = name.split_once('.')?;
+            path.split('.').try_fold(self.arguments.get(first)?, |value, part| value.get(part))
+        })
+    }
+
     fn piece(&self, template: &str, piece: &Piece) -> Result<Value, TemplateError> {
         let missing = |what: String| TemplateError::Missing { template: template.to_owned(), what };
         let since = || self.first_sent_at.map(|at| at.minus(CLOCK_SLACK)).ok_or_else(|| missing("attempt".to_owned()));
@@ -255,7 +280,7 @@ impl Values<'_> {
             Piece::Since => Value::String(since()?.to_string()),
             Piece::SinceUnix => Value::String(since()?.as_millis().div_euclid(1000).to_string()),
             Piece::Argument { name, default } => {
-                let given = self.arguments.get(name).filter(|value| !is_empty(value)).cloned();
+                let given = self.argument(name).filter(|value| !is_empty(value)).cloned();
                 let value = given.or_else(|| default.clone().map(Value::String));
                 value.ok_or_else(|| missing(format!("argument `{name}`")))?
             }
@@ -282,6 +307,30 @@ mod tests {
         let Value::Object(arguments) = arguments else { unreachable!("it is an object") };
         let first_sent_at = Timestamp::parse("2026-01-02T03:04:05Z");
         Values { key: Some("k1"), arguments: &arguments, first_sent_at }.value(template)
+    }
+
+    #[test]
+    fn a_mark_may_be_one_more_element_of_a_list_and_an_argument_lie_in_another() {
+        let template = serde_json::json!({"text": {"content": "ref {key}"}});
+        let marker = Marker { argument: "rich_text".into(), form: MarkerForm::Push(template) };
+        let said = serde_json::json!({"rich_text": [{"text": {"content": "Fine."}}], "parent": {"page_id": "p1"}});
+        let Value::Object(said) = said else { panic!("an object") };
+        let mut marked = said.clone();
+        assert!(marker.apply(&mut marked, "k-1"));
+        assert_eq!(marked["rich_text"][0], said["rich_text"][0]);
+        assert_eq!(marked["rich_text"][1], serde_json::json!({"text": {"content": "ref k-1"}}));
+        let mut empty = Map::new();
+        assert!(marker.apply(&mut empty, "k-1") && empty["rich_text"].as_array().is_some_and(|list| list.len() == 1));
+        let mut taken = Map::from_iter([("rich_text".to_owned(), Value::from("text"))]);
+        assert!(!marker.apply(&mut taken, "k-1"));
+        let put = Marker { argument: "parent".into(), form: MarkerForm::Put(serde_json::json!({"ua_key": "{key}"})) };
+        assert!(put.apply(&mut marked, "k-1"));
+        assert_eq!(marked["parent"], serde_json::json!({"page_id": "p1", "ua_key": "k-1"}));
+        assert!(!put.apply(&mut marked, "k-2"), "the field is taken");
+        let values = Values { key: None, arguments: &said, first_sent_at: None };
+        assert_eq!(values.text("{arg.parent.page_id}").unwrap(), "p1");
+        assert!(values.text("{arg.parent.block_id}").is_err());
+        assert_eq!(template_uses("{arg.parent.page_id}").unwrap(), (vec!["parent".to_owned()], false));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! what was answered. Invariant: an answer comes from the `answers` table alone, never from anything that a model said.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Handle, Outcome, RawReply, ToolAnnotations, ToolName, ToolSpec};
+use ua_core::{Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
 use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
 use ua_store::{QuestionKind, RunStore, Store};
 
@@ -114,7 +115,11 @@ impl ToolTransport for WithAskUser {
         self.inner.fence_earlier().await
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
-        if server == self.name.server { Fence::Gone } else { self.inner.fence(server, generation).await }
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        self.inner.horizon(server, generation, lost_at)
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        if server == self.name.server { Fence::Gone } else { self.inner.fence(server, generation, lost_at).await }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, declared_keys, without_argument, without_key_argument};
-use ua_core::{CallPolicy, KeyChannel, Sha256, ToolPin, ToolSpec};
+use ua_core::{CallPolicy, KeyChannel, Makes, Sha256, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::DispatchError;
@@ -30,6 +30,7 @@ pub(crate) struct Entry {
     pub(crate) offer: Offer,
     pub(crate) validator: Option<jsonschema::Validator>,
     pub(crate) denied: Option<String>,
+    policy: CallPolicy,
 }
 
 /// The tools of a step.
@@ -65,7 +66,7 @@ impl Catalog {
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
             let pin = ToolPin::of(&spec, policy.class);
-            let entry = Entry { digest: spec.digest(), pin, denied, offer, validator, spec };
+            let entry = Entry { digest: spec.digest(), pin, denied, offer, validator, spec, policy };
             if entries.insert(raw.clone(), entry).is_some() {
                 return Err(DispatchError::Configuration {
                     tool: raw,
@@ -76,6 +77,16 @@ impl Catalog {
         let catalog = Self { entries, pinned: RwLock::new(None) };
         catalog.check_probes(classifier)?;
         Ok(catalog)
+    }
+
+    /// The offered tools that have an effect by what was declared, and those that nobody declared and that may have it.
+    pub fn makers_of(&self, effect: &str) -> (Vec<String>, Vec<String>) {
+        let offered = || self.entries.values().filter(|entry| entry.denied.is_none());
+        let that = |wanted: Makes| {
+            let tools = offered().filter(|entry| entry.policy.makes(effect) == wanted);
+            tools.map(|entry| entry.offer.name.clone()).collect()
+        };
+        (that(Makes::Declared), that(Makes::Perhaps))
     }
 
     /// The tools that the model is offered, by name.

@@ -400,11 +400,16 @@ impl Dispatcher {
         match Box::pin(self.ledger.admit(id, facts.clone())).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
-                if let Some(generation) = unknown.generation()
-                    && let Fence::Alive { detail } = self.transport.fence(&server, generation).await
-                {
-                    let detail = format!("({generation}): {detail}");
-                    return Err(DispatchError::OrphanAlive { server, detail });
+                if let Some(generation) = unknown.generation() {
+                    let wait = self.transport.horizon(&server, generation, unknown.lost_at());
+                    if !wait.is_zero() {
+                        self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
+                    }
+                    let fence = self.transport.fence(&server, generation, unknown.lost_at()).await;
+                    if let Fence::Alive { detail } = fence {
+                        let detail = format!("({generation}): {detail}");
+                        return Err(DispatchError::OrphanAlive { server, detail });
+                    }
                 }
                 Box::pin(self.recover(unknown, &facts, stop)).await
             }

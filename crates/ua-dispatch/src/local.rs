@@ -14,7 +14,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
-use ua_core::{CallId, Env, IdempotencyKey, Outcome, RawReply, RunId, ToolName, ToolSpec};
+use ua_core::{CallId, Env, IdempotencyKey, Outcome, RawReply, RunId, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::enforce::{Payload, verify_key};
@@ -233,7 +233,7 @@ impl ToolTransport for LocalTools {
     }
 
     /// A call that was given up was dropped, and one of an earlier process ended with it: the lock of the run says that it did.
-    async fn fence(&self, _server: &str, _generation: &str) -> Fence {
+    async fn fence(&self, _server: &str, _generation: &str, _lost_at: Option<Timestamp>) -> Fence {
         Fence::Gone
     }
 }

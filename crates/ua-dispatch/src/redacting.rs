@@ -5,9 +5,10 @@
 //! this transport returns contains a value that the redactor knows. Proved by: the test below, and the e2e test `secrets`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, Redactor, ToolSpec};
+use ua_core::{Handle, Outcome, Redactor, Timestamp, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
@@ -79,7 +80,11 @@ impl ToolTransport for Redacting {
         self.inner.fence_earlier().await
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
-        self.inner.fence(server, generation).await
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        self.inner.horizon(server, generation, lost_at)
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.inner.fence(server, generation, lost_at).await
     }
 }

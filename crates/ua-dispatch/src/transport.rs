@@ -1,7 +1,9 @@
 //! The seam to the world: how a permitted call reaches a tool.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, ToolSpec};
+use ua_core::{Handle, Outcome, Timestamp, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 /// Why a tool server cannot be used.
@@ -103,7 +105,14 @@ pub trait ToolTransport: Send + Sync {
         Fence::Gone
     }
 
+    /// How long [`fence`](Self::fence) will wait for nothing but time: a server that cannot be ended is taken to begin nothing any more when
+    /// its horizon has passed, counted from `lost_at`, the moment from which nobody waited for the attempt any more, where that is recorded.
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        let _ended_at_once = (server, generation, lost_at);
+        Duration::ZERO
+    }
+
     /// Retires a generation of `server`, of this process or of an earlier one: kills its group and waits until its lock
-    /// is free.
-    async fn fence(&self, server: &str, generation: &str) -> Fence;
+    /// is free, or until its [`horizon`](Self::horizon) has passed.
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence;
 }

@@ -137,6 +137,7 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
             })
             .collect(),
         missing,
+        for_a_person: false,
     }
 }
 

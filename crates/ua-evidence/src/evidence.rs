@@ -6,7 +6,7 @@
 //! call adds nothing; a file counts unless it is empty, by its digest, and by its first bytes where those can show its media type.
 
 use serde::Serialize;
-use ua_core::{EvidenceLevel, PhaseSpec, RunSpec, Sha256, StopCondition};
+use ua_core::{EvidenceLevel, Makes, PhaseSpec, RunSpec, Sha256, StopCondition};
 use ua_store::{CallRecord, ReceiptRecord, RunRecords};
 
 use crate::artifact::Artifact;
@@ -57,6 +57,9 @@ pub struct ConditionResult {
     pub evidence: Vec<EvidenceRef>,
     /// When it does not hold: what is wrong and what to do, for the model.
     pub missing: Option<String>,
+    /// Whether what is missing is for a person to say, and no work for the model.
+    #[serde(skip)]
+    pub for_a_person: bool,
 }
 
 /// All conditions of a job.
@@ -161,6 +164,7 @@ impl Evidence<'_> {
                 found: 0,
                 evidence: Vec::new(),
                 missing: Some("nobody knows this condition, so it cannot be met; end your reply and say so".to_owned()),
+                for_a_person: false,
             },
         });
         let outputs = outputs.iter().map(|output| {
@@ -183,6 +187,11 @@ impl EvidenceReport {
         self.all_met &= condition.met;
         self.conditions.push(condition);
         self
+    }
+
+    /// Whether something is missing that only a person can say anything about: it may have been done, and nobody declared that.
+    pub fn needs_a_person(&self) -> bool {
+        self.conditions.iter().any(|condition| !condition.met && condition.for_a_person)
     }
 
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.
@@ -233,6 +242,10 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         })
         .collect();
     let found = u32::try_from(evidence.len()).unwrap_or(u32::MAX);
+    // Asked to make it, a model would make it again where one of these did.
+    let may_be =
+        |call: &&CallRecord| Verdict::of(call).forbids_repeat() && call.policy.makes(&wanted.effect) == Makes::Perhaps;
+    let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
     ConditionResult {
@@ -242,14 +255,31 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         needed: condition.expanded().describe(),
         found,
         evidence,
-        missing: (!met)
-            .then(|| if too_many { overrun(&wanted.effect, found) } else { shortfall(wanted, found, &of_kind) }),
+        for_a_person: !met && !too_many && perhaps.is_some(),
+        missing: (!met).then(|| match perhaps {
+            _ if too_many => overrun(&wanted.effect, found),
+            Some(call) => undeclared(wanted, found, call),
+            None => shortfall(wanted, found, &of_kind),
+        }),
     }
 }
 
 fn overrun(effect: &str, found: u32) -> String {
     format!(
         "it happened {found}×, which is more than the job allows and cannot be undone here; do not repeat {effect}, and report it"
+    )
+}
+
+/// What is to be said when a call that nobody declared may have been the effect.
+fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> String {
+    format!(
+        "{found} of {} confirmed by a receipt. Call {} of {} {}, and nobody declared whether that is {}: a policy rule with `effect_kind` does. \
+         It is not to be repeated; a person has to say what is still to be done",
+        wanted.count,
+        call.call_id,
+        code(&call.name.raw, 100),
+        if call.status == ua_core::CallStatus::Succeeded { "succeeded" } else { "may have happened" },
+        wanted.effect
     )
 }
 
@@ -301,6 +331,7 @@ fn file_result(
         found: u32::from(found.is_some()),
         evidence: evidence.into_iter().collect(),
         missing,
+        for_a_person: false,
     }
 }
 
@@ -392,6 +423,7 @@ mod tests {
                     external_id: Some("<m-1@example.test>".to_owned()),
                 }],
                 missing: None,
+                for_a_person: false,
             }]
         );
         assert_eq!(report.missing_for_model(), "");
@@ -448,6 +480,37 @@ mod tests {
         let report = judge(&story);
         assert_eq!((report.all_met, report.conditions[0].found), (false, 2));
         assert!(report.missing_for_model().contains("more than the job allows"), "{}", report.missing_for_model());
+    }
+
+    /// A foreign tool that nobody declared sent something: the model is not asked to send it again.
+    #[test]
+    fn what_an_undeclared_call_may_have_done_is_for_a_person_to_say() {
+        let (mut story, id) = one_send();
+        story.starts(&id);
+        story.not_sent(&id, "connection refused");
+        let foreign = |source, kind: Option<&str>| CallPolicy {
+            class_source: source,
+            effect_kind: kind.and_then(EffectKind::parse),
+            kind_is_guessed: kind.is_some(),
+            ..CallPolicy::unclassified()
+        };
+        let told = foreign(ClassSource::Name, Some("message.post"));
+        let call = story.asks("", &[("mcp__chat__post_message", json!({"to": "a"}), told)])[0].clone();
+        story.starts(&call);
+        assert!(judge(&story).needs_a_person(), "it may have happened");
+        story.succeeds(&call, "posted", None);
+        let report = judge(&story);
+        let text = report.missing_for_model();
+        assert!(report.needs_a_person() && text.contains("`mcp__chat__post_message` succeeded"), "{text}");
+        assert!(text.contains("It is not to be repeated") && !text.contains("Call the tool"), "{text}");
+        // A tool that was declared to be something else, or whose name says that, leaves the model to its work.
+        for other in [
+            CallPolicy { kind_is_guessed: false, ..foreign(ClassSource::Shipped, Some("message.post")) },
+            foreign(ClassSource::Name, Some("issue.create")),
+        ] {
+            story.call(&call).policy = other;
+            assert!(!judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("Call the tool"));
+        }
     }
 
     #[test]

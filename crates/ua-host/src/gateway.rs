@@ -211,6 +211,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         hold_wait: waits.hold,
         remote_horizon: HORIZON,
         idle_exit: waits.idle,
+        logins: Some(host.logins()),
     };
     let broker =
         Broker::new(config, Arc::new(store), Arc::new(classifier), host.redactor().clone(), host.env().clone());

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ua_core::{Env, Redactor};
+use ua_mcp::Logins;
 use ua_runner::{Open, Seams};
 
 use crate::error::HostError;
 use crate::home::Home;
+use crate::logins::LoginFiles;
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::spans::{NoSpans, Spans};
@@ -22,6 +24,8 @@ pub struct Host {
     redactor: Redactor,
     /// Read when they are first needed: a command that needs none does not fail for them.
     secrets: Arc<OnceLock<Result<Arc<Secrets>, HostError>>>,
+    /// One for all transports of the process: a login is renewed by one at a time.
+    logins: Arc<OnceLock<Logins>>,
     seams: Arc<dyn Seams>,
     spans: Arc<dyn Spans>,
     env: Env,
@@ -44,6 +48,7 @@ impl Host {
             settings,
             redactor,
             secrets: Arc::default(),
+            logins: Arc::default(),
             seams: Arc::new(Open),
             spans: Arc::new(NoSpans),
             env: ua_core::system::env(),
@@ -103,6 +108,12 @@ impl Host {
     /// The user's secrets; an error when their file cannot be used.
     pub fn secrets(&self) -> Result<Arc<Secrets>, HostError> {
         self.secrets.get_or_init(|| Secrets::read(self.settings.clone(), self.redactor.clone()).map(Arc::new)).clone()
+    }
+
+    /// Where the user is logged in at tool servers.
+    pub fn logins(&self) -> Logins {
+        let kept = || LoginFiles::of_user(&self.settings, &self.redactor, &self.env);
+        self.logins.get_or_init(|| Logins::new(Arc::new(kept()), self.env.clone())).clone()
     }
 
     /// What wraps the ports of each run.

@@ -39,6 +39,8 @@ pub mod input_files;
 pub mod job;
 pub mod job_file;
 pub mod launch;
+pub mod login;
+pub mod logins;
 pub mod mcp_files;
 pub mod models;
 mod packs;

@@ -74,6 +74,12 @@ impl Progress {
                 Some(format!("iteration {number}/{of} · the one before: {why}"))
             }
             RunEvent::Thinking { turn } => Some(format!("turn {turn} · thinking")),
+            RunEvent::EffectCounted { effect, counted, perhaps } => Some(counted_line(effect, counted, perhaps)),
+            RunEvent::ToolLeftOut { turn, tool, why } => Some(format!(
+                "turn {turn} · the provider does not take the tool {}, going on without it: {}",
+                line(tool, 80),
+                line(why, 160)
+            )),
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
@@ -227,6 +233,12 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "iteration_begun", "number": number, "of": of, "why": why})
         }
         RunEvent::Thinking { turn } => json!({"event": "thinking", "turn": turn}),
+        RunEvent::EffectCounted { effect, counted, perhaps } => {
+            json!({"event": "effect_counted", "effect": effect, "tools": counted, "undeclared": perhaps})
+        }
+        RunEvent::ToolLeftOut { turn, tool, why } => {
+            json!({"event": "tool_left_out", "turn": turn, "tool": tool, "why": why})
+        }
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
@@ -287,4 +299,24 @@ fn in_words(span: Duration) -> String {
 
 pub fn seconds(span: Duration) -> String {
     format!("{}.{} s", span.as_secs(), span.subsec_millis() / 100)
+}
+
+/// Which tools are counted for an effect of the job, and which only may have it.
+fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let listed = |tools: &[String]| {
+        let names: Vec<String> = tools.iter().take(SHOWN).map(|tool| line(tool, 80)).collect();
+        let more = tools.len().saturating_sub(SHOWN);
+        if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+    };
+    let by = if counted.is_empty() { "no tool that is offered".to_owned() } else { listed(counted) };
+    let rest = if perhaps.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; not counted, since nobody declared what they do: {} (a policy rule with `effect_kind` does)",
+            listed(perhaps)
+        )
+    };
+    format!("the job counts {effect} · made by {by}{rest}")
 }

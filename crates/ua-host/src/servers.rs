@@ -109,5 +109,6 @@ fn transport_with(
     config.stderr_log = stderr_log;
     config.progress = progress;
     config.secrets = Some(host.secrets()?);
+    config.logins = Some(host.logins());
     Ok(Arc::new(McpTransport::new(config)))
 }

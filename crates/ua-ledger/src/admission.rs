@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256};
+use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256, Timestamp};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
@@ -65,6 +65,7 @@ impl Prepared {
 pub struct UnknownCall {
     pub(crate) call: CallRecord,
     pub(crate) generation: Option<String>,
+    pub(crate) lost_at: Option<Timestamp>,
 }
 
 impl UnknownCall {
@@ -76,5 +77,10 @@ impl UnknownCall {
     /// The process of the tool server that its last attempt was sent to; it must be gone before anything is decided.
     pub fn generation(&self) -> Option<&str> {
         self.generation.as_deref()
+    }
+
+    /// From when on nobody waited for that attempt any more, as it is recorded.
+    pub fn lost_at(&self) -> Option<Timestamp> {
+        self.lost_at
     }
 }

@@ -65,7 +65,8 @@ impl Ledger {
                     let of_handle = attempt.handle.as_ref().and_then(|handle| handle.generation.clone());
                     of_handle.or_else(|| attempt.server_generation.clone())
                 });
-                Admission::Unknown(UnknownCall { call: call.clone(), generation })
+                let lost_at = view.last_attempt().and_then(|attempt| attempt.ended_at);
+                Admission::Unknown(UnknownCall { call: call.clone(), generation, lost_at })
             }
             Verdict::Probe => return Ok(Some(Recovery::Ask)),
             Verdict::NotBefore { until, asked } => {

@@ -247,9 +247,23 @@ impl Enquiry {
     fn is_expected(&self, field: &Value) -> bool {
         match field {
             Value::String(text) if self.found.contains => text.contains(&self.expected),
-            Value::Array(items) if self.found.contains => items.iter().any(|item| plain(item) == self.expected),
+            Value::Array(items) if self.found.contains => items.iter().any(|item| match item {
+                Value::Array(_) | Value::Object(_) => self.lies_in(item),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => plain(item) == self.expected,
+            }),
+            Value::Object(_) if self.found.contains => self.lies_in(field),
             Value::String(_) | Value::Number(_) => plain(field) == self.expected,
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+        }
+    }
+
+    /// Whether a text somewhere in it has what is looked for: a text that is kept in pieces.
+    fn lies_in(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains(&self.expected),
+            Value::Array(items) => items.iter().any(|item| self.lies_in(item)),
+            Value::Object(fields) => fields.values().any(|field| self.lies_in(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
 }

@@ -82,8 +82,7 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
-const HEADERS_HINT: &str =
-    "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration";
+const HEADERS_HINT: &str = "hint: the tool server refused the credentials; a person has to correct its `headers` in the MCP configuration, or to log in there (`ua login`)";
 
 fn failed(status: CallStatus, code: &str, detail: &str, possible_effect: Option<PossibleEffect>) -> Settlement {
     let text = format!("The tool call failed ({code}): {detail}");

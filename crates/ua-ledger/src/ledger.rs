@@ -115,7 +115,7 @@ impl Ledger {
             // What is asked and waited for comes behind the fence.
             Recovery::Ask | Recovery::NotBefore { .. } | Recovery::Unreachable { .. } => {
                 let call = self.store.call(id).await.map_err(LedgerError::at("read", id))?;
-                Admission::Unknown(UnknownCall { call, generation: None })
+                Admission::Unknown(UnknownCall { call, generation: None, lost_at: None })
             }
         };
         events::admitted(&admission);

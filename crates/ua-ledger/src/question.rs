@@ -205,10 +205,11 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         }
         Why::AuthFailure { .. } => {
             let text = format!(
-                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them, then answer `retry`, \
-                 and it is tried again; `skip` tells the model that it failed.",
+                "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
+                 MCP configuration, or `ua login {}`), then answer `retry`, and it is tried again; `skip` tells the model that it failed.",
                 call.name.server,
-                call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP ")
+                call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP "),
+                call.name.server
             );
             (QuestionKind::AuthFailure, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use ua_core::{CallPolicy, EffectKind, MailAddress, MailAddressError, ScopeField};
+use ua_core::{CallPolicy, MailAddress, MailAddressError, ScopeField};
 
 /// What is not clear about the recipients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +38,15 @@ impl fmt::Display for Problem {
 /// Arguments that hold recipients where no policy says which do.
 const USUAL: [&str; 6] = ["to", "cc", "bcc", "recipient", "recipients", "recipient_email"];
 
-/// The recipients of a call whose effect is e-mail; `None` for every other call.
+/// Further arguments in which tools that are no mail tools take addresses.
+const OF_MESSAGES: [&str; 6] = ["email", "emails", "user_email", "attendees", "invitees", "members"];
+
+/// The recipients of a call whose effect is e-mail, or a message or an invitation to mail addresses; `None` for every other call.
 pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Result<Vec<MailAddress>, Problem>> {
-    let is_mail = |kind: &EffectKind| kind.as_str().strip_prefix("email.").is_some_and(sends);
-    policy.effect_kind.as_ref().filter(|kind| is_mail(kind))?;
+    let (object, _) = policy.effect_kind.as_ref()?.as_str().split_once('.').filter(|(_, verb)| sends(verb))?;
+    if object != "email" {
+        return addressed(arguments).map(Ok);
+    }
     let declared: Vec<&str> = policy
         .scope
         .0
@@ -73,9 +78,20 @@ pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Resul
     Some(read.collect())
 }
 
-/// Whether an effect of e-mail leaves the mailbox: drafts and deletions do not.
+/// The mail addresses that a message goes to. Other names of people and places (a channel, a number) are the service's own, and nothing says
+/// which of them the job means.
+fn addressed(arguments: &Value) -> Option<Vec<MailAddress>> {
+    let mut texts = Vec::new();
+    for name in USUAL.iter().chain(&OF_MESSAGES) {
+        collect(arguments.get(*name), &mut texts);
+    }
+    let addresses: Vec<MailAddress> = texts.iter().filter_map(|text| MailAddress::parse(text).ok()).collect();
+    (!addresses.is_empty()).then_some(addresses)
+}
+
+/// Whether an effect reaches people: drafts and deletions do not.
 fn sends(verb: &str) -> bool {
-    matches!(verb, "send" | "forward" | "invite" | "reply" | "publish" | "post")
+    matches!(verb, "send" | "forward" | "invite" | "reply" | "publish" | "post" | "notify")
 }
 
 /// Addresses as tools take them: a text with one or several, a list of them, or objects with `email` or `address`.
@@ -114,7 +130,7 @@ fn split(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::ScopeRule;
+    use ua_core::{EffectKind, ScopeRule};
 
     use super::*;
 
@@ -138,6 +154,31 @@ mod tests {
         assert_eq!(found(&json!({"to": "\"Lopez, Ana\" <ana@example.org>, bob@example.org"})), expected);
         assert_eq!(found(&json!({"to": {"email": "ana@example.org"}, "cc": "bob@example.org"})), expected);
         assert_eq!(found(&json!({"to": "ana@example.org", "bcc": ["bob@example.org"]})), expected);
+    }
+
+    /// A foreign tool is known by its name: nobody declared it, and it has no scope.
+    #[test]
+    fn messages_and_invitations_to_mail_addresses_have_recipients() {
+        let of = |kind: &str, arguments: &Value| {
+            let policy = CallPolicy {
+                effect_kind: EffectKind::parse(kind),
+                kind_is_guessed: true,
+                ..CallPolicy::unclassified()
+            };
+            let found = recipients(&policy, arguments)?;
+            Some(found.unwrap().iter().map(|one| one.as_str().to_owned()).collect::<Vec<_>>())
+        };
+        let ana = Some(vec!["ana@example.org".to_owned()]);
+        assert_eq!(of("email.send", &json!({"recipients": ["ana@example.org"]})), ana);
+        assert_eq!(of("message.send", &json!({"to": "Ana <ana@example.org>", "text": "hi"})), ana);
+        assert_eq!(of("user.invite", &json!({"email": "ana@example.org"})), ana);
+        assert_eq!(of("message.post", &json!({"channel": "#general", "text": "bob@example.org"})), None);
+        assert_eq!(of("message.send", &json!({"to": "+49 30 1234"})), None, "a number is the service's own name");
+        assert_eq!(
+            of("event.create", &json!({"attendees": ["ana@example.org"]})),
+            None,
+            "nothing is sent by that word"
+        );
     }
 
     #[test]

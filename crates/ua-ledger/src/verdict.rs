@@ -234,7 +234,8 @@ impl<'v> Case<'v> {
         let own = Some(&self.call.call_id);
         let mut key = self.rules.key(self.call, self.facts, own.filter(|_| is_repeat));
         if let Some(twin) = self.view.twin.as_ref().filter(|_| !is_repeat) {
-            if twin.call.status == CallStatus::Succeeded {
+            // What nobody declared to be one effect in the same words is not taken for it without a person's word.
+            if twin.call.status == CallStatus::Succeeded && !self.call.policy.kind_is_guessed {
                 closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
                 return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
             }

@@ -109,7 +109,7 @@ impl LlmProvider for AnthropicProvider {
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let body = self.request_body(request);
         let answer = self.http.complete(body, &request.model, Assembler::default(), observer).await;
-        let turn = answer.map_err(|error| naming_tools(error, request))?;
+        let turn = answer.map_err(|error| naming_tools(error, request, ANTHROPIC_LONGEST))?;
         Ok(with_own_names(turn, request, ANTHROPIC_LONGEST))
     }
 }

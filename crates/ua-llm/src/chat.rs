@@ -123,7 +123,7 @@ impl LlmProvider for ChatProvider {
         self.extras.for_chat(&mut body);
         let body = body.to_string();
         let answer = self.http.complete(body, &request.model, Assembler::new(request), observer).await;
-        answer.map_err(|error| names::naming_tools(error, request))
+        answer.map_err(|error| names::naming_tools(error, request, names::OPENAI_LONGEST))
     }
 }
 

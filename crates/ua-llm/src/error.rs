@@ -32,6 +32,16 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
+    /// The provider refused the request for one tool that it offers; without that tool it may take it.
+    #[error("the model provider does not take the tool `{tool}` (HTTP {status}): {message}")]
+    BadTool {
+        /// The HTTP status.
+        status: u16,
+        /// The tool, by the name it is offered under.
+        tool: String,
+        /// The provider's words.
+        message: String,
+    },
     /// The provider knows no such model, or the base URL is not its address (HTTP 404).
     #[error("the provider knows no model {model:?}: {message}")]
     NotFound {
@@ -162,9 +172,11 @@ impl LlmError {
             | Self::SessionForgotten { .. }
             | Self::Garbled { .. }
             | Self::Cut { .. } => FailureClass::Transient,
-            Self::InvalidRequest { .. } | Self::TooLong { .. } | Self::Hopeless { .. } | Self::Protocol { .. } => {
-                FailureClass::Permanent
-            }
+            Self::InvalidRequest { .. }
+            | Self::BadTool { .. }
+            | Self::TooLong { .. }
+            | Self::Hopeless { .. }
+            | Self::Protocol { .. } => FailureClass::Permanent,
             Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } | Self::NotRecorded { .. } => {
                 FailureClass::Operator
             }
@@ -176,6 +188,7 @@ impl LlmError {
         match self {
             Self::Unauthorized { message, .. }
             | Self::InvalidRequest { message, .. }
+            | Self::BadTool { message, .. }
             | Self::NotFound { message, .. }
             | Self::RateLimited { message, .. }
             | Self::Overloaded { message, .. }
@@ -202,6 +215,7 @@ impl LlmError {
             Self::Setup { .. } | Self::NotRecorded { .. } | Self::Unreachable { .. } => false,
             Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
+            | Self::BadTool { .. }
             | Self::NotFound { .. }
             | Self::SessionForgotten { .. }
             | Self::RateLimited { .. }
@@ -222,6 +236,7 @@ impl LlmError {
         match self {
             Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
+            | Self::BadTool { .. }
             | Self::NotFound { .. }
             | Self::SessionForgotten { .. }
             | Self::RateLimited { .. }
@@ -254,6 +269,7 @@ impl LlmError {
             Self::Setup { .. }
             | Self::Unauthorized { .. }
             | Self::InvalidRequest { .. }
+            | Self::BadTool { .. }
             | Self::NotFound { .. }
             | Self::SessionForgotten { .. }
             | Self::NotRecorded { .. }
@@ -313,6 +329,9 @@ impl LlmError {
                 "the same request is refused again on a resume: correct what the provider names (the model's settings, a tool, the history) with \
                  `ua fork --job-overrides`, or leave the tool out (`tools.deny`)",
             ),
+            Self::BadTool { .. } => {
+                Some("leave the tool out (`tools.deny`), or have its schema corrected where it is made")
+            }
             Self::Hopeless { .. } => Some("ask the provider, or fork the run with another model"),
             Self::SessionForgotten { .. } => None,
         }
@@ -323,6 +342,7 @@ impl LlmError {
         matches!(
             self,
             Self::InvalidRequest { .. }
+                | Self::BadTool { .. }
                 | Self::TooLong { .. }
                 | Self::Hopeless { .. }
                 | Self::NotFound { .. }

@@ -102,7 +102,7 @@ impl OpenAiProvider {
         let body = body.to_string();
         let assembler = Assembler::after(known.cloned());
         let answer = self.http.complete(body, &request.model, assembler, observer).await;
-        let turn = answer.map_err(|error| naming_tools(error, request))?;
+        let turn = answer.map_err(|error| naming_tools(error, request, OPENAI_LONGEST))?;
         Ok(with_own_names(turn, request, OPENAI_LONGEST))
     }
 }

@@ -10,6 +10,7 @@ use ua_dispatch::ToolTransport as _;
 use crate::connection::Connection;
 use crate::exchange::Sending;
 use crate::host::{Ask, Listener};
+use crate::logins::{LoginRequest, Logins};
 use crate::transport::{McpTransport, McpTransportConfig};
 
 /// How often one tool may ask.
@@ -45,6 +46,21 @@ pub async fn exercise(
     }
     transport.shutdown().await;
     Ok(came)
+}
+
+/// Logs in as a person does whom the authorization server lets in unasked: nobody needs to see its pages.
+///
+/// # Errors
+/// A sentence about what did not go as it should.
+pub async fn log_in(logins: &Logins, request: LoginRequest) -> Result<(), String> {
+    let pending = logins.begin(request).await.map_err(|error| error.to_string())?;
+    let browser =
+        ua_http::client(ua_http::Versions::One).no_proxy().redirect(reqwest::redirect::Policy::none()).build();
+    let browser = browser.map_err(|error| error.to_string())?;
+    let sent = browser.get(pending.address()).send().await.map_err(|error| error.to_string())?;
+    let back = sent.headers().get(reqwest::header::LOCATION).and_then(|back| back.to_str().ok());
+    let back = back.ok_or("the browser was not sent back")?.to_owned();
+    pending.finish(&back).await.map(drop).map_err(|error| error.to_string())
 }
 
 async fn call(

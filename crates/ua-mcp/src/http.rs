@@ -11,8 +11,10 @@
 //! A server may ask and tell things on a stream that belongs to no request; that one is opened with the session, taken up again when it
 //! breaks, and no call that may be asked about is sent before it is.
 //!
-//! Deliberately absent: OAuth (tokens
-//! come from the configuration's headers), and the two-endpoint transport of revision 2024-11-05.
+//! A server that wants a login is sent its token (`logins`). One that refuses a token has not read the request: the login is renewed, what
+//! only asks is asked once more, and a call is one that never left.
+//!
+//! Deliberately absent: the two-endpoint transport of revision 2024-11-05.
 
 mod endpoint;
 mod headers;
@@ -34,13 +36,15 @@ use tokio::sync::watch;
 use ua_core::{Env, Outcome, RawReply};
 
 pub(crate) use self::endpoint::check_header_name;
-use self::endpoint::{Endpoint, Failure, PROTOCOL_VERSION, SESSION_ID};
+pub(crate) use self::endpoint::{Endpoint, is_this_machine};
+use self::endpoint::{Failure, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::Horizon;
 pub use self::relay::{Relay, Relayed};
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::host::{Host, UnderWay};
+use crate::logins::{Bearer, Logins};
 use crate::wire::bounded;
 
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -100,6 +104,8 @@ pub(crate) struct Address<'a> {
     pub(crate) url: &'a str,
     /// Headers of every request.
     pub(crate) headers: &'a BTreeMap<String, String>,
+    /// Where the user is logged in.
+    pub(crate) logins: Option<&'a Logins>,
 }
 
 /// What came back for a request.
@@ -109,8 +115,8 @@ enum Reply {
     Result(Value, usize),
     /// A JSON-RPC error.
     Error { code: i32, message: String },
-    /// An HTTP status that is no success, and as much of the body as is kept.
-    Status { status: StatusCode, body: String },
+    /// An HTTP status that is no success, and as much of the body as is kept; why it was not let in, if that is it.
+    Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn> },
 }
 
 impl HttpConnection {
@@ -160,7 +166,9 @@ impl HttpConnection {
         agreed: Agreed,
         env: &Env,
     ) -> Result<Self, String> {
-        let endpoint = Endpoint::new(address.url, address.headers, &format!("{}/{}", info.name, info.version))?;
+        let user_agent = format!("{}/{}", info.name, info.version);
+        let bearer = Bearer::of(address.logins, address.url);
+        let endpoint = Endpoint::new(address.url, address.headers, &user_agent, bearer)?;
         let inner = Inner {
             server: server.to_owned(),
             host,
@@ -257,12 +265,19 @@ impl HttpConnection {
                 under_way.into_iter().for_each(UnderWay::answered);
                 match reply {
                     // It refused the request unread; a new session may be let in, so this is no refusal of the call.
-                    Reply::Status { status: StatusCode::NOT_FOUND, body } if self.inner.agreed().session.is_some() => {
+                    Reply::Status { status: StatusCode::NOT_FOUND, body, .. }
+                        if self.inner.agreed().session.is_some() =>
+                    {
                         Outcome::NotSent { why: format!("its session is over (HTTP status 404): {body}") }
+                    }
+                    Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
+                        Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }
                     Reply::Result(result, length) => completed(bounded(result, length)),
                     Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
-                    Reply::Status { status, body } => {
+                    Reply::Status { status, body, not_let_in } => {
+                        let hint = not_let_in.map(|why| format!(" ({})", why.hint(&self.inner.server)));
+                        let body = format!("{body}{}", hint.unwrap_or_default());
                         Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body })
                     }
                 }
@@ -307,14 +322,36 @@ impl HttpConnection {
         self.read(response, body.id).await
     }
 
+    /// One question and what came back for it.
+    async fn asked_once(
+        &self,
+        dialect: &Dialect,
+        method: &'static str,
+        params: Map<String, Value>,
+    ) -> Result<Reply, Unanswered> {
+        let (headers, body) =
+            self.inner.request(dialect, method, params, Map::new(), false).map_err(Unanswered::Broken)?;
+        let response = self.inner.endpoint.post(headers, body.bytes).await;
+        let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
+        if method == "initialize" {
+            self.inner.agreed().session = response.headers().get(SESSION_ID).cloned().map(|mut id| {
+                id.set_sensitive(true);
+                id
+            });
+        }
+        self.read(response, body.id).await.map_err(|failure| Unanswered::Broken(failure.into_why()))
+    }
+
     /// The result in a reply; else the error says what came.
     fn result(&self, reply: Reply) -> Result<Value, String> {
         match reply {
             Reply::Result(result, _) => Ok(result),
             Reply::Error { code, message } => Err(format!("it answered with error {code}: {message}")),
-            Reply::Status { status, body } => {
+            Reply::Status { status, body, not_let_in } => {
                 let mut why = format!("{} answered HTTP status {status}", self.inner.endpoint.shown());
-                if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                if let Some(not_let_in) = not_let_in {
+                    why = format!("{why}; {}", not_let_in.hint(&self.inner.server));
+                } else if status == StatusCode::FORBIDDEN {
                     why.push_str("; give it its token in `headers` of the MCP configuration");
                 }
                 if status.is_redirection() {
@@ -358,23 +395,18 @@ impl Opening for HttpConnection {
         method: &'static str,
         params: Map<String, Value>,
     ) -> Result<Value, Unanswered> {
-        let (headers, body) =
-            self.inner.request(&dialect, method, params, Map::new(), false).map_err(Unanswered::Broken)?;
-        let response = self.inner.endpoint.post(headers, body.bytes).await;
-        let response = response.map_err(|failure| Unanswered::Broken(failure.into_why()))?;
-        if method == "initialize" {
-            self.inner.agreed().session = response.headers().get(SESSION_ID).cloned().map(|mut id| {
-                id.set_sensitive(true);
-                id
-            });
+        let mut reply = self.asked_once(&dialect, method, params.clone()).await?;
+        // Refused unread, and there is another token now; what only asks may be asked once more.
+        if matches!(reply, Reply::Status { not_let_in: Some(NotLetIn::Renewed), .. }) {
+            reply = self.asked_once(&dialect, method, params).await?;
         }
-        match self.read(response, body.id).await.map_err(|failure| Unanswered::Broken(failure.into_why()))? {
+        match reply {
             Reply::Error { code, message } => Err(Unanswered::Refused(code.into(), message)),
-            Reply::Status { status, body } => {
+            Reply::Status { status, body, not_let_in } => {
                 if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
                     return Err(refused);
                 }
-                let why = self.result(Reply::Status { status, body }).err().unwrap_or_default();
+                let why = self.result(Reply::Status { status, body, not_let_in }).err().unwrap_or_default();
                 Err(Unanswered::Status(status.as_u16(), why))
             }
             reply @ Reply::Result(..) => self.result(reply).map_err(Unanswered::Broken),

@@ -39,6 +39,7 @@ mod host;
 mod http;
 mod launch;
 mod locks;
+mod logins;
 mod long_running;
 mod pipe;
 mod process;
@@ -58,11 +59,12 @@ pub use dialect::Protocol;
 pub use error::McpError;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
-pub use exercise::exercise;
+pub use exercise::{exercise, log_in};
 pub use host::{Progress, ProgressWatcher};
 pub use http::{Horizon, Relay, Relayed};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
+pub use logins::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address};
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use transport::{McpTransport, McpTransportConfig};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rmcp::model::{Implementation, Tool};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{Env, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Env, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
@@ -19,6 +19,7 @@ use crate::host::{Host, ProgressWatcher, printable};
 use crate::http::{Address, Horizon, HttpConnection, ParamHeaders};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
 use crate::locks::LockDir;
+use crate::logins::Logins;
 use crate::pipe::Session;
 use crate::resources;
 
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) client: Implementation,
     pub(crate) stderr_log: Option<std::path::PathBuf>,
     pub(crate) progress: Option<ProgressWatcher>,
+    pub(crate) logins: Option<Logins>,
 }
 
 /// A configured server.
@@ -209,7 +211,7 @@ impl Server {
             return Ok(Connection::Http(known.clone()));
         }
         let host = Host::new(&self.spec.name, shared.progress.clone());
-        let address = Address { url, headers };
+        let address = Address { url, headers, logins: shared.logins.as_ref() };
         let taken =
             HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
         adopted.insert(session.to_owned(), taken.clone());
@@ -248,7 +250,8 @@ impl Server {
         shared: &Shared,
     ) -> Result<Running, TransportError> {
         let server = &self.spec.name;
-        let (host, address) = (Host::new(server, shared.progress.clone()), Address { url, headers });
+        let host = Host::new(server, shared.progress.clone());
+        let address = Address { url, headers, logins: shared.logins.as_ref() };
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,
@@ -406,14 +409,14 @@ impl Server {
 
     /// Retires a generation: of this process, when it is the one that runs, else by its lock file alone. A remote one is
     /// waited for and goes on: its session may hold state that later calls need, and ending it would prove nothing.
-    pub(crate) async fn fence(&self, generation: &str, shared: &Shared) -> Fence {
+    pub(crate) async fn fence(&self, generation: &str, lost_at: Option<Timestamp>, shared: &Shared) -> Fence {
         if Horizon::is_remote(generation) {
-            return shared.fence_without_server(&self.spec.name, generation).await;
+            return shared.fence_without_server(&self.spec.name, generation, lost_at).await;
         }
         let mut slot = self.running.lock().await;
         match slot.take_if(|running| running.generation == generation) {
             Some(running) => self.retire(running, shared).await,
-            None => shared.fence_without_server(&self.spec.name, generation).await,
+            None => shared.fence_without_server(&self.spec.name, generation, lost_at).await,
         }
     }
 
@@ -459,9 +462,14 @@ impl Server {
 
 impl Shared {
     /// Fences a generation by its name alone: the server may not be configured any more, or in another way.
-    pub(crate) async fn fence_without_server(&self, server: &str, generation: &str) -> Fence {
+    pub(crate) async fn fence_without_server(
+        &self,
+        server: &str,
+        generation: &str,
+        lost_at: Option<Timestamp>,
+    ) -> Fence {
         if Horizon::is_remote(generation) {
-            self.horizon.pass(generation).await;
+            self.horizon.pass(generation, lost_at).await;
             return Fence::Gone;
         }
         self.locks.fence(server, generation).await

@@ -5,6 +5,7 @@ mod dialects;
 mod hostile;
 mod http;
 mod listening;
+mod logins;
 mod permitted;
 mod resumption;
 mod servers;

@@ -12,7 +12,8 @@ use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, ToolName, ToolSpec,
+    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, Timestamp, ToolName,
+    ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -24,6 +25,7 @@ use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
+use crate::logins::Logins;
 use crate::long_running::LiveCalls;
 use crate::resources;
 use crate::server::{Listed, Server, ServerAbout, Shared};
@@ -64,6 +66,8 @@ pub struct McpTransportConfig {
     pub progress: Option<ProgressWatcher>,
     /// Who puts the values of secrets in the place of references just before a call is sent; without one references go as they are.
     pub secrets: Option<Arc<dyn SecretFiller>>,
+    /// Where the user is logged in, for remote servers whose configuration has no token.
+    pub logins: Option<Logins>,
 }
 
 impl fmt::Debug for McpTransportConfig {
@@ -90,6 +94,7 @@ impl McpTransportConfig {
             current_span: CurrentSpan::default(),
             progress: None,
             secrets: None,
+            logins: None,
         }
     }
 }
@@ -129,6 +134,7 @@ impl McpTransport {
             client: Implementation::new(config.client_name, config.client_version),
             stderr_log: config.stderr_log,
             progress: config.progress,
+            logins: config.logins,
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
@@ -370,11 +376,15 @@ impl ToolTransport for McpTransport {
         if alive.is_empty() { Fence::Gone } else { Fence::Alive { detail: alive.join("; ") } }
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
+    fn horizon(&self, _server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        if Horizon::is_remote(generation) { self.shared.horizon.left(generation, lost_at) } else { Duration::ZERO }
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         match self.server(server) {
-            Ok(server) => server.fence(generation, &self.shared).await,
+            Ok(server) => server.fence(generation, lost_at, &self.shared).await,
             // Not configured any more, but it may still live.
-            Err(_) => self.shared.fence_without_server(server, generation).await,
+            Err(_) => self.shared.fence_without_server(server, generation, lost_at).await,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Everything between a tool call of one run and its receipt, put together in one way: storage, redaction, ledger, the road to the tools,
 //! people, sub-agents, and the sign of life beside it. No model: a client that owns its loop needs no more than this.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
-use ua_core::{Budgets, Env, PriceTable, Redactor, SecretGrants, Trace};
+use ua_core::{Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Trace};
 use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
@@ -205,6 +206,7 @@ impl Desk {
         let unusable = |why| DispatchError::Configuration { tool: "*".to_owned(), why };
         let rules = Rules::of(&run.spec).map_err(unusable)?.with_secrets(self.grants.clone());
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
+        self.say_what_counts(&catalog);
         let files =
             WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
         let ledger = self.ledger(outbox).await?;
@@ -217,6 +219,20 @@ impl Desk {
             Some(driver) => dispatcher.with_sub_agents(self.sub_agents(driver)),
             None => dispatcher,
         })))
+    }
+
+    /// Says of each effect that the job counts which tools are counted for it. One that is made by a tool that nobody declared is not, and a
+    /// person had better know that before than after.
+    fn say_what_counts(&self, catalog: &Catalog) {
+        let mut said = BTreeSet::new();
+        for condition in self.ports.run.spec.all_stop_conditions() {
+            if let StopCondition::Effect { effect, .. } = condition.expanded()
+                && said.insert(effect.clone())
+            {
+                let (counted, perhaps) = catalog.makers_of(&effect);
+                (self.watcher)(RunEvent::EffectCounted { effect, counted, perhaps });
+            }
+        }
     }
 
     /// What only a person may loosen (who may be written to, how often an effect may happen) is read from the job at the top of the tree,

@@ -12,6 +12,7 @@ mod session;
 mod think;
 mod turn;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tracing::Instrument as _;
@@ -134,6 +135,8 @@ struct Driver<'a> {
     measurer: Measurer,
     /// How the history is fitted to what the provider counts.
     fit: Fit,
+    /// Tools that the provider does not take. Another process finds out anew, which costs a refused request each.
+    left_out: BTreeSet<String>,
     last_seq: u64,
     /// The reply of the open turn.
     open_reply: Option<Message>,
@@ -178,6 +181,7 @@ impl<'a> Driver<'a> {
             history: MeasuredHistory::new(estimate_tokens),
             measurer: Measurer::default(),
             fit: Fit::default(),
+            left_out: BTreeSet::new(),
             last_seq: 0,
             open_reply: None,
             open_calls: None,

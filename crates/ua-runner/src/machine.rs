@@ -44,7 +44,7 @@ use ua_store::{CallRecord, EndMark, QuestionKind};
 pub use self::call::{OpenCall, OpenTurn};
 pub(crate) use self::command::ABORTED;
 pub use self::command::{Command, Conclusion, Guidance};
-pub use self::event::{Event, UnexpectedEvent};
+pub use self::event::{Event, Missing, UnexpectedEvent};
 pub use self::reply_end::ReplyEnd;
 pub use self::request::FINAL;
 pub use self::start::Start;

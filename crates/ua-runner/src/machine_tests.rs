@@ -116,6 +116,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         may_retry,
         had_begun: false,
         is_too_long: false,
+        without: None,
         is_final: false,
         credentials_refused: false,
         retry_after: None,
@@ -580,7 +581,7 @@ fn last_word() -> [Event; 4] {
 #[test]
 fn a_phase_ends_with_its_evidence_and_the_last_one_ends_the_run() {
     let mut machine = in_phase(Limits::default(), ua_core::PhaseBudgets::default());
-    let missing = Event::Evidence(Err("a file".to_owned()));
+    let missing = Event::Evidence(Err("a file".into()));
     let commands = feed(&mut machine, last_word().into_iter().chain([missing, Event::Guided]));
     assert_eq!(commands[4], Command::CheckEvidence);
     assert_eq!(commands[5], Command::Guide { text: Guidance::Missing("a file".to_owned()) });

@@ -23,6 +23,8 @@ pub struct ThinkFailure {
     pub had_begun: bool,
     /// Whether the request has more tokens than the model takes.
     pub is_too_long: bool,
+    /// The tool that the provider does not take. The next request leaves it out.
+    pub without: Option<String>,
     /// Whether the same request brings the same refusal.
     pub is_final: bool,
     /// Whether the provider refused the credentials.
@@ -42,6 +44,8 @@ pub struct Tries {
     pub broken: u32,
     /// How often the history was cut harder because the request had too many tokens.
     pub cuts: u32,
+    /// How many tools were left out because the provider does not take them.
+    pub left_out: u32,
     /// How long was waited between them.
     pub waited: Duration,
 }
@@ -124,6 +128,7 @@ mod tests {
             may_retry,
             had_begun: false,
             is_too_long: false,
+            without: None,
             is_final: false,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),

@@ -35,6 +35,15 @@ pub enum RunEvent {
         /// Every tool of every server.
         tools: Vec<ToolSpec>,
     },
+    /// The job counts an effect.
+    EffectCounted {
+        /// Its kind.
+        effect: String,
+        /// The offered tools whose calls are counted.
+        counted: Vec<String>,
+        /// Offered tools that nobody declared, and that may have that effect: their calls are not counted.
+        perhaps: Vec<String>,
+    },
     /// A phase begins.
     PhaseEntered {
         /// Its name.
@@ -74,6 +83,15 @@ pub enum RunEvent {
         /// What is waited to do: `store the answer of`, `record the model's reply`.
         doing: String,
         /// What the database says.
+        why: String,
+    },
+    /// The provider refused a request for one tool. The tool is not offered any more, and the model is asked again.
+    ToolLeftOut {
+        /// The turn asked for.
+        turn: u32,
+        /// The tool.
+        tool: String,
+        /// The provider's words.
         why: String,
     },
     /// The provider does not know the conversation any more; the whole history is sent.

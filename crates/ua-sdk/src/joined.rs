@@ -4,9 +4,10 @@
 //! Proved by: the tests below.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, ToolSpec};
+use ua_core::{Handle, Outcome, Timestamp, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 /// A transport and the names of its servers; `None` is asked about every name that no other part has.
@@ -88,9 +89,13 @@ impl ToolTransport for Joined {
         if alive.is_empty() { Fence::Gone } else { Fence::Alive { detail: alive.join("; ") } }
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        self.of(server).map_or(Duration::ZERO, |transport| transport.horizon(server, generation, lost_at))
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         match self.of(server) {
-            Some(transport) => transport.fence(server, generation).await,
+            Some(transport) => transport.fence(server, generation, lost_at).await,
             None => Fence::Alive { detail: nobody(server) },
         }
     }
@@ -108,8 +113,8 @@ mod tests {
         let own =
             Part { servers: Some(vec!["program".to_owned()]), transport: Arc::new(LocalTools::new(Env::simulated(1))) };
         let joined = Joined { parts: vec![own] };
-        assert_eq!(joined.fence("program", "in-process").await, Fence::Gone);
-        assert!(matches!(joined.fence("notes", "1").await, Fence::Alive { detail } if detail.contains("notes")));
+        assert_eq!(joined.fence("program", "in-process", None).await, Fence::Gone);
+        assert!(matches!(joined.fence("notes", "1", None).await, Fence::Alive { detail } if detail.contains("notes")));
         assert!(matches!(joined.ready("notes").await, Err(TransportError::UnknownServer { .. })));
     }
 }

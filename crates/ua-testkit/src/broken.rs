@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, ToolSpec};
+use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, Timestamp, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
@@ -346,7 +347,7 @@ impl ToolTransport for NoFence {
         Fence::Gone
     }
 
-    async fn fence(&self, _server: &str, _generation: &str) -> Fence {
+    async fn fence(&self, _server: &str, _generation: &str, _lost_at: Option<Timestamp>) -> Fence {
         Fence::Gone
     }
 }
@@ -391,7 +392,11 @@ impl ToolTransport for LostIsFailed {
         self.0.fence_earlier().await
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
-        self.0.fence(server, generation).await
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        self.0.horizon(server, generation, lost_at)
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.0.fence(server, generation, lost_at).await
     }
 }

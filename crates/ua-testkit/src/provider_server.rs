@@ -27,11 +27,27 @@ pub enum Provider {
     S3,
     /// Sends a message each time it is told to, and nothing about a message is unique.
     Gmail,
+    /// Makes a comment each time it is told to, and lists those of an issue.
+    Linear,
+    /// The same of a page, whose texts are kept in pieces.
+    Notion,
+    /// Puts a row into a table, and answers questions about one: `SELECT id, column FROM table WHERE column = 'value'`.
+    Sql,
 }
 
 impl Provider {
     /// Every one.
-    pub const ALL: [Self; 6] = [Self::GitHub, Self::Stripe, Self::GoogleCalendar, Self::Slack, Self::S3, Self::Gmail];
+    pub const ALL: [Self; 9] = [
+        Self::GitHub,
+        Self::Stripe,
+        Self::GoogleCalendar,
+        Self::Slack,
+        Self::S3,
+        Self::Gmail,
+        Self::Linear,
+        Self::Notion,
+        Self::Sql,
+    ];
 
     /// The name under which its server is usually configured.
     pub fn name(self) -> &'static str {
@@ -42,6 +58,9 @@ impl Provider {
             Self::Slack => "slack",
             Self::S3 => "s3",
             Self::Gmail => "gmail",
+            Self::Linear => "linear",
+            Self::Notion => "notion",
+            Self::Sql => "sql",
         }
     }
 
@@ -74,6 +93,12 @@ impl Provider {
                 vec![("put_object", &["Bucket", "Key", "Body", "Metadata"]), ("head_object", &["Bucket", "Key"])]
             }
             Self::Gmail => vec![("GMAIL_SEND_EMAIL", &["recipient_email", "subject", "body"])],
+            Self::Linear => vec![("create_comment", &["issueId", "body"]), ("list_comments", &["issueId"])],
+            Self::Notion => vec![
+                ("API-create-a-comment", &["parent", "rich_text"]),
+                ("API-retrieve-a-comment", &["block_id", "page_size"]),
+            ],
+            Self::Sql => vec![("insert_row", &["table", "values"]), ("read_query", &["query"])],
         }
     }
 }
@@ -206,6 +231,37 @@ impl Service {
                     return Ok(Err("NotFound: 404".to_owned()));
                 };
                 json!({"ETag": "\"etag-1\"", "Metadata": object.arguments["Metadata"]})
+            }
+            "list_comments" => {
+                let mut all = of("create_comment");
+                all.retain(|made| same(made, &["issueId"]));
+                let comment = |(index, made): (usize, &Made)| json!({"id": format!("comment-{index}"), "body": made.arguments["body"]});
+                json!({"comments": all.iter().enumerate().map(comment).collect::<Vec<Value>>()})
+            }
+            "API-retrieve-a-comment" => {
+                let mut all = of("API-create-a-comment");
+                all.retain(|made| made.arguments["parent"]["page_id"] == arguments["block_id"]);
+                let piece = |piece: &Value| json!({"type": "text", "plain_text": piece["text"]["content"], "text": piece["text"]});
+                let comment = |(index, made): (usize, &Made)| {
+                    let pieces: Vec<Value> =
+                        made.arguments["rich_text"].as_array().into_iter().flatten().map(piece).collect();
+                    json!({"object": "comment", "id": format!("comment-{index}"), "rich_text": pieces})
+                };
+                let results: Vec<Value> = all.iter().enumerate().map(comment).collect();
+                json!({"object": "list", "results": results, "has_more": false})
+            }
+            "read_query" => {
+                // As much SQL as a probe needs.
+                let words: Vec<&str> = arguments["query"].as_str().unwrap_or_default().split_whitespace().collect();
+                let &["SELECT", "id,", column_shown, "FROM", table, "WHERE", column, "=", value] = words.as_slice()
+                else {
+                    return Ok(Err("near \"…\": syntax error".to_owned()));
+                };
+                let value = value.trim_matches('\'');
+                let is_row =
+                    |made: &Made| made.arguments["table"] == table && made.arguments["values"][column] == value;
+                let rows = of("insert_row").into_iter().enumerate().filter(|(_, made)| is_row(made));
+                Value::Array(rows.map(|(index, _)| json!({"id": index + 1, column_shown: value})).collect())
             }
             other if self.provider.tools().iter().any(|(name, _)| *name == other) => {
                 self.make(tool, arguments)?;

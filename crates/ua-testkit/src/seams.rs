@@ -2,9 +2,10 @@
 //! this.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, ModelTurn, Outcome, ToolSpec};
+use ua_core::{Handle, ModelTurn, Outcome, Timestamp, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::conformance::{Crossing, Plan};
@@ -93,7 +94,11 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.inner.fence_earlier().await
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
-        self.inner.fence(server, generation).await
+    fn horizon(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Duration {
+        self.inner.horizon(server, generation, lost_at)
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.inner.fence(server, generation, lost_at).await
     }
 }

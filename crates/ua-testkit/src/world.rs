@@ -347,7 +347,7 @@ impl ToolTransport for World {
         })
     }
 
-    async fn fence(&self, server: &str, _generation: &str) -> Fence {
+    async fn fence(&self, server: &str, _generation: &str, _lost_at: Option<Timestamp>) -> Fence {
         self.note("fence", server);
         locked(&self.late).retain(|late| late.server != server); // it ends with its server
         Fence::Gone

@@ -172,6 +172,40 @@ pub(crate) struct TrustRow {
     pub(crate) annotations: bool,
 }
 
+/// A login at a remote tool server. No token is shown.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LoginRow {
+    /// The server's name in the configuration when the login was made.
+    pub(crate) server: String,
+    /// The address that its token goes to.
+    pub(crate) address: String,
+    /// Where the person logged in.
+    pub(crate) issuer: Option<String>,
+    /// What this program is registered as there.
+    pub(crate) client_id: String,
+    /// What the login allows.
+    pub(crate) scopes: Vec<String>,
+    /// When the token in use ends, if the server said.
+    #[schemars(with = "Option<String>")]
+    pub(crate) until: Option<Timestamp>,
+    /// Whether it is renewed by itself then.
+    pub(crate) renewable: bool,
+    /// `keyring` or `file`.
+    pub(crate) kept_in: &'static str,
+    /// When it was made or renewed last.
+    #[schemars(with = "String")]
+    pub(crate) at: Timestamp,
+}
+
+/// A login that is forgotten.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LoggedOut {
+    /// The server's name.
+    pub(crate) server: String,
+    /// The addresses that nobody is logged in at any more.
+    pub(crate) addresses: Vec<String>,
+}
+
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -123,6 +123,14 @@ pub const SETTINGS: &[Setting] = &[
         "Tool servers whose `readOnlyHint` may confirm what a tool's name suggests, separated by commas",
     ),
     setting(
+        "login_store",
+        "UA_LOGIN_STORE",
+        ValueKind::Word(&["auto", "keyring", "file"]),
+        Some("auto"),
+        Some("it decides where keys are kept"),
+        "Where logins at tool servers are kept: the desktop's keyring where there is one, always it, or files",
+    ),
+    setting(
         "pricing",
         "UA_PRICING",
         ValueKind::Path,

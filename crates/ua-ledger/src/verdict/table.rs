@@ -62,6 +62,8 @@ fn stands_of(status: CallStatus) -> Vec<Stand> {
 enum Beside {
     Nothing,
     TwinDone,
+    /// The same, and nobody declared what the effect is.
+    TwinGuessed,
     TwinUnderWay,
     TwinInDoubt,
     Rival,
@@ -70,9 +72,10 @@ enum Beside {
     KinSince,
 }
 
-const BESIDE: [Beside; 8] = [
+const BESIDE: [Beside; 9] = [
     Beside::Nothing,
     Beside::TwinDone,
+    Beside::TwinGuessed,
     Beside::TwinUnderWay,
     Beside::TwinInDoubt,
     Beside::Rival,
@@ -238,6 +241,7 @@ impl Case {
             // What replaces its own output may be repeated whatever became of the last time.
             Beside::Doubt => self.policy != OnUnknown::Redo,
             Beside::TwinDone
+            | Beside::TwinGuessed
             | Beside::TwinUnderWay
             | Beside::TwinInDoubt
             | Beside::Rival
@@ -411,7 +415,7 @@ fn failed(case: &Case) -> bool {
 }
 
 fn is_twin(case: &Case) -> bool {
-    matches!(case.beside, Beside::TwinDone | Beside::TwinUnderWay | Beside::TwinInDoubt)
+    matches!(case.beside, Beside::TwinDone | Beside::TwinGuessed | Beside::TwinUnderWay | Beside::TwinInDoubt)
 }
 
 /// A person said that a call in doubt did not happen.
@@ -480,6 +484,7 @@ impl Case {
             on_unknown: self.policy,
             on_scope_conflict: self.conflict,
             needs_approval: self.needs_approval,
+            kind_is_guessed: self.beside == Beside::TwinGuessed,
             key_ttl: Some(Duration::from_secs(100)),
             horizon: Some(Duration::from_secs(30)),
             ..CallPolicy::unclassified()
@@ -615,7 +620,7 @@ impl Case {
             |status, doubt, beside| Some(Twin { call: self.other(status, doubt, 1), is_under_way_beside: beside });
         match self.beside {
             Beside::Nothing => {}
-            Beside::TwinDone => twin = twin_of(CallStatus::Succeeded, None, false),
+            Beside::TwinDone | Beside::TwinGuessed => twin = twin_of(CallStatus::Succeeded, None, false),
             Beside::TwinUnderWay => twin = twin_of(CallStatus::Running, None, true),
             Beside::TwinInDoubt => twin = twin_of(CallStatus::Unknown, Some(1), false),
             Beside::Rival => relations.rivals = vec![Related::one(self.other(CallStatus::Unknown, Some(1), 1))],

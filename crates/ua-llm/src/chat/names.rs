@@ -51,18 +51,38 @@ pub(crate) fn with_own_names(mut turn: ModelTurn, request: &ModelRequest, longes
     turn
 }
 
-/// A refusal that counts the tools, with the name of the one that it means: `tools.3.custom.input_schema`, `tools[3].function`.
-pub(crate) fn naming_tools(mut error: LlmError, request: &ModelRequest) -> LlmError {
-    if let LlmError::InvalidRequest { message, .. } = &mut error {
-        let index = message.split("tools").skip(1).find_map(|rest| {
-            let digits: String = rest.strip_prefix(['.', '['])?.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse::<usize>().ok()
-        });
-        if let Some(tool) = index.and_then(|index| request.tools.get(index)) {
-            message.push_str(&format!(" (it means the tool `{}`, which `tools.deny` leaves out)", tool.name));
-        }
+/// A refusal of the whole request that means one of its tools, as one of that tool: it says so by a number (`tools.3.custom.input_schema`,
+/// `tools[3].function`), or speaks of a function or tool and has its name in quotes.
+pub(crate) fn naming_tools(error: LlmError, request: &ModelRequest, longest: usize) -> LlmError {
+    let LlmError::InvalidRequest { status: status @ (400 | 422), message } = error else { return error };
+    match counted_tool(&message, request).or_else(|| quoted_tool(&message, request, longest)) {
+        Some(tool) => LlmError::BadTool { status, tool, message },
+        None => LlmError::InvalidRequest { status, message },
     }
-    error
+}
+
+fn counted_tool(message: &str, request: &ModelRequest) -> Option<String> {
+    let index = message.split("tools").skip(1).find_map(|rest| {
+        let digits: String = rest.strip_prefix(['.', '['])?.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<usize>().ok()
+    })?;
+    request.tools.get(index).map(|tool| tool.name.clone())
+}
+
+/// Only a message about what a tool is: one about what a model said, or was told, may name a tool as well.
+fn quoted_tool(message: &str, request: &ModelRequest, longest: usize) -> Option<String> {
+    let lower = message.to_ascii_lowercase();
+    let is_about_tools =
+        ["schema", "function declaration", "tool definition", "parameters"].iter().any(|word| lower.contains(word))
+            && ["tool", "function"].iter().any(|word| lower.contains(word))
+            && !["messages", "tool_choice", "tool call", "arguments"].iter().any(|word| lower.contains(word));
+    if !is_about_tools {
+        return None;
+    }
+    let quoted: BTreeSet<&str> = message.split(['\'', '"', '`']).collect();
+    let mut named = request.tools.iter().filter(|tool| quoted.contains(wire_name(&tool.name, longest).as_str()));
+    let first = named.next()?;
+    named.next().is_none().then(|| first.name.clone())
 }
 
 /// Gives every tool use of a reply an id that the history does not have yet. Servers leave ids out, or count from 0 in each reply.
@@ -116,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_counts_tools_names_the_one_it_means() {
+    fn a_refusal_that_means_one_tool_is_one_of_that_tool() {
         let tool = |name: &str| crate::ToolOffer {
             name: name.into(),
             description: String::new(),
@@ -126,19 +146,39 @@ mod tests {
             model: "m".into(),
             system: String::new(),
             messages: Vec::new(),
-            tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad")],
+            tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad"), tool("mcp__a__dot.ted")],
             max_output_tokens: 1,
             temperature_milli: None,
         };
         let told = |message: &str| {
             let error = LlmError::InvalidRequest { status: 400, message: message.into() };
-            naming_tools(error, &request).to_string()
+            match naming_tools(error, &request, OPENAI_LONGEST) {
+                LlmError::BadTool { tool, .. } => Some(tool),
+                _ => None,
+            }
         };
-        for message in ["tools.1.custom.input_schema: no", "Invalid 'tools[1].function.parameters'"] {
-            assert!(told(message).contains("`mcp__a__bad`"), "{}", told(message));
+        let dotted = wire_name("mcp__a__dot.ted", OPENAI_LONGEST);
+        for message in [
+            "tools.1.custom.input_schema: input_schema does not support oneOf at the top level",
+            "Invalid 'tools[1].function.parameters'",
+            "Invalid schema for function 'mcp__a__bad': In context=(), object schema missing properties.",
+            "the function declaration \"mcp__a__bad\" has no type",
+        ] {
+            assert_eq!(told(message).as_deref(), Some("mcp__a__bad"), "{message}");
         }
-        for message in ["tools: too many", "tools.7.x", "temperature"] {
-            assert!(!told(message).contains("it means"), "{message}");
+        assert_eq!(told(&format!("Invalid schema for function '{dotted}'")).as_deref(), Some("mcp__a__dot.ted"));
+        for message in [
+            "tools: too many",
+            "tools.7.x",
+            "temperature",
+            "Invalid schema for function 'mcp__a__other'",
+            "Invalid schema for functions 'mcp__a__bad' and 'mcp__a__fine'",
+            "messages.3.content.0: tool_use of 'mcp__a__bad' has no schema",
+            "tool_choice 'mcp__a__bad' does not match the schema of a tool",
+        ] {
+            assert_eq!(told(message), None, "{message}");
         }
+        let other = LlmError::InvalidRequest { status: 413, message: "tools.1".into() };
+        assert!(matches!(naming_tools(other, &request, OPENAI_LONGEST), LlmError::InvalidRequest { .. }));
     }
 }

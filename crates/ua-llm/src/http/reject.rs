@@ -135,6 +135,7 @@ mod tests {
             LlmError::Setup { .. }
             | LlmError::NotRecorded { .. }
             | LlmError::Unreachable { .. }
+            | LlmError::BadTool { .. }
             | LlmError::Timeout { .. }
             | LlmError::Endless { .. }
             | LlmError::Cut { .. } => "no answer",

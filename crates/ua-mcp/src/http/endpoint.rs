@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, Response, Url};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
+use rmcp::transport::auth::WWWAuthenticateParams;
 use ua_http::Versions;
+
+use crate::logins::{Bearer, LoginError};
 
 /// The session's id.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -47,7 +51,7 @@ const RESERVED: [&str; 14] = [
 
 /// Why a request has no response.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// It never left: no connection could be made.
     NotSent(String),
     /// It may have arrived.
@@ -55,9 +59,42 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn into_why(self) -> String {
+    pub(crate) fn into_why(self) -> String {
         match self {
             Self::NotSent(why) | Self::Lost(why) => why,
+        }
+    }
+}
+
+/// Why a server did not let a request in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotLetIn {
+    /// There is another token now: the request was not read, and may be made anew.
+    Renewed,
+    /// Nobody is logged in, or not any more, with the reason.
+    LoggedOut(Option<String>),
+    /// The login does not allow it; these scopes would.
+    Scope(String),
+    /// The token that the configuration has is not taken.
+    OwnHeader,
+    /// It was sent none, and whoever uses this knows no logins.
+    NoToken,
+}
+
+impl NotLetIn {
+    /// What a person does about it at a server with this name.
+    pub(crate) fn hint(&self, server: &str) -> String {
+        match self {
+            Self::Renewed => "its login was renewed; try again".to_owned(),
+            Self::LoggedOut(None) => {
+                format!("log in with `ua login {server}`, or give it its token in `headers` of the MCP configuration")
+            }
+            Self::LoggedOut(Some(why)) => format!("{why}; log in with `ua login {server}`"),
+            Self::Scope(scopes) => {
+                format!("the login does not allow it; `ua login {server} --scope \"{scopes}\"` asks for that")
+            }
+            Self::NoToken => "give it its token in `headers` of the MCP configuration".to_owned(),
+            Self::OwnHeader => "its token in `headers` of the MCP configuration is not taken".to_owned(),
         }
     }
 }
@@ -82,11 +119,19 @@ pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue
 }
 
 /// Where a tool server is, and what goes with every request to it.
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
+    /// Whose token goes with every request, unless the configuration has one.
+    bearer: Option<Bearer>,
+    /// Whether the login was renewed for a refusal, and nothing was let in since.
+    is_new: AtomicBool,
 }
+
+/// The token that a request was sent with.
+#[derive(Clone)]
+struct SentWith(String);
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,7 +141,12 @@ impl fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
-    pub(super) fn new(url: &str, headers: &BTreeMap<String, String>, user_agent: &str) -> Result<Self, String> {
+    pub(crate) fn new(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        user_agent: &str,
+        bearer: Option<Bearer>,
+    ) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("its `url` cannot be read: {error}"))?;
         let mut all = HeaderMap::new();
         for (name, value) in headers {
@@ -116,7 +166,8 @@ impl Endpoint {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
-        Ok(Self { client, url, headers: all })
+        let bearer = bearer.filter(|_| !all.contains_key(AUTHORIZATION));
+        Ok(Self { client, url, headers: all, bearer, is_new: AtomicBool::new(false) })
     }
 
     /// Where it is, without what an address may hide (a password, a query).
@@ -127,25 +178,83 @@ impl Endpoint {
     }
 
     /// Posts one message, once.
-    pub(super) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, Failure> {
+    pub(crate) async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Response, Failure> {
         let request = self.client.request(Method::POST, self.url.clone());
         let request = request.headers(self.headers.clone()).headers(headers);
         let request = request.header(CONTENT_TYPE, "application/json");
-        let request = request.header(ACCEPT, "application/json, text/event-stream").body(body);
-        request.send().await.map_err(|error| self.failure(&error))
+        self.send(request.header(ACCEPT, "application/json, text/event-stream").body(body)).await
     }
 
     /// Asks for a stream of events.
     pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response, Failure> {
         let request = self.client.request(Method::GET, self.url.clone());
-        let request = request.headers(self.headers.clone()).headers(headers).header(ACCEPT, "text/event-stream");
-        request.send().await.map_err(|error| self.failure(&error))
+        let request = request.headers(self.headers.clone()).headers(headers);
+        self.send(request.header(ACCEPT, "text/event-stream")).await
     }
 
     /// Ends a session.
     pub(super) async fn delete(&self, headers: HeaderMap) -> Result<Response, Failure> {
         let request = self.client.request(Method::DELETE, self.url.clone());
-        request.headers(self.headers.clone()).headers(headers).send().await.map_err(|error| self.failure(&error))
+        self.send(request.headers(self.headers.clone()).headers(headers)).await
+    }
+
+    /// Sends a request, with the token of whoever is logged in.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let token = match &self.bearer {
+            Some(bearer) => bearer.logins.token(&bearer.address).await.map_err(|error| self.no_token(&error))?,
+            None => None,
+        };
+        let request = match &token {
+            Some(token) => {
+                let value = HeaderValue::from_str(&format!("Bearer {token}"));
+                let mut value =
+                    value.map_err(|_| Failure::NotSent("its token cannot be sent in a header".to_owned()))?;
+                value.set_sensitive(true);
+                request.header(AUTHORIZATION, value)
+            }
+            None => request,
+        };
+        let mut response = request.send().await.map_err(|error| self.failure(&error))?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            self.is_new.store(false, Ordering::Relaxed);
+        }
+        if let Some(token) = token {
+            response.extensions_mut().insert(SentWith(token));
+        }
+        Ok(response)
+    }
+
+    fn no_token(&self, error: &LoginError) -> Failure {
+        let hint = if matches!(error, LoginError::Ended(_)) { "; log in again" } else { "" };
+        Failure::NotSent(format!("{} was sent nothing: {error}{hint}", self.shown()))
+    }
+
+    /// What a refusal for want of a login means; `None` for any other answer. A login that can be renewed is, at once.
+    pub(crate) async fn refused(&self, response: &Response) -> Option<NotLetIn> {
+        match response.status() {
+            StatusCode::UNAUTHORIZED => {
+                let Some(bearer) = &self.bearer else {
+                    let has_own = self.headers.contains_key(AUTHORIZATION);
+                    return Some(if has_own { NotLetIn::OwnHeader } else { NotLetIn::NoToken });
+                };
+                let sent = response.extensions().get::<SentWith>().map(|sent| sent.0.as_str());
+                match bearer.logins.another(&bearer.address, sent).await {
+                    Ok(true) if self.is_new.swap(true, Ordering::Relaxed) => {
+                        let why = "it takes no token of this login, not even one that was just renewed";
+                        Some(NotLetIn::LoggedOut(Some(why.to_owned())))
+                    }
+                    Ok(true) => Some(NotLetIn::Renewed),
+                    Ok(false) => Some(NotLetIn::LoggedOut(None)),
+                    Err(error) => Some(NotLetIn::LoggedOut(Some(error.to_string()))),
+                }
+            }
+            StatusCode::FORBIDDEN if self.bearer.is_some() => {
+                let words = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|words| words.to_str().ok());
+                let mut asked = words.map(|words| WWWAuthenticateParams::parse(words, &self.url));
+                asked.find(WWWAuthenticateParams::is_insufficient_scope)?.scope.map(NotLetIn::Scope)
+            }
+            _ => None,
+        }
     }
 
     fn failure(&self, error: &reqwest::Error) -> Failure {
@@ -169,7 +278,7 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
     text
 }
 
-fn is_this_machine(url: &Url) -> bool {
+pub(crate) fn is_this_machine(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -180,7 +289,7 @@ mod tests {
 
     fn endpoint(url: &str, headers: &[(&str, &str)]) -> Result<Endpoint, String> {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Endpoint::new(url, &headers, "test")
+        Endpoint::new(url, &headers, "test", None)
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! Durable Jobs v1 spec §8.3. A process of ours is proved to be gone; a remote server is not ours to end. What is known is
 //! only that a request which it did not begin within the *horizon* is taken to be never begun. The horizon is counted from
-//! the moment at which this process gave the attempt up. An attempt of an earlier process was given up when that process
-//! ended at the latest, so for it the start of this process counts. A wall clock that somebody sets has no say in it.
+//! the moment at which the attempt was given up. An attempt of an earlier process was given up when that process ended at the latest, so for
+//! it the start of this process counts, or what is recorded with the attempt: the wall clock of then, which somebody may have set since, and
+//! which therefore counts half. Otherwise a wall clock has no say in it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ua_core::Env;
+use ua_core::{Env, Timestamp};
 
 /// What the names of remote generations begin with; a lock file's generation never does.
 const MARK: &str = "http-";
@@ -56,10 +57,18 @@ impl Horizon {
         Watch { horizon: self, generation, is_over: false }
     }
 
-    /// Waits until the horizon of the generation's last given up attempt has passed.
-    pub async fn pass(&self, generation: &str) {
+    /// How long until the horizon of an attempt on the generation has passed. `lost_at` is from when on nobody waited for it any more, where
+    /// that is recorded.
+    pub fn left(&self, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         let from = self.times().get(generation).copied().unwrap_or(self.started_at);
-        let left = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
+        let own = self.span.saturating_sub(self.env.clock.uptime().saturating_sub(from));
+        let recorded = lost_at.map(|lost_at| self.span.saturating_sub(self.env.now().since(lost_at) / 2));
+        recorded.map_or(own, |recorded| recorded.min(own))
+    }
+
+    /// Waits that long.
+    pub async fn pass(&self, generation: &str, lost_at: Option<Timestamp>) {
+        let left = self.left(generation, lost_at);
         if !left.is_zero() {
             tracing::info!(generation, seconds = left.as_secs_f64(), "waiting for the horizon of a remote tool server");
             self.env.clock.sleep(left).await;
@@ -96,8 +105,12 @@ mod tests {
     const SPAN: Duration = Duration::from_secs(30);
 
     async fn waited(horizon: &Horizon, env: &Env, generation: &str) -> Duration {
+        waited_since(horizon, env, generation, None).await
+    }
+
+    async fn waited_since(horizon: &Horizon, env: &Env, generation: &str, lost_at: Option<Timestamp>) -> Duration {
         let before = env.now();
-        horizon.pass(generation).await;
+        horizon.pass(generation, lost_at).await;
         env.now().since(before)
     }
 
@@ -114,5 +127,23 @@ mod tests {
         assert_eq!(waited(&horizon, &env, "http-mine").await, Duration::ZERO);
         drop(horizon.watch("http-mine"));
         assert_eq!(waited(&horizon, &env, "http-mine").await, SPAN, "the last loss counts");
+    }
+
+    /// A run that is resumed again and again to answer one question waits once.
+    #[tokio::test]
+    async fn what_is_recorded_of_an_attempt_counts_in_every_later_process() {
+        let env = Env::simulated(1);
+        let lost_at = Some(env.now());
+        env.clock.sleep(Duration::from_secs(20)).await;
+        let second = Horizon::new(SPAN, env.clone());
+        assert_eq!(second.left("http-earlier", lost_at), Duration::from_secs(20), "what the wall clock says counts half");
+        env.clock.sleep(Duration::from_secs(40)).await;
+        let third = Horizon::new(SPAN, env.clone());
+        assert_eq!(waited_since(&third, &env, "http-earlier", lost_at).await, Duration::ZERO);
+        assert_eq!(waited(&third, &env, "http-earlier").await, SPAN, "another attempt, of which nothing is recorded");
+        let fourth = Horizon::new(SPAN, env.clone());
+        // A clock that was set back makes it wait longer, never less.
+        let later = Some(env.now().plus(Duration::from_secs(3_600)));
+        assert_eq!(fourth.left("http-earlier", later), SPAN);
     }
 }

@@ -37,8 +37,9 @@ impl HttpConnection {
         let status = response.status();
         if !status.is_success() {
             self.inner.note_refusal(status);
+            let not_let_in = self.inner.endpoint.refused(&response).await;
             let body = refusal(response, &self.inner.env).await;
-            return Ok(Reply::Status { status, body });
+            return Ok(Reply::Status { status, body, not_let_in });
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

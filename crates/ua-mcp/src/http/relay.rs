@@ -16,10 +16,11 @@ use tokio::task::JoinHandle;
 use ua_core::Env;
 
 use super::ASIDE;
-use super::endpoint::{self, Endpoint, Failure, LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use super::endpoint::{self, Endpoint, Failure, LAST_EVENT_ID, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 use super::reading::{
     self, Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT, may_be_asked_again, taken_up,
 };
+use crate::logins::{Bearer, Logins};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -46,6 +47,7 @@ pub struct Relay {
 }
 
 struct Wire {
+    server: String,
     endpoint: Endpoint,
     env: Env,
     agreed: Mutex<Agreed>,
@@ -71,18 +73,23 @@ impl fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// Prepares it; nothing is sent yet. What the server asks and tells by itself goes to `heard`.
+    /// Prepares it; nothing is sent yet. What the server asks and tells by itself goes to `heard`. Whoever is logged in there by `logins`
+    /// is let in by that.
     ///
     /// # Errors
     /// A sentence about an address or a header that cannot be used; it shows no header's value.
     pub fn new(
+        server: &str,
         url: &str,
         headers: &BTreeMap<String, String>,
         env: Env,
         heard: mpsc::UnboundedSender<Value>,
+        logins: Option<&Logins>,
     ) -> Result<Self, String> {
-        let endpoint = Endpoint::new(url, headers, concat!("ua/", env!("CARGO_PKG_VERSION")))?;
-        let wire = Wire { endpoint, env, agreed: Mutex::default(), ended: Mutex::default(), heard };
+        let user_agent = concat!("ua/", env!("CARGO_PKG_VERSION"));
+        let endpoint = Endpoint::new(url, headers, user_agent, Bearer::of(logins, url))?;
+        let wire =
+            Wire { server: server.to_owned(), endpoint, env, agreed: Mutex::default(), ended: Mutex::default(), heard };
         Ok(Self { wire: Arc::new(wire), listening: Mutex::default() })
     }
 
@@ -120,7 +127,15 @@ impl Relay {
         if !status.is_success() {
             let has_session = lock(&wire.agreed).session.is_some();
             wire.note(status);
-            let body = reading::refusal(response, &wire.env).await;
+            let not_let_in = wire.endpoint.refused(&response).await;
+            let mut body = reading::refusal(response, &wire.env).await;
+            match not_let_in {
+                Some(NotLetIn::Renewed) => {
+                    return Relayed::NotSent(format!("its login had ended (HTTP status {status}) and was renewed"));
+                }
+                Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
+                None => {}
+            }
             return match status {
                 StatusCode::NOT_FOUND if has_session => {
                     Relayed::NotSent(format!("its session is over (HTTP status 404): {body}"))

@@ -207,7 +207,7 @@ async fn a_permit_of_an_earlier_generation_is_not_sent_to_the_next() {
     let run = Run::new();
     let old = run.transport.ready("fake").await.unwrap();
     let permit = run.permit("slow", json!({"began": run.path("began")}), CallPolicy::unclassified(), &old).await;
-    assert_eq!(run.transport.fence("fake", &old).await, Fence::Gone);
+    assert_eq!(run.transport.fence("fake", &old, None).await, Fence::Gone);
     let new = run.transport.ready("fake").await.unwrap();
     let why = format!("generation {old} of `fake` does not run here any more");
     assert_eq!(run.transport.invoke(&permit).await, Outcome::NotSent { why });
@@ -226,7 +226,7 @@ async fn reads_and_calls_whose_policy_says_so_have_a_time_limit() {
         let lost = Outcome::Lost { why: format!("no answer within {} s", LIMIT.as_secs()) };
         assert_eq!(run.invoke("slow", arguments, policy).await, lost);
         let generation = run.transport.ready("fake").await.unwrap();
-        assert_eq!(run.transport.fence("fake", &generation).await, Fence::Gone);
+        assert_eq!(run.transport.fence("fake", &generation, None).await, Fence::Gone);
     }
 }
 
@@ -314,7 +314,7 @@ async fn a_remote_server_is_fenced_by_waiting_for_the_horizon_and_keeps_its_sess
         let outcome = run.transport.invoke(&permit).await;
         assert!(!matches!(outcome, Outcome::Raw(RawReply::ToolResult { .. })), "{outcome:?}");
         for server in ["fake", "not-configured-any-more"] {
-            assert_eq!(run.transport.fence(server, &generation).await, Fence::Gone);
+            assert_eq!(run.transport.fence(server, &generation, None).await, Fence::Gone);
             fences += 1;
             assert_eq!(run.horizons.load(Ordering::SeqCst), fences, "{tool}");
         }

@@ -61,6 +61,7 @@ impl ServerBed {
             client: rmcp::model::Implementation::new("test", "1"),
             stderr_log: config.stderr_log,
             progress,
+            logins: None,
         };
         Self { dir, shared, server: Server::new(spec) }
     }
@@ -171,7 +172,7 @@ async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
     assert_ne!(first, second);
     assert_eq!(text(call(&connection, "noise", json!({})).await), "done");
     assert!(world.server.connection(&first).await.unwrap_err().contains(&first));
-    assert_eq!(world.server.fence(&first, &world.shared).await, Fence::Gone);
+    assert_eq!(world.server.fence(&first, None, &world.shared).await, Fence::Gone);
     assert!(world.server.connection(&second).await.is_ok(), "fencing the first leaves the second alone");
     world.server.shut_down(&world.shared).await;
 }
@@ -199,7 +200,7 @@ async fn a_broken_frame_loses_the_call_instead_of_waiting_for_ever() {
 async fn a_call_on_a_closed_connection_was_not_sent() {
     let world = ServerBed::fake();
     let (generation, connection) = world.ready().await;
-    assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
+    assert_eq!(world.server.fence(&generation, None, &world.shared).await, Fence::Gone);
     wait_for_async("the connection's end", || connection.ended()).await;
     // The client's task ends a moment after the pipe; until then the answer is the cautious one.
     for _ in 0..1000 {
@@ -222,7 +223,7 @@ async fn fencing_a_live_generation_loses_its_call_and_ends_its_process() {
     let arguments = json!({"began": began, "until": world.path("never")});
     let fenced = async {
         wait_for_async("the call to begin", || Path::new(&began).exists().then_some(())).await;
-        world.server.fence(&generation, &world.shared).await
+        world.server.fence(&generation, None, &world.shared).await
     };
     let (outcome, fence) = tokio::join!(call(&connection, "slow", arguments), fenced);
     assert_eq!(fence, Fence::Gone);
@@ -243,7 +244,7 @@ async fn a_call_with_a_timeout_is_lost_when_it_is_up() {
     let sending = Sending { timeout, ..Sending::call("slow", arguments, Map::new()) };
     let outcome = connection.call(sending, &world.shared.env).await;
     assert_eq!(lost(outcome), "no answer within 0.03 s");
-    assert_eq!(world.server.fence(&generation, &world.shared).await, Fence::Gone);
+    assert_eq!(world.server.fence(&generation, None, &world.shared).await, Fence::Gone);
 }
 
 #[tokio::test]

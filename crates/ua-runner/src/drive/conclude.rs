@@ -16,7 +16,7 @@ use super::Driver;
 use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
 use crate::files::{self, NextFiles, write_conclusion_with, write_packet};
-use crate::machine::{Conclusion, Event};
+use crate::machine::{Conclusion, Event, Missing};
 use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
 use crate::spans;
@@ -115,15 +115,16 @@ impl Driver<'_> {
     }
 
     /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
-    pub(super) async fn check_evidence(&self) -> Result<Result<(), String>, RunError> {
+    pub(super) async fn check_evidence(&self) -> Result<Result<(), Missing>, RunError> {
         // Who was to take results first and says that all is done has not taken them; it is told again, and then a person is asked.
         if !self.replay.is_empty() {
-            return Ok(Err(self.replay.prompt()));
+            return Ok(Err(self.replay.prompt().into()));
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
         let report = self.evidence_with_citations(&records).await?;
-        Ok(if report.all_met { Ok(()) } else { Err(report.missing_for_model()) })
+        let missing = || Missing { text: report.missing_for_model(), is_for_a_person: report.needs_a_person() };
+        Ok(if report.all_met { Ok(()) } else { Err(missing()) })
     }
 
     /// What the conditions come to that have to hold now, those about citations included.

@@ -118,7 +118,14 @@ impl Driver<'_> {
                         );
                         self.fit.cut_below(request, estimate);
                     }
-                    let failure = failure(&error, heard, self.ports.env.entropy.next_u64());
+                    let mut failure = failure(&error, heard, self.ports.env.entropy.next_u64());
+                    // One that was not offered any more is not what is wrong.
+                    failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
+                    if let (Some(tool), LlmError::BadTool { message, .. }) = (&failure.without, &error) {
+                        tracing::warn!(turn, tool, why = message, "the provider does not take a tool, leaving it out");
+                        let (tool, why) = (tool.clone(), message.clone());
+                        (self.ports.watcher)(RunEvent::ToolLeftOut { turn, tool, why });
+                    }
                     self.close_request(turn, failure.end).await?;
                     return Ok(Event::Thought(Err(failure)));
                 }
@@ -227,6 +234,10 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
         may_retry: error.may_retry(),
         had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
+        without: match error {
+            LlmError::BadTool { tool, .. } => Some(tool.clone()),
+            _ => None,
+        },
         is_final: error.is_final(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),

@@ -36,7 +36,8 @@ impl Driver<'_> {
             self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
         }
         let messages = compose(&self.history, &self.run, self.settings, self.fit, self.ports.store.as_ref()).await?;
-        let tools = self.ports.dispatcher.catalog().offers().map(|offer| ToolOffer {
+        let offers = self.ports.dispatcher.catalog().offers().filter(|offer| !self.left_out.contains(&offer.name));
+        let tools = offers.map(|offer| ToolOffer {
             name: offer.name.clone(),
             description: offer.description.clone(),
             input_schema: offer.input_schema.clone(),

@@ -2,7 +2,7 @@
 
 use ua_store::{QuestionKind, QuestionRecord};
 
-use super::{Conclusion, Guidance, MAX_NUDGES, Next, RunMachine, State, over};
+use super::{Conclusion, Guidance, MAX_NUDGES, Missing, Next, RunMachine, State, over};
 use crate::phase::PhaseState;
 use crate::retry::Tries;
 
@@ -32,7 +32,7 @@ impl RunMachine {
     }
 
     /// All conditions hold, or something is missing.
-    pub(super) fn evidence(&mut self, state: State, found: Result<(), String>) -> Next {
+    pub(super) fn evidence(&mut self, state: State, found: Result<(), Missing>) -> Next {
         let State::Checking { last_word } = state else { return Err(state) };
         let next = self.phase.as_ref().and_then(|phase| phase.next.clone());
         if next.is_none()
@@ -43,7 +43,10 @@ impl RunMachine {
         Ok(match (found, next) {
             (Ok(()), Some(next)) => self.after_phase(next),
             (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word }),
-            (Err(missing), _) => self.tell_missing(missing),
+            (Err(Missing { text, is_for_a_person: true }), _) => {
+                self.ask_about_missing(format!("The model says it is done. {text}"))
+            }
+            (Err(Missing { text, .. }), _) => self.tell_missing(text),
         })
     }
 

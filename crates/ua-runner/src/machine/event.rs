@@ -10,6 +10,21 @@ use crate::iteration::{IterationEnd, IterationState};
 use crate::phase::PhaseState;
 use crate::retry::ThinkFailure;
 
+/// What is missing although the model says that it is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// In words, with what to do.
+    pub text: String,
+    /// Telling the model would invite it to repeat what may have been done.
+    pub is_for_a_person: bool,
+}
+
+impl<T: Into<String>> From<T> for Missing {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), is_for_a_person: false }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -45,7 +60,7 @@ pub enum Event {
     /// Packet and note are written.
     ReplayFinished,
     /// All conditions hold, or this is missing.
-    Evidence(Result<(), String>),
+    Evidence(Result<(), Missing>),
     /// The next phase has begun.
     PhaseEntered(Box<PhaseState>),
     /// The next iteration has begun.

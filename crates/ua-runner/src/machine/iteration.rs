@@ -10,7 +10,7 @@
 
 use ua_core::HarnessSpec;
 
-use super::{MAX_NUDGES, Next, RunMachine, State, over};
+use super::{MAX_NUDGES, Missing, Next, RunMachine, State, over};
 use crate::budget::reached;
 use crate::iteration::{IterationEnd, IterationState};
 use crate::retry::Tries;
@@ -44,13 +44,15 @@ impl RunMachine {
 
     /// What a promise makes of the evidence at the end of the job. `None` leaves it as it is: no promise is asked for, or it was given and
     /// everything holds.
-    pub(super) fn after_promise(&mut self, last_word: &str, found: &Result<(), String>) -> Option<State> {
+    pub(super) fn after_promise(&mut self, last_word: &str, found: &Result<(), Missing>) -> Option<State> {
         let promise = self.iteration.as_ref()?.promise.as_ref()?;
         let is_promised = HarnessSpec::is_promised(last_word, promise);
         match found {
             Ok(()) if is_promised => None,
-            Err(missing) if is_promised => {
-                Some(self.tell_missing(format!("You gave the promise, but it counts only with evidence. {missing}")))
+            // As it stands: a person says what is still to be done.
+            Err(missing) if is_promised && missing.is_for_a_person => None,
+            Err(Missing { text, .. }) if is_promised => {
+                Some(self.tell_missing(format!("You gave the promise, but it counts only with evidence. {text}")))
             }
             Ok(()) | Err(_) => Some(self.end_iteration(IterationEnd::PromiseUnkept)),
         }
@@ -115,7 +117,7 @@ mod tests {
     }
 
     /// The model says `text` and asks for nothing; then the evidence is `found`.
-    fn says(machine: &mut RunMachine, text: &str, found: Result<(), String>) -> Command {
+    fn says(machine: &mut RunMachine, text: &str, found: Result<(), Missing>) -> Command {
         let blocks = vec![Block::text(text)];
         let reply =
             ModelTurn { blocks, stop_reason: StopReason::EndTurn, usage: None, model: "m".into(), response_id: None };
@@ -133,8 +135,8 @@ mod tests {
         machine.command()
     }
 
-    fn missing() -> Result<(), String> {
-        Err("the e-mail".to_owned())
+    fn missing() -> Result<(), Missing> {
+        Err("the e-mail".into())
     }
 
     #[test]

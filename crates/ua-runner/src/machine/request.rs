@@ -10,6 +10,8 @@ use crate::retry::{ThinkFailure, Tries};
 
 /// How often a history is cut harder before the job counts as too long for its model.
 const MAX_CUTS: u32 = 6;
+/// How many tools are left out for one reply before it is the provider, and not the tools, that something is wrong with.
+const MAX_LEFT_OUT: u32 = 32;
 /// Ends what is said of a run whose provider will refuse the same request again.
 pub const FINAL: &str = "A resume alone brings the same refusal.";
 
@@ -65,6 +67,10 @@ impl RunMachine {
         self.charge(reserved, failure.end);
         if failure.is_too_long && tries.cuts < MAX_CUTS {
             let tries = Tries { cuts: tries.cuts + 1, ..tries };
+            return self.budget_stop().unwrap_or(State::Reserving { tries });
+        }
+        if failure.without.is_some() && tries.left_out < MAX_LEFT_OUT {
+            let tries = Tries { left_out: tries.left_out + 1, ..tries };
             return self.budget_stop().unwrap_or(State::Reserving { tries });
         }
         if let Some(wait) = self.retry.wait_after(&tries, &failure) {

@@ -51,6 +51,18 @@ fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
     ));
 }
 
+#[test]
+fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_request_made_again_at_once() {
+    let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+    let bad = ThinkFailure { without: Some("mcp__a__bad".into()), is_final: true, ..failure(true, false) };
+    for _ in 0..32 {
+        feed(&mut machine, [reserved(), Event::Thought(Err(bad.clone()))]);
+        assert_eq!(machine.command(), Command::Reserve { turn: 1 });
+    }
+    feed(&mut machine, [reserved(), Event::Thought(Err(bad))]);
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Provider));
+}
+
 /// The end of a turn whose reply asks for nothing and says `text`.
 fn said(machine: &mut RunMachine, stop_reason: StopReason, text: &str) -> Command {
     let blocks = vec![Block::text(text)];

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
-use ua_core::{Handle, KeyChannel, Outcome, RawReply, ToolSpec};
+use ua_core::{Handle, KeyChannel, Outcome, RawReply, Timestamp, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_testkit::ToolOutcome;
 
@@ -261,7 +261,7 @@ impl ToolTransport for Servers {
         fences.into_iter().find(|fence| matches!(fence, Fence::Alive { .. })).unwrap_or(Fence::Gone)
     }
 
-    async fn fence(&self, _server: &str, generation: &str) -> Fence {
+    async fn fence(&self, _server: &str, generation: &str, _lost_at: Option<Timestamp>) -> Fence {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.server.as_ref().is_some_and(|server| server.generation == generation)
             && let Some(mut server) = running.server.take()

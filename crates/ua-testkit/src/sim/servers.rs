@@ -632,7 +632,7 @@ impl ToolTransport for Reach {
         Fence::Gone
     }
 
-    async fn fence(&self, server: &str, generation: &str) -> Fence {
+    async fn fence(&self, server: &str, generation: &str, _lost_at: Option<Timestamp>) -> Fence {
         let is_remote = TOOLS.into_iter().any(|tool| tool.server == server && tool.is_remote);
         if is_remote {
             // Nothing can be ended there: what it has not begun by the horizon it never begins.

@@ -1,5 +1,6 @@
 //! The test kit itself, and what no single crate can test of the repository.
 
+mod day;
 mod docs;
 mod model_server;
 mod one_binary;

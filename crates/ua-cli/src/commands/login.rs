@@ -1,0 +1,123 @@
+//! `ua login` and `ua logout`: a person logs in at a tool server with a browser of theirs.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ua_host::Host;
+use ua_host::login::{self, LoginOptions};
+use ua_host::logins::LoginEntry;
+
+use crate::args::{LoginArgs, LogoutArgs};
+use crate::error::{HostError, OK};
+use crate::output::{plain, print, print_json, print_table, tell};
+use crate::people::is_attended;
+use crate::prompt::{ask_line, call_off};
+use crate::view::{LoggedOut, LoginRow};
+
+pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
+    let Some(server) = args.server.filter(|_| !args.list) else { return list(host) };
+    let options = LoginOptions {
+        server: server.clone(),
+        url: args.url,
+        mcp_config: args.mcp_config,
+        scopes: args.scope.iter().flat_map(|scopes| scopes.split_whitespace().map(str::to_owned)).collect(),
+        client_id: args.client_id,
+        client_metadata: args.client_metadata,
+        port: args.port,
+        private_network: args.private_network,
+        patience: Duration::from_secs(args.wait),
+    };
+    let browses = !args.no_browser && is_attended();
+    let show = |address: &str| {
+        tell(format!("Log in at `{}` here, in a browser:\n\n  {}\n", plain(&server), plain(address)));
+        if browses && let Err(error) = open(host, address) {
+            tracing::debug!(%error, "no browser was opened");
+        }
+    };
+    let logged_in = login::log_in(host, &options, &show, brought()).await;
+    call_off(); // nobody needs to paste anything any more
+    let logged_in = logged_in?;
+    if crate::terminal::is_json() {
+        list(host)?;
+        return Ok(OK);
+    }
+    let place = if logged_in.in_keyring { "in the keyring" } else { "in a file that only you can read" };
+    let lasts = match (logged_in.facts.renewable, logged_in.facts.until) {
+        (true, _) => "renewed by itself".to_owned(),
+        (false, Some(until)) => format!("until {until}; it cannot be renewed"),
+        (false, None) => "until the server ends it".to_owned(),
+    };
+    print(format!("logged in at `{}` ({}), kept {place}, {lasts}\n", plain(&server), plain(&logged_in.address)))?;
+    Ok(OK)
+}
+
+pub(crate) fn end(host: &Host, args: &LogoutArgs) -> Result<u8, HostError> {
+    let addresses = login::log_out(host, &args.server)?;
+    if crate::terminal::is_json() {
+        print_json(&LoggedOut { server: args.server.clone(), addresses })?;
+        return Ok(OK);
+    }
+    print(format!("the login at `{}` is forgotten ({})\n", plain(&args.server), plain(&addresses.join(", "))))?;
+    Ok(OK)
+}
+
+/// The address that a person came back to with a browser elsewhere, if somebody is at this terminal.
+async fn brought() -> Option<String> {
+    if is_attended() {
+        let asked =
+            ask_line("Waiting for your browser. If it is on another machine, paste the address it ends at: ").await;
+        if let Ok(Some(address)) = asked
+            && !address.is_empty()
+        {
+            return Some(address);
+        }
+    }
+    // Nobody pastes anything here; the browser may still come back.
+    std::future::pending().await
+}
+
+/// Opens the person's browser. It outlives this command and writes nothing here.
+fn open(host: &Host, address: &str) -> std::io::Result<()> {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let has_screen = cfg!(target_os = "macos")
+        || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| host.settings().of_environment(name).is_some());
+    if has_screen {
+        Command::new(program)
+            .arg(address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(drop)?;
+    }
+    Ok(())
+}
+
+fn list(host: &Host) -> Result<u8, HostError> {
+    let rows: Vec<LoginRow> = login::all(host)?.into_iter().map(row).collect();
+    if crate::terminal::is_json() {
+        print_json(&rows)?;
+        return Ok(OK);
+    }
+    let cells = rows.iter().map(|row| {
+        let until = row.until.map_or_else(|| "-".to_owned(), |until| until.to_string());
+        let until = if row.renewable { "renewed by itself".to_owned() } else { until };
+        vec![row.server.clone(), row.address.clone(), row.scopes.join(" "), until, row.kept_in.to_owned()]
+    });
+    print_table(&["SERVER", "ADDRESS", "SCOPES", "UNTIL", "KEPT IN"], cells.collect())?;
+    Ok(OK)
+}
+
+fn row(kept: LoginEntry) -> LoginRow {
+    LoginRow {
+        server: kept.server,
+        address: kept.address,
+        issuer: kept.facts.issuer,
+        client_id: kept.facts.client_id,
+        scopes: kept.facts.scopes,
+        until: kept.facts.until,
+        renewable: kept.facts.renewable,
+        kept_in: if kept.in_keyring { "keyring" } else { "file" },
+        at: kept.at,
+    }
+}

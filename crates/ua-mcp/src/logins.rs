@@ -1,0 +1,216 @@
+//! Logins at remote tool servers: OAuth 2.1, as the authorization part of MCP wants it.
+//!
+//! Where a person logs in is found out from the server itself (protected resource metadata, then the metadata of its authorization server);
+//! the client library does that, PKCE, registration and the exchange, and refuses what would let another server have a code or a token.
+//! What is ours is what stands around it: a login belongs to the exact address it was made for, so a configuration that sends a name
+//! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used.
+//!
+//! Invariants: no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
+//! has not read the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the
+//! authorization scenarios of the conformance suite (`reference_servers` of the end-to-end tests).
+
+mod begin;
+mod kept;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use ua_core::{Env, Timestamp};
+
+pub use self::begin::{LoginRequest, OwnClient, PendingLogin};
+use self::kept::Kept;
+pub use self::kept::LoginFacts;
+use crate::http::is_this_machine;
+
+/// How long before its end a token is renewed.
+const MARGIN_MILLIS: i64 = 30_000;
+
+/// Where logins are kept between processes. All of it may wait for files and programs; it is called on a thread that may.
+pub trait Vault: Send + Sync {
+    /// The login at an address, as it was saved.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words.
+    fn load(&self, address: &str) -> Result<Option<String>, String>;
+    /// Keeps the login at an address in the place of what is there. `facts` is what may be shown of it.
+    ///
+    /// # Errors
+    /// Why it cannot be kept, in words.
+    fn save(&self, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String>;
+    /// Keeps every other process from renewing the same login, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// Why that cannot be had, in words.
+    fn lock(&self, address: &str) -> Result<Box<dyn Send>, String>;
+    /// Hears of each secret, by a name that may be shown, before it is used.
+    fn learn(&self, secrets: Vec<(String, String)>);
+}
+
+/// Why there is no token although there was a login, or why a person cannot log in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// Nobody is logged in any more.
+    #[error("the login there has ended: {0}")]
+    Ended(String),
+    /// It may work another time.
+    #[error("{0}")]
+    Unreachable(String),
+    /// What the servers say, or were asked, cannot work.
+    #[error("{0}")]
+    Refused(String),
+    /// The login cannot be read or kept here.
+    #[error("{0}")]
+    Vault(String),
+}
+
+/// The logins of one user. Clones share them.
+#[derive(Clone)]
+pub struct Logins {
+    vault: Arc<dyn Vault>,
+    env: Env,
+    /// What was looked up, by address; `None` where nobody is logged in.
+    tokens: Arc<Mutex<BTreeMap<String, Option<Token>>>>,
+}
+
+#[derive(Clone)]
+struct Token {
+    secret: String,
+    /// When it ends, if that was said.
+    until: Option<Timestamp>,
+}
+
+impl Token {
+    fn is_good_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| until.as_millis() - now.as_millis() > MARGIN_MILLIS)
+    }
+}
+
+impl fmt::Debug for Logins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Logins")
+    }
+}
+
+impl Logins {
+    /// The logins in `vault`.
+    pub fn new(vault: Arc<dyn Vault>, env: Env) -> Self {
+        Self { vault, env, tokens: Arc::default() }
+    }
+
+    /// The token for requests to an address; `None` where nobody is logged in. One that is about to end is renewed first.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub async fn token(&self, address: &str) -> Result<Option<String>, LoginError> {
+        let mut tokens = self.tokens.lock().await;
+        let known = match tokens.get(address) {
+            Some(known) => known.clone(),
+            None => self.load(address).await?.and_then(|kept| kept.token()),
+        };
+        let token = match known {
+            Some(token) if !token.is_good_at(self.env.now()) => Some(self.renew(address, &token.secret).await?),
+            known => known,
+        };
+        tokens.insert(address.to_owned(), token.clone());
+        Ok(token.map(|token| token.secret))
+    }
+
+    /// After a server refused `refused` (`None`: it was sent nothing): whether there is another token now. It may have been renewed, or a
+    /// person has logged in meanwhile.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub async fn another(&self, address: &str, refused: Option<&str>) -> Result<bool, LoginError> {
+        let mut tokens = self.tokens.lock().await;
+        let kept = self.load(address).await?.and_then(|kept| kept.token());
+        let token = match (kept, refused) {
+            (None, _) => None,
+            (Some(token), Some(refused)) if token.secret == refused => Some(self.renew(address, refused).await?),
+            (Some(token), _) if !token.is_good_at(self.env.now()) => Some(self.renew(address, &token.secret).await?),
+            (token, _) => token,
+        };
+        let is_another = token.as_ref().is_some_and(|token| Some(token.secret.as_str()) != refused);
+        tokens.insert(address.to_owned(), token);
+        Ok(is_another)
+    }
+
+    /// What may be shown of the login at an address.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn facts(&self, address: &str) -> Result<Option<LoginFacts>, LoginError> {
+        Ok(self.load(address).await?.map(|kept| kept.facts()))
+    }
+
+    /// Renews a login whose token is `ending`, unless another process just did.
+    async fn renew(&self, address: &str, ending: &str) -> Result<Token, LoginError> {
+        let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
+        let _alone = blocking(move || vault.lock(&of)).await?;
+        let gone = || LoginError::Ended("somebody logged out".to_owned());
+        let kept = self.load(address).await?.ok_or_else(gone)?;
+        let token = kept.token().ok_or_else(gone)?;
+        if token.secret != ending && token.is_good_at(self.env.now()) {
+            return Ok(token);
+        }
+        if !kept.facts().renewable {
+            return Err(LoginError::Ended("it was for a limited time and cannot be renewed".to_owned()));
+        }
+        kept.renew(Arc::clone(&self.vault)).await?;
+        tracing::info!("the login at a tool server was renewed");
+        let renewed = self.load(address).await?.and_then(|kept| kept.token());
+        renewed.ok_or_else(gone)
+    }
+
+    async fn load(&self, address: &str) -> Result<Option<Kept>, LoginError> {
+        let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
+        let Some(text) = blocking(move || vault.load(&of)).await? else { return Ok(None) };
+        let kept = Kept::parse(&text).map_err(|why| {
+            LoginError::Vault(format!("the login that is kept for {address} cannot be read: {why}; log in again"))
+        })?;
+        if kept.address() != address {
+            return Err(LoginError::Vault(format!("the login that is kept for {address} is one for another address")));
+        }
+        self.vault.learn(kept.secrets());
+        Ok(Some(kept))
+    }
+}
+
+/// Work that may wait for files and programs.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, LoginError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(LoginError::Vault),
+        Err(error) => Err(LoginError::Vault(format!("the place where logins are kept failed: {error}"))),
+    }
+}
+
+/// Refuses an address that a token would cross a network to in the open.
+///
+/// # Errors
+/// Why, in words.
+pub fn check_address(address: &str) -> Result<(), LoginError> {
+    let url =
+        reqwest::Url::parse(address).map_err(|error| LoginError::Refused(format!("it is no address: {error}")))?;
+    if url.scheme() == "https" || is_this_machine(&url) {
+        return Ok(());
+    }
+    Err(LoginError::Refused("a login goes over https only: the token would cross the network in the open".to_owned()))
+}
+
+/// What an endpoint has to do with logins.
+#[derive(Debug, Clone)]
+pub(crate) struct Bearer {
+    pub(crate) logins: Logins,
+    pub(crate) address: String,
+}
+
+impl Bearer {
+    /// For an address that a token may go to.
+    pub(crate) fn of(logins: Option<&Logins>, address: &str) -> Option<Self> {
+        let logins = logins.filter(|_| check_address(address).is_ok())?.clone();
+        Some(Self { logins, address: address.to_owned() })
+    }
+}

@@ -1,0 +1,201 @@
+//! What is kept of a login, and how it is renewed.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{AuthError, AuthorizationManager, CredentialStore, OAuthClientConfig, StoredCredentials};
+use serde::{Deserialize, Serialize};
+use ua_core::Timestamp;
+
+use super::{LoginError, Token, Vault, blocking};
+
+/// What may be shown of a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginFacts {
+    /// Where the person logged in.
+    pub issuer: Option<String>,
+    /// What this program was registered as there.
+    pub client_id: String,
+    /// What the login allows.
+    pub scopes: Vec<String>,
+    /// When the token that is in use now ends, if that was said.
+    pub until: Option<Timestamp>,
+    /// Whether it is renewed by itself then.
+    pub renewable: bool,
+}
+
+/// A login as it is stored.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "version")]
+enum Stored {
+    #[serde(rename = "1")]
+    V1(V1),
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct V1 {
+    address: String,
+    #[serde(flatten)]
+    around: Around,
+    credentials: StoredCredentials,
+}
+
+/// What a login was made with, and is renewed with.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Around {
+    /// The secret of the client that logged in, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) client_secret: Option<String>,
+    /// Where the person came back to.
+    pub(super) redirect_uri: String,
+    /// Whether the servers may be in a private network.
+    #[serde(default)]
+    pub(super) private_network: bool,
+}
+
+/// A login.
+#[derive(Clone)]
+pub(super) struct Kept(V1);
+
+impl Kept {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let Stored::V1(kept) = serde_json::from_str(text).map_err(|error| {
+            // Without the text itself: it holds secrets.
+            format!("line {}, column {}", error.line(), error.column())
+        })?;
+        Ok(Self(kept))
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.0.address
+    }
+
+    fn tokens(&self) -> Option<Tokens> {
+        let tokens = self.0.credentials.token_response.as_ref()?;
+        serde_json::to_value(tokens).and_then(serde_json::from_value).ok()
+    }
+
+    /// The token that is in use, and when it ends.
+    pub(super) fn token(&self) -> Option<Token> {
+        let tokens = self.tokens()?;
+        let lasts = self.0.credentials.token_received_at.zip(tokens.expires_in);
+        let until = lasts.map(|(from, lasts)| from.saturating_add(lasts).saturating_mul(1_000));
+        let until = until.map(|until| Timestamp::from_millis(i64::try_from(until).unwrap_or(i64::MAX)));
+        Some(Token { secret: tokens.access_token, until })
+    }
+
+    fn refresh_token(&self) -> Option<String> {
+        self.tokens()?.refresh_token
+    }
+
+    pub(super) fn facts(&self) -> LoginFacts {
+        LoginFacts {
+            issuer: self.0.credentials.issuer.clone(),
+            client_id: self.0.credentials.client_id.clone(),
+            scopes: self.0.credentials.granted_scopes.clone(),
+            until: self.token().and_then(|token| token.until),
+            renewable: self.refresh_token().is_some(),
+        }
+    }
+
+    /// Everything in it that must not be kept elsewhere, by name.
+    pub(super) fn secrets(&self) -> Vec<(String, String)> {
+        let named = |what: &str, secret: &str| (format!("{what} of {}", self.0.address), secret.to_owned());
+        let token = self.token().map(|token| named("token", &token.secret));
+        let refresh = self.refresh_token().map(|token| named("refresh token", &token));
+        let client = self.0.around.client_secret.as_deref().map(|secret| named("client secret", secret));
+        token.into_iter().chain(refresh).chain(client).collect()
+    }
+
+    /// Renews it; what comes of it lies on the shelf then.
+    pub(super) async fn renew(&self, vault: Arc<dyn Vault>) -> Result<(), LoginError> {
+        let V1 { address, around, credentials } = &self.0;
+        let shelf = Shelf { vault, address: address.clone(), around: around.clone() };
+        let mut manager = manager(address, around.private_network).await?;
+        manager.set_credential_store(shelf);
+        let is_there = manager.initialize_from_store().await.map_err(|error| said(&error))?;
+        if !is_there {
+            return Err(LoginError::Ended("the server has its logins made elsewhere now".to_owned()));
+        }
+        if let Some(secret) = &around.client_secret {
+            let config = OAuthClientConfig::new(&credentials.client_id, &around.redirect_uri);
+            manager.configure_client(config.with_client_secret(secret)).map_err(|error| said(&error))?;
+        }
+        manager.refresh_token().await.map_err(|error| said(&error)).map(drop)
+    }
+}
+
+/// What came of an exchange, in the words of the protocol.
+#[derive(Deserialize)]
+struct Tokens {
+    access_token: String,
+    refresh_token: Option<String>,
+    expires_in: Option<u64>,
+}
+
+/// One place of the vault, as the client library wants it.
+pub(super) struct Shelf {
+    pub(super) vault: Arc<dyn Vault>,
+    pub(super) address: String,
+    pub(super) around: Around,
+}
+
+#[async_trait]
+impl CredentialStore for Shelf {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let (vault, address) = (Arc::clone(&self.vault), self.address.clone());
+        let text = blocking(move || vault.load(&address)).await.map_err(failed)?;
+        let kept = text.map(|text| Kept::parse(&text)).transpose();
+        Ok(kept.map_err(AuthError::CredentialStoreError)?.map(|kept| kept.0.credentials))
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let kept = Kept(V1 { address: self.address.clone(), around: self.around.clone(), credentials });
+        self.vault.learn(kept.secrets());
+        let text = serde_json::to_string(&Stored::V1(kept.0.clone()));
+        let text = text.map_err(|error| AuthError::CredentialStoreError(error.to_string()))?;
+        let (vault, facts) = (Arc::clone(&self.vault), kept.facts());
+        blocking(move || vault.save(&kept.0.address, &text, &facts)).await.map_err(failed)
+    }
+
+    /// What the library asks for when the server has another place for its logins now. The login stays where it is, and is refused.
+    async fn clear(&self) -> Result<(), AuthError> {
+        Ok(())
+    }
+}
+
+fn failed(error: LoginError) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
+}
+
+/// A client for the logins of one server. What a server names as the place of its logins may be in this machine or in a private network
+/// only where the server is there itself, or where a person says so.
+pub(super) async fn manager(address: &str, private_network: bool) -> Result<AuthorizationManager, LoginError> {
+    ua_http::prepare();
+    let made = if private_network {
+        AuthorizationManager::new_allowing_private_addresses(address).await
+    } else {
+        AuthorizationManager::new(address).await
+    };
+    made.map_err(|error| said(&error))
+}
+
+/// What the client library says, as one of ours.
+pub(super) fn said(error: &AuthError) -> LoginError {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    match error {
+        AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_) | AuthError::TokenExpired => {
+            LoginError::Ended(text)
+        }
+        AuthError::HttpError(_) | AuthError::DiscoveryRequestFailed { .. } | AuthError::TokenRefreshFailed(_) => {
+            LoginError::Unreachable(text)
+        }
+        AuthError::CredentialStoreError(why) => LoginError::Vault(why.clone()),
+        _ => LoginError::Refused(text),
+    }
+}

@@ -1,0 +1,483 @@
+//! Logins against an authorization server and a resource server of our own, over the wire: what is asked, what is kept, what is sent, and
+//! that a call is posted once whatever becomes of its token.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use reqwest::Url;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use ua_core::{Outcome, RawReply};
+
+use super::http::{call, http, text};
+use super::servers::ServerBed;
+use crate::logins::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, Vault, check_address};
+
+/// One request as it came.
+#[derive(Debug, Clone)]
+struct Seen {
+    target: String,
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+impl Seen {
+    fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// A field of a form, or of the query.
+    fn field(&self, name: &str) -> Option<String> {
+        let text = if self.body.is_empty() { self.target.split_once('?')?.1 } else { &self.body };
+        let url = Url::parse(&format!("http://form/?{text}")).unwrap();
+        url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.headers.get("authorization")?.strip_prefix("Bearer ")
+    }
+}
+
+/// A tool server whose logins are made at the same address.
+#[derive(Default)]
+struct State {
+    base: Mutex<String>,
+    seen: Mutex<Vec<Seen>>,
+    tokens: Mutex<BTreeSet<String>>,
+    refresh: Mutex<BTreeSet<String>>,
+    challenges: Mutex<BTreeMap<String, String>>,
+    made: Mutex<u32>,
+    /// How long tokens last, in seconds.
+    lasts: Mutex<u64>,
+}
+
+struct Site {
+    url: String,
+    state: Arc<State>,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(State { lasts: Mutex::new(3_600), ..State::default() });
+        base.clone_into(&mut state.base.lock().unwrap());
+        let serving = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let state = Arc::clone(&serving);
+                tokio::spawn(async move { state.serve(stream).await });
+            }
+        });
+        Self { url: format!("{base}/mcp"), state }
+    }
+
+    fn seen(&self, path: &str) -> Vec<Seen> {
+        self.state.seen.lock().unwrap().iter().filter(|seen| seen.path() == path).cloned().collect()
+    }
+
+    /// The calls of tools that arrived, let in or not.
+    fn calls(&self) -> Vec<Seen> {
+        self.seen("/mcp").into_iter().filter(|seen| seen.json()["method"] == "tools/call").collect()
+    }
+
+    /// Lets nobody in any more whose token is one of those that are out; with `renewal`, nobody renews one either.
+    fn revoke(&self, renewal: bool) {
+        self.state.tokens.lock().unwrap().clear();
+        if renewal {
+            self.state.refresh.lock().unwrap().clear();
+        }
+    }
+
+    fn let_tokens_last(&self, seconds: u64) {
+        *self.state.lasts.lock().unwrap() = seconds;
+    }
+
+    fn request(&self) -> LoginRequest {
+        LoginRequest {
+            address: self.url.clone(),
+            headers: BTreeMap::new(),
+            redirect_uri: "http://127.0.0.1:9/callback".to_owned(),
+            scopes: Vec::new(),
+            client: None,
+            client_metadata: None,
+            private_network: false,
+        }
+    }
+
+    /// Logs in as a person with a browser does.
+    async fn log_in(&self, logins: &Logins, request: LoginRequest) -> Result<LoginFacts, LoginError> {
+        let pending = logins.begin(request).await?;
+        let browser = ua_http::client(ua_http::Versions::One).redirect(reqwest::redirect::Policy::none()).build();
+        let sent = browser.unwrap().get(pending.address()).send().await.unwrap();
+        let back = sent.headers()["location"].to_str().unwrap().to_owned();
+        assert!(pending.is_answered_by(&back) && !pending.is_answered_by("http://127.0.0.1:9/callback?code=x&state=y"));
+        pending.finish(&back).await
+    }
+}
+
+impl State {
+    async fn serve(&self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        while let Some(seen) = read(&mut stream).await {
+            self.seen.lock().unwrap().push(seen.clone());
+            let (status, headers, body) = self.answer(&seen);
+            let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+            stream.get_mut().write_all(head.as_bytes()).await.unwrap_or_default();
+        }
+    }
+
+    fn answer(&self, seen: &Seen) -> (&'static str, String, String) {
+        let base = self.base.lock().unwrap().clone();
+        let json_type = "content-type: application/json\r\n".to_owned();
+        let ok = |body: Value| ("200 OK", json_type.clone(), body.to_string());
+        match seen.path() {
+            "/mcp" => self.tools(seen, &base),
+            "/.well-known/oauth-protected-resource/mcp" => ok(json!({"resource": format!("{base}/mcp"),
+                "authorization_servers": [base], "scopes_supported": ["tools"]})),
+            "/.well-known/oauth-authorization-server" => ok(json!({"issuer": base,
+                "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),
+                "registration_endpoint": format!("{base}/register"), "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
+                "scopes_supported": ["tools", "offline_access"]})),
+            "/register" => {
+                let redirects = seen.json()["redirect_uris"].clone();
+                ok(
+                    json!({"client_id": "client-of-ua", "client_secret": "cs-canary-012345678", "redirect_uris": redirects}),
+                )
+            }
+            "/authorize" => {
+                let code = format!("code-canary-{}", self.number());
+                self.challenges.lock().unwrap().insert(code.clone(), seen.field("code_challenge").unwrap());
+                let back = Url::parse_with_params(
+                    &seen.field("redirect_uri").unwrap(),
+                    [("code", code), ("state", seen.field("state").unwrap()), ("iss", base)],
+                );
+                ("302 Found", format!("location: {}\r\n", back.unwrap()), String::new())
+            }
+            "/token" => self
+                .token(seen)
+                .map_or_else(|error| ("400 Bad Request", json_type.clone(), json!({"error": error}).to_string()), ok),
+            _ => ("404 Not Found", String::new(), String::new()),
+        }
+    }
+
+    fn number(&self) -> u32 {
+        let mut made = self.made.lock().unwrap();
+        *made += 1;
+        *made
+    }
+
+    fn token(&self, seen: &Seen) -> Result<Value, &'static str> {
+        if seen.field("resource").as_deref() != Some(&format!("{}/mcp", self.base.lock().unwrap())) {
+            return Err("invalid_target");
+        }
+        match seen.field("grant_type").as_deref() {
+            Some("authorization_code") => {
+                let code = seen.field("code").ok_or("invalid_request")?;
+                let challenge = self.challenges.lock().unwrap().remove(&code).ok_or("invalid_grant")?;
+                let verifier = seen.field("code_verifier").ok_or("invalid_request")?;
+                if base64url(&ua_core::sha256(verifier).to_hex()) != challenge {
+                    return Err("invalid_grant");
+                }
+            }
+            Some("refresh_token") => {
+                let token = seen.field("refresh_token").ok_or("invalid_request")?;
+                if !self.refresh.lock().unwrap().remove(&token) {
+                    return Err("invalid_grant");
+                }
+            }
+            _ => return Err("unsupported_grant_type"),
+        }
+        let number = self.number();
+        let (token, refresh) = (format!("at-canary-{number:08}"), format!("rt-canary-{number:08}"));
+        self.tokens.lock().unwrap().insert(token.clone());
+        self.refresh.lock().unwrap().insert(refresh.clone());
+        Ok(json!({"access_token": token, "token_type": "Bearer", "refresh_token": refresh,
+                  "expires_in": *self.lasts.lock().unwrap()}))
+    }
+
+    /// The tool server.
+    fn tools(&self, seen: &Seen, base: &str) -> (&'static str, String, String) {
+        let is_in = seen.token().is_some_and(|token| self.tokens.lock().unwrap().contains(token));
+        if !is_in {
+            let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
+            let challenge = format!("www-authenticate: Bearer resource_metadata=\"{place}\"\r\n");
+            return ("401 Unauthorized", challenge, "who are you?".to_owned());
+        }
+        let message = seen.json();
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "site", "version": "1"}}),
+            Some("tools/list") => json!({"tools": [{"name": "send", "inputSchema": {"type": "object"}}]}),
+            Some("tools/call") if message["params"]["name"] == "forbidden" => {
+                let challenge = "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"mail:send\"\r\n";
+                return ("403 Forbidden", challenge.to_owned(), "not with this login".to_owned());
+            }
+            Some("tools/call") => json!({"content": [{"type": "text", "text": "sent"}]}),
+            _ if seen.body.is_empty() => return ("405 Method Not Allowed", String::new(), String::new()),
+            _ => return ("202 Accepted", String::new(), String::new()),
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        ("200 OK", "content-type: application/json\r\n".to_owned(), answer.to_string())
+    }
+}
+
+/// The bytes that hexadecimal digits stand for, in the alphabet of addresses.
+fn base64url(hex: &str) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bytes: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let number =
+            three.iter().fold(0_u32, |number, byte| (number << 8) | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..=three.len() {
+            out.push(char::from(ALPHABET[(number >> (18 - 6 * place)) as usize & 63]));
+        }
+    }
+    out
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Seen> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    let target = line.split(' ').nth(1)?.to_owned();
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Seen { target, headers, body: String::from_utf8(body).unwrap() })
+}
+
+/// A vault in memory, for several processes.
+#[derive(Debug, Default)]
+struct Shelves {
+    kept: Mutex<BTreeMap<String, String>>,
+    learned: Mutex<Vec<String>>,
+    taken: Arc<AtomicBool>,
+}
+
+struct Taken(Arc<AtomicBool>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Vault for Shelves {
+    fn load(&self, address: &str) -> Result<Option<String>, String> {
+        Ok(self.kept.lock().unwrap().get(address).cloned())
+    }
+
+    fn save(&self, address: &str, login: &str, _facts: &LoginFacts) -> Result<(), String> {
+        // Whatever is kept was learned before.
+        let learned = self.learned.lock().unwrap();
+        let kept: Value = serde_json::from_str(login).unwrap();
+        let token = kept["credentials"]["token_response"]["access_token"].as_str().unwrap();
+        assert!(learned.iter().any(|secret| secret == token), "{learned:?}");
+        self.kept.lock().unwrap().insert(address.to_owned(), login.to_owned());
+        Ok(())
+    }
+
+    fn lock(&self, _address: &str) -> Result<Box<dyn Send>, String> {
+        while self.taken.swap(true, Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Box::new(Taken(Arc::clone(&self.taken))))
+    }
+
+    fn learn(&self, secrets: Vec<(String, String)>) {
+        self.learned.lock().unwrap().extend(secrets.into_iter().map(|(_, secret)| secret));
+    }
+}
+
+fn logins(shelves: &Arc<Shelves>) -> Logins {
+    Logins::new(Arc::<Shelves>::clone(shelves), ua_core::system::env())
+}
+
+/// A transport with these logins.
+fn world(site: &Site, logins: &Logins) -> ServerBed {
+    let mut world = ServerBed::new(http("web", &site.url, &[]));
+    world.shared.logins = Some(logins.clone());
+    world
+}
+
+#[tokio::test]
+async fn a_person_logs_in_once_and_calls_go_out_with_the_token() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    let facts = site.log_in(&own, site.request()).await.unwrap();
+    assert_eq!((facts.client_id.as_str(), facts.renewable), ("client-of-ua", true));
+    assert_eq!(facts.scopes, ["tools", "offline_access"], "what the server says it needs, and what renews it");
+    let asked = &site.seen("/authorize")[0];
+    assert_eq!(asked.field("code_challenge_method").as_deref(), Some("S256"));
+    assert_eq!(asked.field("resource"), Some(site.url.clone()));
+    assert_eq!(site.seen("/register")[0].json()["application_type"], "native");
+    // The secret that the client was given goes with the exchange.
+    assert!(site.seen("/token")[0].headers["authorization"].starts_with("Basic "));
+
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+    assert_eq!(site.calls()[0].token(), Some("at-canary-00000002"));
+    let shown = format!("{own:?} {world:?}", world = world.shared.logins);
+    assert!(!shown.contains("canary"), "{shown}");
+    for secret in ["at-canary-00000002", "rt-canary-00000002", "cs-canary-012345678", "code-canary-1"] {
+        assert!(shelves.learned.lock().unwrap().iter().any(|learned| learned == secret), "{secret}");
+    }
+    // Another process of the user is let in without asking anybody.
+    let other = logins(&shelves);
+    assert_eq!(other.token(&site.url).await.unwrap().as_deref(), Some("at-canary-00000002"));
+    assert_eq!(other.token("http://127.0.0.1:9/mcp").await.unwrap(), None, "the token is for one address");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_login_is_said_so_with_the_command() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let why = world(&site, &logins(&shelves)).refusal().await;
+    assert!(why.contains("HTTP status 401 Unauthorized; log in with `ua login web`"), "{why}");
+}
+
+#[tokio::test]
+async fn a_token_that_is_about_to_end_is_renewed_before_it_is_sent_and_by_one_process() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    site.let_tokens_last(20); // less than the margin
+    site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    site.let_tokens_last(3_600);
+    let processes: Vec<Logins> = (0..5).map(|_| logins(&shelves)).collect();
+    let tokens = futures_util::future::join_all(processes.iter().map(|one| one.token(&site.url))).await;
+    let tokens: BTreeSet<Option<String>> = tokens.into_iter().map(Result::unwrap).collect();
+    assert_eq!(tokens, BTreeSet::from([Some("at-canary-00000003".to_owned())]));
+    let exchanges = site.seen("/token");
+    let renewals = exchanges.iter().filter(|seen| seen.field("grant_type").as_deref() == Some("refresh_token"));
+    assert_eq!(renewals.clone().count(), 1, "whoever came later found it renewed");
+    assert!(
+        renewals.clone().all(|seen| seen.headers["authorization"].starts_with("Basic ")),
+        "with the client's secret"
+    );
+}
+
+/// A server that refuses a token has not read the call: it is one that never left, and whoever sent it decides.
+#[tokio::test]
+async fn a_call_whose_token_is_refused_is_posted_once_and_the_next_one_has_another() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    site.revoke(false);
+    let refused = call(&connection, "send", json!({})).await;
+    let Outcome::NotSent { why } = refused else { panic!("{refused:?}") };
+    assert!(why.contains("its login had ended (HTTP status 401 Unauthorized) and was renewed"), "{why}");
+    assert_eq!(site.calls().len(), 1);
+    assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+    let tokens: Vec<_> = site.calls().iter().map(|seen| seen.token().unwrap().to_owned()).collect();
+    assert_eq!(tokens, ["at-canary-00000002", "at-canary-00000003"]);
+    // What only asks is asked again at once.
+    site.revoke(false);
+    assert_eq!(world.server.list(&world.shared).await.unwrap().tools.len(), 1);
+}
+
+#[tokio::test]
+async fn a_login_that_has_ended_is_a_refusal_that_says_what_to_do() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    let forbidden = call(&connection, "forbidden", json!({})).await;
+    let Outcome::Raw(RawReply::HttpStatus { status: 403, body }) = forbidden else { panic!("{forbidden:?}") };
+    assert!(body.contains("`ua login web --scope \"mail:send\"`"), "{body}");
+    site.revoke(true);
+    let ended = call(&connection, "send", json!({})).await;
+    let Outcome::Raw(RawReply::HttpStatus { status: 401, body }) = ended else { panic!("{ended:?}") };
+    assert!(body.starts_with("who are you?") && body.contains("log in with `ua login web`"), "{body}");
+    assert_eq!(site.calls().len(), 2, "each was posted once");
+    // Somebody logs in anew in another terminal, and the run goes on.
+    site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    assert!(matches!(call(&connection, "send", json!({})).await, Outcome::NotSent { .. }));
+    assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+}
+
+/// A server that takes no token, however new: one renewal for one refusal, and no circle.
+#[tokio::test]
+async fn a_server_that_takes_no_token_is_not_asked_for_ever() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let world = world(&site, &own);
+    let (_, connection) = world.ready().await;
+    site.revoke(false);
+    assert!(matches!(call(&connection, "send", json!({})).await, Outcome::NotSent { .. }));
+    site.revoke(false);
+    let second = call(&connection, "send", json!({})).await;
+    let Outcome::Raw(RawReply::HttpStatus { status: 401, body }) = second else { panic!("{second:?}") };
+    assert!(body.contains("not even one that was just renewed"), "{body}");
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_and_who_comes_back_from_elsewhere_has_no_login() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    let pending = own.begin(site.request()).await.unwrap();
+    let refused = pending.finish("http://127.0.0.1:9/callback?error=access_denied&error_description=no&state=x").await;
+    assert_eq!(refused.unwrap_err(), LoginError::Refused("the login was refused (access_denied: no)".into()));
+    // An answer of another authorization server than the one that was asked.
+    let pending = own.begin(site.request()).await.unwrap();
+    let state = Url::parse(pending.address()).unwrap();
+    let state = state.query_pairs().find(|(key, _)| key == "state").unwrap().1.into_owned();
+    let back = format!("http://127.0.0.1:9/callback?code=c&state={state}&iss=http://elsewhere.example");
+    let why = pending.finish(&back).await.unwrap_err().to_string();
+    assert!(why.contains("issuer"), "{why}");
+    assert_eq!(shelves.kept.lock().unwrap().len(), 0);
+    let over_http = check_address("http://example.org/mcp").unwrap_err();
+    assert!(over_http.to_string().contains("https only"), "{over_http}");
+    for address in ["https://example.org/mcp", "http://localhost:1/mcp", "http://[::1]:1/mcp"] {
+        check_address(address).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_a_person_has_already_is_not_registered_and_scopes_add_up() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    let client = OwnClient { id: "team".into(), secret: Some("cs-of-team-0123".into()) };
+    let request = LoginRequest { client: Some(client), ..site.request() };
+    assert!(!format!("{request:?}").contains("cs-of-team"));
+    assert_eq!(site.log_in(&own, request.clone()).await.unwrap().client_id, "team");
+    assert_eq!(site.seen("/register").len(), 0);
+    let more = LoginRequest { scopes: vec!["mail:send".into()], ..request };
+    let facts = site.log_in(&own, more).await.unwrap();
+    assert_eq!(facts.scopes, ["tools", "offline_access", "mail:send"]);
+}
+
+#[tokio::test]
+async fn a_server_that_lets_everybody_in_and_names_no_place_has_no_login() {
+    let site = super::hostile::Hostile::start().await;
+    let own = logins(&Arc::new(Shelves::default()));
+    let request = LoginRequest {
+        address: site.url.clone(),
+        headers: BTreeMap::new(),
+        redirect_uri: "http://127.0.0.1:9/callback".to_owned(),
+        scopes: Vec::new(),
+        client: None,
+        client_metadata: None,
+        private_network: false,
+    };
+    let why = own.begin(request).await.unwrap_err().to_string();
+    assert!(why.contains("asks nobody to log in"), "{why}");
+}

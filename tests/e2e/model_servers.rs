@@ -1,0 +1,103 @@
+//! Model servers of others, where they are installed (`cargo xtask third-party`): one that breaks on purpose and judges its clients, and a
+//! proxy between this program and a provider that stumbles.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests; only tests read the variable")]
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use ua_e2e::{Model, TestEnv, until};
+use ua_testkit::{Fault, FaultKind, ThirdParty};
+
+use super::env;
+use super::wires::WIRES;
+
+fn third_party() -> ThirdParty {
+    ThirdParty::at(std::env::var_os("UA_THIRD_PARTY").map(PathBuf::from))
+}
+
+/// A server of somebody else; it ends with the test.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Starts an installed program that takes `--port`.
+fn serve(program: &str, check: &str, args: &[&str]) -> Option<Served> {
+    let program = third_party().find_or_say(program, check)?;
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new(program);
+    command.args(args).args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+    // What such programs fetch by themselves (prices, versions) is not there.
+    command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("NO_PROXY", "127.0.0.1");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the server of others listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    Some(Served { child, url: format!("http://127.0.0.1:{port}") })
+}
+
+/// A world whose models of every wire are at an address.
+fn reaching(url: &str) -> TestEnv {
+    let env = env().with_forum().with_env("ANTHROPIC_BASE_URL", url).with_env("ANTHROPIC_API_KEY", "a-key");
+    env.with_env("OPENAI_BASE_URL", url).with_env("OPENAI_API_KEY", "a-key")
+}
+
+/// One mock of model APIs that answers a fifth of all requests with an error and breaks a third of all streams. It says at the end what a
+/// client did wrong: took a cut reply for a whole one, did not wait as long as it was asked to, hammered.
+#[test]
+fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
+    let chaos = [
+        "serve", "--error-rate", "429=0.1", "--error-rate", "503=0.1", "--error-rate", "500=0.05", "--stream-fault", "truncate=0.12",
+        "--stream-fault", "disconnect=0.12", "--stream-fault", "malformed=0.1",
+    ];
+    let Some(served) = serve("llmock", "a mock that breaks on purpose", &chaos) else { return };
+    for (number, wire) in WIRES.iter().cycle().take(6).enumerate() {
+        let env = reaching(&served.url);
+        let fields = json!({"objective": "Post a comment that says hello.", "tools": {"builtin": false}});
+        let job = env.job(&fields, &json!([]));
+        let run = format!("r{number}");
+        env.run(&["job", &job, "--provider", wire, "--model", "gpt-4o", "--run-id", &run]).code(0);
+        let posted = env.comments();
+        assert!(posted.len() <= 1, "{wire}: {posted:?}");
+        assert_eq!(env.calls().iter().filter(|call| call.as_str() == "post_comment succeeded").count(), posted.len(), "{wire}");
+    }
+    let report = Command::new(third_party().find("llmock").unwrap()).args(["report", "--url", &served.url]).output().unwrap();
+    assert!(report.status.success(), "{}{}", String::from_utf8_lossy(&report.stdout), String::from_utf8_lossy(&report.stderr));
+}
+
+/// `LiteLLM` in front of a provider that cuts a reply and is overloaded twice.
+#[test]
+fn a_proxy_in_front_of_a_provider_that_stumbles_is_as_good_as_the_provider() {
+    let post = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+    let turns = json!([post("first"), post("second"), {"text": "Both are posted."}]);
+    for wire in WIRES {
+        let faults = vec![
+            Fault::at(2, FaultKind::CutMidStream),
+            Fault::at(3, FaultKind::Overloaded529),
+            Fault::at(5, FaultKind::ErrorMidStream { error_type: "overloaded_error".into() }),
+        ];
+        let model = Model::start(&turns, faults);
+        let env = reaching("");
+        let config: Value = json!({
+            "model_list": [{"model_name": "a-model", "litellm_params": {
+                "model": "anthropic/a-model", "api_base": model.base_url(), "api_key": "a-key"}}],
+            "litellm_settings": {"num_retries": 0, "telemetry": false},
+        });
+        // JSON is YAML.
+        let config = env.write("litellm.yaml", config.to_string());
+        let Some(served) = serve("litellm", "a proxy in front of a provider", &["--config", &config]) else { return };
+        let env = reaching(&served.url);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([]));
+        env.run(&["job", &job, "--provider", wire, "--model", "a-model", "--run-id", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(env.comments(), ["first", "second"], "{wire}");
+        assert!(model.requests() >= 5, "{wire}: {} requests", model.requests());
+    }
+}
