@@ -55,8 +55,19 @@ fn reaching(url: &str) -> TestEnv {
 #[test]
 fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
     let chaos = [
-        "serve", "--error-rate", "429=0.1", "--error-rate", "503=0.1", "--error-rate", "500=0.05", "--stream-fault", "truncate=0.12",
-        "--stream-fault", "disconnect=0.12", "--stream-fault", "malformed=0.1",
+        "serve",
+        "--error-rate",
+        "429=0.1",
+        "--error-rate",
+        "503=0.1",
+        "--error-rate",
+        "500=0.05",
+        "--stream-fault",
+        "truncate=0.12",
+        "--stream-fault",
+        "disconnect=0.12",
+        "--stream-fault",
+        "malformed=0.1",
     ];
     let Some(served) = serve("llmock", "a mock that breaks on purpose", &chaos) else { return };
     for (number, wire) in WIRES.iter().cycle().take(6).enumerate() {
@@ -67,10 +78,20 @@ fn a_mock_that_breaks_on_purpose_finds_nothing_wrong_with_this_client() {
         env.run(&["job", &job, "--provider", wire, "--model", "gpt-4o", "--run-id", &run]).code(0);
         let posted = env.comments();
         assert!(posted.len() <= 1, "{wire}: {posted:?}");
-        assert_eq!(env.calls().iter().filter(|call| call.as_str() == "post_comment succeeded").count(), posted.len(), "{wire}");
+        assert_eq!(
+            env.calls().iter().filter(|call| call.as_str() == "post_comment succeeded").count(),
+            posted.len(),
+            "{wire}"
+        );
     }
-    let report = Command::new(third_party().find("llmock").unwrap()).args(["report", "--url", &served.url]).output().unwrap();
-    assert!(report.status.success(), "{}{}", String::from_utf8_lossy(&report.stdout), String::from_utf8_lossy(&report.stderr));
+    let report =
+        Command::new(third_party().find("llmock").unwrap()).args(["report", "--url", &served.url]).output().unwrap();
+    assert!(
+        report.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&report.stdout),
+        String::from_utf8_lossy(&report.stderr)
+    );
 }
 
 /// `LiteLLM` in front of a provider that cuts a reply and is overloaded twice.
@@ -96,7 +117,9 @@ fn a_proxy_in_front_of_a_provider_that_stumbles_is_as_good_as_the_provider() {
         let Some(served) = serve("litellm", "a proxy in front of a provider", &["--config", &config]) else { return };
         let env = reaching(&served.url);
         let job = env.job(&json!({"tools": {"builtin": false}}), &json!([]));
-        env.run(&["job", &job, "--provider", wire, "--model", "a-model", "--run-id", "r"]).code(0).shows(&["succeeded"]);
+        env.run(&["job", &job, "--provider", wire, "--model", "a-model", "--run-id", "r"])
+            .code(0)
+            .shows(&["succeeded"]);
         assert_eq!(env.comments(), ["first", "second"], "{wire}");
         assert!(model.requests() >= 5, "{wire}: {} requests", model.requests());
     }

@@ -374,7 +374,7 @@ fn expected<'a>(artifacts: &'a [Artifact], output: &str) -> Option<&'a Artifact>
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use ua_core::{CallStatus, PossibleEffect, sha256};
+    use ua_core::{CallPolicy, CallStatus, ClassSource, EffectKind, PossibleEffect, sha256};
 
     use super::*;
     use crate::testing::{Story, mail_policy};
