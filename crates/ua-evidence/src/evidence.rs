@@ -501,7 +501,7 @@ mod tests {
         story.succeeds(&call, "posted", None);
         let report = judge(&story);
         let text = report.missing_for_model();
-        assert!(report.needs_a_person() && text.contains("`mcp__chat__post_message` succeeded"), "{text}");
+        assert!(report.needs_a_person() && text.contains("post_message` succeeded"), "{text}");
         assert!(text.contains("It is not to be repeated") && !text.contains("Call the tool"), "{text}");
         // A tool that was declared to be something else, or whose name says that, leaves the model to its work.
         for other in [
