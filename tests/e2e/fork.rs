@@ -206,13 +206,23 @@ fn what_a_fork_did_its_parent_does_not_do_again() {
 }
 
 #[test]
-fn what_a_tools_name_says_that_it_makes_is_made_once_in_the_family_and_nobody_is_asked() {
+fn what_only_a_tools_name_says_that_it_makes_is_asked_about_in_the_family() {
     let env = env().with_forum();
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("before:store.start_attempt:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["fork", "r", "--run-id", "f"]).code(0);
-    env.run(&["resume", "r"]).code(0);
-    assert_eq!((env.comments().len(), status(&env, "r").as_str()), (1, "succeeded"));
+    env.run(&["resume", "r"]).code(75).shows(&["May `post_comment` run?", "the same arguments"]);
+    assert_eq!(env.comments().len(), 1);
+    // A policy that declares the kind says that it is one effect.
+    let rule = "[[rule]]\nid = \"comment\"\nname = \"post_comment\"\nserver = \"forum\"\nside_effect_class = \"external\"\neffect_kind = \"thread.comment\"\n";
+    let declared = super::env().with_forum();
+    let policy = declared.write("work/comment.toml", rule);
+    let declared = declared.with_env("UA_POLICY", &policy);
+    let job = declared.job(&json!({}), &turns());
+    declared.run_killed_at("before:store.start_attempt:post_comment", &["job", &job, "--run-id", "r"]);
+    declared.run(&["fork", "r", "--run-id", "f"]).code(0);
+    declared.run(&["resume", "r"]).code(0);
+    assert_eq!((declared.comments().len(), status(&declared, "r").as_str()), (1, "succeeded"));
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Connection {
             arrival,
             client_call: client.as_deref(),
             class: planned.policy.class,
-            is_declared: planned.policy.is_by_content() && !planned.policy.kind_is_guessed,
+            is_declared: planned.policy.is_by_content(),
             at: self.broker.env.now(),
         };
         let project = self.broker.project(&self.project);

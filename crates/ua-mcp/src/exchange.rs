@@ -108,7 +108,11 @@ pub(crate) async fn open(
             }
         };
         let asked = tokio::select! {
-            asked = ask => asked.map_err(Unanswered::into_why),
+            // Who is not let in is not let in in another dialect either.
+            asked = ask => match asked {
+                Err(Unanswered::Status(401, why)) => return Err(why),
+                asked => asked.map_err(Unanswered::into_why),
+            },
             () = env.clock.sleep(DISCOVER_PATIENCE) => {
                 Err(format!("it did not say within {} s which revisions it speaks", DISCOVER_PATIENCE.as_secs()))
             }

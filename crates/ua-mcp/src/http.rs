@@ -276,7 +276,9 @@ impl HttpConnection {
                     Reply::Result(result, length) => completed(bounded(result, length)),
                     Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
                     Reply::Status { status, body, not_let_in } => {
-                        let hint = not_let_in.map(|why| format!(" ({})", why.hint(&self.inner.server)));
+                        let is_login = |why: &NotLetIn| !matches!(why, NotLetIn::OwnHeader | NotLetIn::NoToken);
+                        let hint = not_let_in.filter(is_login);
+                        let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.server)));
                         let body = format!("{body}{}", hint.unwrap_or_default());
                         Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body })
                     }

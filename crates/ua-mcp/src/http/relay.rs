@@ -133,8 +133,8 @@ impl Relay {
                 Some(NotLetIn::Renewed) => {
                     return Relayed::NotSent(format!("its login had ended (HTTP status {status}) and was renewed"));
                 }
+                Some(NotLetIn::OwnHeader | NotLetIn::NoToken) | None => {}
                 Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
-                None => {}
             }
             return match status {
                 StatusCode::NOT_FOUND if has_session => {
