@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod partition;
+mod seams;
+mod server;
+mod stopped;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -10,14 +15,47 @@ use serde_json::{Value, json};
 use ua_e2e::{Live, TestEnv, eventually, until};
 
 use super::env;
-use super::server_database::{comment_job, cut_all, on_server};
+use super::server_database::{cluster, comment_job, cut_all, on_server};
 
-/// The same test on a file and, where PostgreSQL is installed, on a server of our own through its pooler.
-fn on_both(name: &str, test: impl Fn(&TestEnv)) {
-    test(&env().with_forum());
+/// The same test on a file and, where PostgreSQL is installed, on a server of our own through its pooler; with the name of the database there.
+fn on_both(name: &str, test: impl Fn(&TestEnv, Option<&str>)) {
+    test(&env().with_forum(), None);
     if let Some((env, direct)) = on_server(name, true) {
         env.run(&["db", "migrate", "--database-url", &direct]).code(0);
-        test(&env);
+        test(&env, Some(name));
+    }
+}
+
+/// Whether the lanes are played whole (`UA_FLEET_WHOLE`, at night) or a part of them.
+fn is_whole() -> bool {
+    std::env::var_os("UA_FLEET_WHOLE").is_some()
+}
+
+/// The runs of which a person was ever asked something.
+fn asked_about(env: &TestEnv, database: Option<&str>) -> Vec<String> {
+    match database {
+        None => env.rows("SELECT DISTINCT run_id FROM questions"),
+        Some(name) => cluster().unwrap().sql(name, "SELECT DISTINCT run_id FROM ua.questions").unwrap(),
+    }
+}
+
+/// The lease of a worker ends: at night by itself, otherwise because its row says so.
+fn end_the_lease(env: &TestEnv, database: Option<&str>, worker: &str) {
+    let status = || {
+        let listed = rows(env, &["workers", "list"]).into_iter().find(|row| row["worker"] == worker);
+        listed.map(|row| row["status"].as_str().unwrap().to_owned())
+    };
+    if is_whole() {
+        until("the end of its lease", || status().is_none_or(|status| status == "silent"));
+        return;
+    }
+    let sql = format!("UPDATE workers SET lease_until = '2026-01-01T00:00:00.000Z' WHERE worker = '{worker}'");
+    match database {
+        None => {
+            let database = rusqlite::Connection::open(env.root().join("runtime_state.db")).unwrap();
+            database.execute(&sql, []).unwrap();
+        }
+        Some(name) => drop(cluster().unwrap().sql(name, &sql.replace("workers", "ua.workers")).unwrap()),
     }
 }
 
@@ -49,15 +87,20 @@ fn open_the_gate(env: &TestEnv) {
 
 /// A worker that has sent the comment of the run `r` and waits for the gate.
 fn at_the_gate(env: &TestEnv) -> Live {
+    at_the_gate_with(env, &[])
+}
+
+/// The same with more arguments.
+fn at_the_gate_with(env: &TestEnv, arguments: &[&str]) -> Live {
     env.run(&["submit", &gated(env, "post_comment"), "--run-id", "r"]).code(0);
-    let worker = env.start(&["worker", "--name", "first"]);
+    let worker = env.start(&[&["worker", "--name", "first"], arguments].concat());
     until("the effect", || !env.comments().is_empty());
     worker
 }
 
 #[test]
 fn a_submitted_job_is_run_by_a_worker() {
-    on_both("fleet_plain", |env| {
+    on_both("fleet_plain", |env, _| {
         let job = comment_job(env);
         env.run(&["submit", &job, "--run-id", "r", "--job-key", "once"]).code(0).shows(&["r"]);
         assert_eq!((env.comments().len(), state(env, "r")), (0, "ready".to_owned()));
@@ -77,7 +120,7 @@ fn a_submitted_job_is_run_by_a_worker() {
 /// Killed between an effect and its receipt. Another worker has the run within a look, asks, and gives its slot away; the answer brings the run back.
 #[test]
 fn a_killed_workers_run_is_taken_over_and_asks() {
-    on_both("fleet_killed", |env| {
+    on_both("fleet_killed", |env, _| {
         env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
         env.run_killed_at("after:tool.invoke:post_comment", &["worker", "--name", "first"]);
         assert_eq!(state(env, "r"), "claimed");
@@ -95,7 +138,7 @@ fn a_killed_workers_run_is_taken_over_and_asks() {
 
 #[test]
 fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
-    on_both("fleet_term", |env| {
+    on_both("fleet_term", |env, _| {
         let worker = at_the_gate(env);
         worker.signal(Signal::TERM);
         until("the worker to take notice", || worker.stderr().contains("no run is taken any more"));
@@ -110,7 +153,7 @@ fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
 /// The run of a living worker is nobody else's, however often others look.
 #[test]
 fn workers_side_by_side_do_each_run_once() {
-    on_both("fleet_many", |env| {
+    on_both("fleet_many", |env, _| {
         let job = comment_job(env);
         for number in 0..6 {
             env.run(&["submit", &job, "--run-id", &format!("r{number}"), "--concurrency-key", "forum:2"]).code(0);
@@ -127,7 +170,7 @@ fn workers_side_by_side_do_each_run_once() {
 
 #[test]
 fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
-    on_both("fleet_unfit", |env| {
+    on_both("fleet_unfit", |env, _| {
         env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
         std::fs::rename(env.path("work/.mcp.json"), env.path("away.json")).unwrap();
         let worker = env.start(&["worker", "--name", "first"]);
@@ -149,16 +192,21 @@ fn asked(address: &str, path: &str) -> String {
     answer
 }
 
+/// Where a worker says how it is.
+fn address_of(worker: &Live) -> String {
+    eventually("its address", || {
+        let text = worker.stderr();
+        let line = text.lines().find_map(|line| line.split("http://").nth(1))?;
+        Some(line.trim().to_owned())
+    })
+}
+
 #[test]
 fn a_worker_says_how_it_is() {
     let env = env().with_forum();
     env.run(&["submit", &gated(&env, "post_comment"), "--run-id", "r"]).code(0);
     let worker = env.start(&["worker", "--listen", "127.0.0.1:0", "--name", "first"]);
-    let address = eventually("its address", || {
-        let text = worker.stderr();
-        let line = text.lines().find_map(|line| line.split("http://").nth(1))?;
-        Some(line.trim().to_owned())
-    });
+    let address = address_of(&worker);
     until("the effect", || !env.comments().is_empty());
     assert!(asked(&address, "/healthz").contains("200 OK"));
     assert!(asked(&address, "/readyz").contains("200 OK"));
@@ -247,7 +295,7 @@ fn workers_that_are_killed_again_and_again_have_each_effect_once() {
     #[expect(clippy::disallowed_methods, reason = "a test has no settings")]
     let kills: usize = std::env::var("UA_FLEET_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let jobs = kills * 3;
-    on_both("fleet_kills", |env| {
+    on_both("fleet_kills", |env, _| {
         for number in 0..jobs {
             let tool = |name: &str, text: String| json!({"tools": [{"name": format!("mcp__forum__{name}"), "input": {"text": text}}]});
             let first = tool("post_comment", format!("first of {number}."));

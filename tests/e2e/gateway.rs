@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::env;
 
 /// Asks through the gateway for one mail twice, and for another one.
-const CLIENT: &str = r#"
+pub(crate) const CLIENT: &str = r#"
 coproc G { "$1" gateway "$2" "$3" --name mail -- "$1" toolserver --workspace . --outbox ./outbox; }
 ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; echo "$reply"; }
 ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'

@@ -18,10 +18,13 @@ use std::path::Path;
 use serde_json::Value;
 use ua_e2e::TestEnv;
 use ua_testkit::docs::{Block, Page, pages};
+use ua_testkit::postgres::SERVER;
 use ua_testkit::workspace_root;
 
+use crate::cluster::Cluster;
+
 /// The pages with marked blocks; each has a test below.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "docs/guide/budgets.md",
     "docs/guide/cli.md",
@@ -32,15 +35,19 @@ const PAGES: [&str; 11] = [
     "docs/guide/policies.md",
     "docs/guide/resume-and-doubts.md",
     "docs/guide/troubleshooting.md",
+    "docs/guide/workers.md",
     "docs/guide/workspace.md",
 ];
 
-/// What comes before a block: `ua` on the path, and a `sleep` that waits for what a reader waits for, until a call is under way.
+/// What comes before a block: `ua` on the path, what the reader's shell has exported before, and a `sleep` that waits for what a reader waits
+/// for, until a call is under way.
 const PRELUDE: &str = r#"
 set -e
 mkdir -p ../bin
 ln -sf "$1" ../bin/ua
 PATH="$(cd ../bin && pwd):$PATH"
+if [ -f ../bin/exported ]; then . ../bin/exported; fi
+trap 'export -p | grep UA_ >../bin/exported || true' EXIT
 sleep() {
     until ua calls list --json 2>/dev/null | grep -q '"running"'; do command sleep 0.1; done
 }
@@ -152,6 +159,11 @@ fn was_printed(line: &str, output: &str) -> bool {
 
 /// Runs the marked blocks of a page.
 fn run(path: &str) {
+    run_with(path, "", "");
+}
+
+/// The same, with something of this machine in the place of what the page has.
+fn run_with(path: &str, theirs: &str, ours: &str) {
     let env = world();
     let (mut printed, mut count) = (String::new(), 0);
     for block in &page(path).blocks {
@@ -161,7 +173,9 @@ fn run(path: &str) {
             }
             let exit: i32 = mark(block, "exit").map_or(0, |code| code.parse().unwrap());
             eprintln!("{}: {}", block.place, block.text);
-            let output = env.run_by_bash(&format!("{PRELUDE}{}", with_ids(&env, &block.text))).code(exit);
+            let text = with_ids(&env, &block.text);
+            let text = if theirs.is_empty() { text } else { text.replace(theirs, ours) };
+            let output = env.run_by_bash(&format!("{PRELUDE}{text}")).code(exit);
             printed = plain(&format!("{} {}", output.stdout, output.stderr));
             count += 1;
         } else if block.marks().any(|mark| mark == "output") {
@@ -221,6 +235,14 @@ fn the_commands_of_resume_and_doubts_run() {
 #[test]
 fn the_commands_of_troubleshooting_run() {
     run("docs/guide/troubleshooting.md");
+}
+
+/// On a server that keeps what it is told, as the page's has to.
+#[test]
+fn the_commands_of_workers_run() {
+    let Some(server) = Cluster::start("-c fsync=on") else { return };
+    server.create("ua", "");
+    run_with("docs/guide/workers.md", "postgres://ua@db.example/ua", &server.url("ua", SERVER));
 }
 
 #[test]

@@ -75,6 +75,7 @@ mod wires;
 mod wrong_inputs;
 
 use ua_e2e::TestEnv;
+use ua_testkit::postgres;
 
 /// A world with the tool server `forum` at hand.
 fn env() -> TestEnv {

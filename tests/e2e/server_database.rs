@@ -7,11 +7,12 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 use ua_e2e::TestEnv;
 use ua_sdk::prelude::{Model, Outcome, Runs, Step};
+use ua_testkit::postgres::SERVER;
 
 use super::env;
 use crate::cluster::{Cluster, blocking, skipped};
 
-fn cluster() -> Option<&'static Cluster> {
+pub(crate) fn cluster() -> Option<&'static Cluster> {
     static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start("")).as_ref()
 }
@@ -19,11 +20,8 @@ fn cluster() -> Option<&'static Cluster> {
 /// Ends every connection to a database, as a server does that goes away.
 pub(crate) fn cut_all(name: &str) {
     let Some(cluster) = cluster() else { return };
-    blocking(async {
-        let client = cluster.connect_at("postgres", 5432).await.unwrap();
-        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1";
-        client.query(sql, &[&name]).await.unwrap();
-    });
+    let sql = format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}'");
+    cluster.sql("postgres", &sql).unwrap();
 }
 
 /// A world whose database is `name` on a server of our own, without a schema; through the pooler if it is there and wanted.
@@ -34,7 +32,7 @@ pub(crate) fn on_server(name: &str, is_pooled: bool) -> Option<(TestEnv, String)
     };
     cluster.create(name, "");
     let (direct, pooled) = (cluster.url(name, 5432), cluster.url(name, 6432));
-    let url = if is_pooled && cluster.pooler.is_some() { pooled } else { direct.clone() };
+    let url = if is_pooled && cluster.has_pooler() { pooled } else { direct.clone() };
     Some((env().with_forum().with_env("UA_DATABASE_URL", &url), direct))
 }
 
@@ -159,4 +157,43 @@ fn a_step_of_a_program_is_kept_on_a_server() {
         );
     assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
     assert!(env.path("elsewhere/workspaces/december").is_dir());
+}
+
+/// The gateway's sessions are in the database that everything else is in: what a client asks for twice is sent once, and shown as on a file.
+#[test]
+fn a_gateway_keeps_its_sessions_on_a_server() {
+    let Some((env, direct)) = on_server("gateway", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let said = env.run_by_bash(crate::gateway::CLIENT).code(0).stdout;
+    assert_eq!(said.matches("\"isError\":true").count(), 0, "{said}");
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2);
+    let shown = env.run(&["runs", "show", "last"]).code(0);
+    shown.shows(&["Tool calls of probe to `mail`", "the same result was handed out, nothing was sent"]);
+    let document = env.run(&["runs", "export", "last", "--json"]).code(0).json();
+    let rules: Vec<&str> = document["arrivals"].as_array().unwrap().iter().filter_map(|a| a["rule"].as_str()).collect();
+    assert_eq!(rules, ["new", "repeat", "new"]);
+    assert!(!env.root().join("runtime_state.db").exists(), "there is no file beside the server");
+    is_whole(&env, 1);
+}
+
+/// The server crashes between two calls of a client, and under a third one: the session goes on, and each mail is sent once.
+#[test]
+fn a_gateway_survives_a_server_that_crashes() {
+    let Some(server) = Cluster::start("") else { return };
+    server.create("gateway", "");
+    let env = env().with_env("UA_DATABASE_URL", &server.url("gateway", SERVER));
+    env.run(&["db", "migrate"]).code(0);
+    // The harness crashes the server while the client waits for the file that says so.
+    let pause = "until [ -e \"$HERE\" ]; do sleep 0.01; done; mail 3 One";
+    let client = crate::gateway::CLIENT.replace("mail 3 One", &format!("touch ../crash_now; HERE=../crashed; {pause}"));
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| env.run_by_bash(&client).code(0).stdout);
+        ua_e2e::until("the client", || env.path("crash_now").exists());
+        server.stop("QUIT");
+        server.start_again();
+        std::fs::write(env.path("crashed"), "").unwrap();
+        let said = running.join().unwrap();
+        assert!(said.contains("\"id\":3"), "{said}");
+    });
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2);
 }

@@ -14,11 +14,32 @@ use ua_testkit::{Crossing, KillPoint, Plan, RunningAfterDispatch, Seam, StoreSea
 
 /// The parts of a program under test: this layout engine, if any, and the kill point and the broken rule that the environment names.
 pub fn parts(pdf: Option<ua_pdf::Renderer>) -> Parts {
+    end_with_the_harness();
     let point = variable("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
     let plan = point.map_or_else(|| Arc::new(Nowhere) as Arc<dyn Plan>, |point| Arc::new(point));
     let broken = variable("UA_BROKEN_RULE").unwrap_or_default();
     Parts { pdf, seams: Some(Arc::new(KillPoints { plan, broken })) }
 }
+
+/// Names the process that started this one, by whoever wants it to end with that.
+pub const ENDS_WITH: &str = "UA_ENDS_WITH";
+
+/// A harness that is killed takes with it what it started; a worker would go on for ever. What this process starts in turn ends by itself.
+#[cfg(target_os = "linux")]
+fn end_with_the_harness() {
+    use rustix::process::{Pid, Signal, getppid, kill_process, getpid, set_parent_process_death_signal};
+    let named = variable(ENDS_WITH).and_then(|text| Pid::from_raw(text.parse().ok()?));
+    if named.is_some() && getppid() == named {
+        let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
+        // It may have ended just before.
+        if is_set && getppid() != named && kill_process(getpid(), Signal::KILL).is_err() {
+            unreachable!("a process may kill itself");
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_the_harness() {}
 
 #[expect(clippy::disallowed_methods, reason = "set by the harness that starts this process")]
 fn variable(name: &str) -> Option<String> {

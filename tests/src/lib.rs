@@ -27,7 +27,7 @@ mod world;
 pub use browser::{Browser, Page};
 pub use collector::Collector;
 pub use database::Database;
-pub use kill_points::parts;
+pub use kill_points::{ENDS_WITH, parts};
 pub use model::Model;
 pub use poll::{eventually, until};
 pub use process::{Live, Output};

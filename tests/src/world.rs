@@ -344,6 +344,7 @@ impl TestEnv {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.path("work")).process_group(0);
         command.env_clear().envs(self.environment()).env("COLUMNS", "160").envs(more.iter().copied());
+        command.env(crate::ENDS_WITH, std::process::id().to_string());
         // Files, never pipes: a tool server that outlives the program must not keep the test waiting.
         command.stdin(Stdio::null());
         command.stdout(must(File::create(&stdout), "make a file")).stderr(must(File::create(&stderr), "make a file"));

@@ -2,6 +2,7 @@
 
 mod calls;
 mod client;
+mod fleet;
 mod gateway;
 mod instructions;
 mod model;
@@ -20,6 +21,8 @@ pub(crate) enum Bench {
     Start(start::Options),
     /// What the walls around a program of `run_command` cost a call
     Sandbox(sandbox::Options),
+    /// What turns, claims and takeovers cost on a PostgreSQL server, beside what the server itself can do
+    Fleet(fleet::Options),
     /// What the gateway adds to a call, and what many clients at once get of it
     Gateway(gateway::Options),
     /// How many instructions a turn takes, which is the same on a busy machine as on a quiet one
@@ -33,6 +36,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Calls(options) => calls::run(options),
         Bench::Start(options) => start::run(options),
         Bench::Sandbox(options) => sandbox::run(options),
+        Bench::Fleet(options) => fleet::run(options),
         Bench::Gateway(options) => gateway::run(options),
         Bench::Instructions(options) => instructions::run(options),
         Bench::Peers(options) => peers::run(options),

@@ -13,6 +13,7 @@ mod crash_matrix;
 mod docs_tests;
 mod explore;
 mod findings;
+mod fleet;
 mod fuzz;
 mod mutants;
 mod outside;
@@ -58,6 +59,8 @@ enum Task {
     CrashMatrix(crash_matrix::Options),
     /// Kills the real program and its tool servers at random moments of a long mixed job, and counts effects from outside
     CrashLoop(crash_loop::Options),
+    /// Kills one of several workers again and again while jobs keep coming, and counts effects from outside
+    Fleet(fleet::Options),
     /// Plays each known way to repeat an effect, lose a person's word or charge wrongly against the program, and says which are left
     Findings(scenario::Options),
     /// Plays each known way to break out, in or away against the program with attackers of its own, and says which wall held
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Task::Serve(options) => serve::run(options),
         Task::CrashMatrix(options) => crash_matrix::run(&options),
         Task::CrashLoop(options) => crash_loop::run(&options),
+        Task::Fleet(options) => fleet::run(&options),
         Task::Findings(options) => findings::run(&options),
         Task::Attacks(options) => attacks::run(&options),
         Task::FindingsServer(options) => scenario::server::serve_stdio(&options),

@@ -113,7 +113,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
@@ -130,6 +130,7 @@ const KNOWN: [&str; 16] = [
     "target/debug/ua",
     "target/debug/ua-e2e-ua-pdf",
     "touch",
+    "wait",
 ];
 
 /// The steps of a script of `.ci`, as it lists them itself.

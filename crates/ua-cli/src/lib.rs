@@ -189,6 +189,8 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
 }
 
 #[cfg(test)]
+mod deploy_tests;
+#[cfg(test)]
 mod docs_tests;
 #[cfg(test)]
 mod help_tests;

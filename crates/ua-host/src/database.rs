@@ -54,6 +54,22 @@ impl Database {
         }
     }
 
+    /// Folders of workspaces, on which machine, that hold runs which have not ended: id, where it is, and how many. A file has one only, which
+    /// is not told.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn places(&self) -> Result<Vec<(String, String, u64)>, StoreError> {
+        match self {
+            Self::File(_) => Ok(Vec::new()),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => {
+                let held = store.places().await?.into_iter();
+                Ok(held.map(|held| (held.place, held.shown, held.unfinished)).collect())
+            }
+        }
+    }
+
     /// Closes it in good order.
     ///
     /// # Errors

@@ -15,10 +15,12 @@ use crate::value::named;
 type DbResult<T> = Result<T, DbError>;
 
 /// The next run for a worker. Whoever asks holds the queue, so what is counted here stays so until it is committed.
-pub(crate) const NEXT: &str = "SELECT q.* FROM run_queue q JOIN runs r ON r.run_id = q.run_id \
-    LEFT JOIN lineage_places p ON p.root_run_id = r.root_run_id \
+///
+/// In the order of the index, one by one until the first that fits: where a lineage is held is a query of its own, which the planner does not
+/// make a join of over all runs that there ever were.
+pub(crate) const NEXT: &str = "SELECT q.* FROM run_queue q \
     WHERE q.state = 'ready' AND q.run_after <= :now AND (:queues = '' OR strpos(:queues, ',' || q.queue || ',') > 0) \
-    AND (p.place IS NULL OR p.place = :place) \
+    AND coalesce((SELECT p.place FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = q.run_id), :place) = :place \
     AND (q.concurrency_key IS NULL OR q.concurrency_limit > (SELECT count(*) FROM run_queue c \
          WHERE c.state = 'claimed' AND c.concurrency_key = q.concurrency_key)) \
     ORDER BY q.priority, q.fair, q.seq LIMIT 1";

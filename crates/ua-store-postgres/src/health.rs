@@ -5,6 +5,7 @@ use ua_store::StoreError;
 
 use crate::db::Db;
 use crate::error::DbError;
+use crate::settings::Facts;
 use crate::store::PostgresStore;
 use crate::value::params;
 
@@ -76,23 +77,8 @@ fn examine(db: &Db) -> Result<Health, DbError> {
     let text = |sql: &str| {
         Ok::<_, DbError>(db.row(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?.unwrap_or_default())
     };
-    let (mut findings, mut warnings) = (Vec::new(), Vec::new());
-    for (setting, why) in [
-        ("fsync", "a crash of the server damages the database"),
-        ("full_page_writes", "a power cut damages the database, unless its disk writes whole pages"),
-    ] {
-        if text(&format!("SELECT current_setting('{setting}')"))? != "on" {
-            findings.push(format!("the server runs with {setting} = off: {why}"));
-        }
-    }
-    let has_standbys = db.number("SELECT count(*) FROM pg_stat_replication", params![])? > 0;
-    if has_standbys && text("SELECT current_setting('synchronous_standby_names')")?.is_empty() {
-        warnings.push(
-            "there are standbys and none is waited for (synchronous_standby_names): a failover may lose what was sent, and who sent it \
-             would not know"
-                .to_owned(),
-        );
-    }
+    let facts = Facts::of(db)?;
+    let (mut findings, warnings) = (facts.findings(), facts.warnings());
     let sql = "SELECT tgname::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') \
                AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'ua'::regnamespace)";
     let triggers = db.rows(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?;

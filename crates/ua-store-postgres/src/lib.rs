@@ -29,6 +29,7 @@ mod related_rows;
 mod rows;
 mod run_rows;
 mod schema;
+mod settings;
 mod spans;
 mod store;
 mod tls;
@@ -37,6 +38,7 @@ mod value;
 pub use config::{Place, PostgresConfig};
 pub use filling::Filling;
 pub use health::Health;
+pub use places::HeldBy;
 #[doc(hidden)]
 pub use related_rows::RELATED;
 pub use schema::migrate;

@@ -10,7 +10,44 @@ use ua_store::{Batch, Change, RowRef, StoreError};
 use crate::config::Place;
 use crate::db::Db;
 use crate::error::DbError;
+use crate::store::PostgresStore;
 use crate::value::{named, params};
+
+/// A place that holds runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldBy {
+    /// Its id.
+    pub place: String,
+    /// Where it is, for people.
+    pub shown: String,
+    /// How many of its runs have not ended.
+    pub unfinished: u64,
+}
+
+impl PostgresStore {
+    /// The places that hold runs which have not ended, by where they are.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub async fn places(&self) -> Result<Vec<HeldBy>, StoreError> {
+        self.read(|db| {
+            db.rows(HOLDERS, params![], |row| {
+                let unfinished: i64 = row.try_get(2)?;
+                Ok(HeldBy {
+                    place: row.try_get(0)?,
+                    shown: row.try_get(1)?,
+                    unfinished: unfinished.try_into().unwrap_or(0),
+                })
+            })
+        })
+        .await
+    }
+}
+
+/// Places with what they hold that has not ended.
+const HOLDERS: &str = "SELECT p.place, min(p.place_shown), count(*) FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \
+    WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') GROUP BY p.place ORDER BY 2, 1";
 
 /// The place of the lineage of a run.
 const OF_RUN: &str = "SELECT p.place, p.place_shown FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = $1";

@@ -27,8 +27,10 @@ mod model_server;
 mod opaque_server;
 mod otlp_receiver;
 mod outcomes;
+pub mod postgres;
 mod program;
 mod provider_server;
+mod proxy;
 mod seams;
 mod servers;
 pub mod sim;
@@ -47,8 +49,10 @@ pub use model_server::{Fault, FaultKind, ModelServer, ModelServerConfig, Request
 pub use opaque_server::{OPAQUE_TOOL, serve_opaque, serve_opaque_slowly};
 pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, ReceivedSpan};
 pub use outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, Refusal, StoreOutcome, ToolOutcome};
+pub use postgres::PostgresServer;
 pub use program::{example_program, ua_program, workspace_root};
 pub use provider_server::{Provider, serve_provider};
+pub use proxy::{Proxy, Way};
 pub use seams::Seam;
 pub use servers::{
     ComposioFiles, ComposioFilesConfig, DRAWN_PNG_BASE64, Encryption, HttpFault, ImageModelApi, ImageModelApiConfig,

@@ -256,8 +256,11 @@ fn no_worker(worker: &str, error: &StoreError) -> HostError {
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
     let failed = |e: StoreError| HostError::store("forget the machine", &e);
     let workers = store.fleet_state(0).await.map_err(failed)?.workers;
-    let place =
-        workers.iter().find(|worker| worker.worker == machine).map_or(machine, |worker| &worker.place).to_owned();
+    let places = store.places().await.map_err(failed)?;
+    let of_worker = workers.iter().find(|worker| worker.worker == machine || worker.place == machine);
+    let place = of_worker.map(|worker| &worker.place).or(places.iter().map(|(id, ..)| id).find(|id| *id == machine));
+    // A worker that died is not listed any more once another one has looked after its runs.
+    let Some(place) = place.cloned() else { return Err(no_machine(machine, &places)) };
     let (here, _) = fleet::place_of(host.home())?;
     if place == here || place.is_empty() {
         return Err(HostError::usage("that is this machine and this root")
@@ -268,6 +271,15 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
         failed(error).hint("a machine is forgotten when no worker of it is alive; `ua workers list` shows them")
     })?;
     Ok(done.freed)
+}
+
+fn no_machine(machine: &str, places: &[(String, String, u64)]) -> HostError {
+    let error = HostError::usage(format!("there is no worker {machine}, and no machine of that id holds a run"));
+    if places.is_empty() {
+        return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
+    }
+    let holders = places.iter().map(|(id, shown, unfinished)| format!("{id} ({shown}, {unfinished} run(s))"));
+    error.hint(format!("these hold runs that have not ended: {}", holders.collect::<Vec<_>>().join("; ")))
 }
 
 async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {

@@ -80,6 +80,11 @@ impl Database {
         Some(Self { cluster, name })
     }
 
+    /// The server.
+    pub(crate) fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+
     /// Where the server's sockets are.
     pub(crate) fn folder(&self) -> &Path {
         self.cluster.folder()
@@ -97,7 +102,7 @@ impl Database {
 
     /// How it is reached through the pooler.
     pub(crate) fn pooled(&self) -> Option<PostgresConfig> {
-        if self.cluster.pooler.is_none() {
+        if !self.cluster.has_pooler() {
             skipped("pgbouncer is not installed");
             return None;
         }

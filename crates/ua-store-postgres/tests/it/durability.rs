@@ -101,3 +101,47 @@ async fn a_write_whose_backend_is_killed_can_be_sent_again() {
     assert!(matches!(again, Err(StoreError::Repeated { number: 1, .. })), "{again:?}");
     assert_eq!(store.load(scene.run_id()).await.unwrap().receipts.len(), 1);
 }
+
+/// Two hundred connections in the middle of their writes, and the server ends at once, twice. Each write is there once, and all go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_connections_survive_a_server_that_crashes() {
+    let Some(cluster) = Cluster::start("") else { return };
+    let database = Database::in_its_own(cluster);
+    let stores: Vec<_> = (0..25).map(|_| database.store()).collect();
+    let mut writers = tokio::task::JoinSet::new();
+    let begun = std::sync::Arc::new(tokio::sync::Barrier::new(201));
+    for (number, store) in stores.iter().cycle().take(200).cloned().enumerate() {
+        let begun = begun.clone();
+        writers.spawn(async move {
+            let scene = Scene::begin(&store, &format!("run_{number}")).await;
+            let call = format!("call_{number}");
+            scene.call_that_is(&call, CallStatus::Running).await;
+            let by = Author::Owner(scene.lease.clone());
+            begun.wait().await;
+            let mut pause = tokio::time::interval(std::time::Duration::from_millis(20));
+            let mut lost = 0;
+            loop {
+                let settle = Change::SettleAttempt(samples::settle(&call, 1, CallStatus::Succeeded));
+                match store.commit(&by, Batch::of([settle]).numbered(1)).await {
+                    Ok(_) | Err(StoreError::Repeated { number: 1, .. }) => break,
+                    Err(StoreError::Unavailable { retry: Retry::Later, .. }) => lost += 1,
+                    Err(other) => panic!("{call}: {other:?}"),
+                }
+                pause.tick().await;
+            }
+            (store.load(scene.run_id()).await.map_or(0, |records| records.receipts.len()), lost)
+        });
+    }
+    begun.wait().await;
+    for _ in 0..2 {
+        tokio::task::block_in_place(|| {
+            database.cluster().stop("QUIT");
+            database.cluster().start_again();
+        });
+    }
+    let all = writers.join_all().await;
+    assert!(all.iter().any(|(_, lost)| *lost > 0), "the server was in nobody's way");
+    let by_hand = database.by_hand();
+    let count = by_hand.query_one("SELECT count(*) FROM tool_receipts", &[]).await.unwrap();
+    assert_eq!(count.get::<_, i64>(0), 200);
+}

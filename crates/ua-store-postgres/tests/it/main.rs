@@ -6,9 +6,13 @@ mod conformance;
 mod cut;
 mod database;
 mod durability;
+mod health;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod pooled;
+#[allow(unreachable_pub, dead_code, reason = "it is a part of another crate, which shows all of it")]
+#[path = "../../../ua-testkit/src/postgres.rs"]
+mod postgres;
 mod raw_sql;
 mod schema;
 mod writers;

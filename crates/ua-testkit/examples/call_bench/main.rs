@@ -3,13 +3,15 @@
 //! `call_bench floor FOLDER STEPS` makes two synced commits of one row a step: as fast as the disk can be. `call_bench calls FOLDER TURNS
 //! RUNS HISTORY [TEXT]` has runs take turns by the shipped worker on SQLite: it composes requests, looks at files and taint, plans, dispatches,
 //! interprets and commits as any run does. `submitters FOLDER TURNS RUNS HISTORY` does the same, and then has as many tasks commit the same batches to
-//! another database with nothing around them. `counted FOLDER TURNS` takes turns in which no time passes: always the same work. The tool is in this process and takes a key; the model answers by itself, after the body of its
+//! another database with nothing around them. `floor-server URL STEPS CLIENTS`, `calls-server URL FOLDER TURNS RUNS NAME` `claims-server URL
+//! CLAIMS` and `queued-server URL` do the same on a PostgreSQL server. `counted FOLDER TURNS` takes turns in which no time passes: always the same work. The tool is in this process and takes a key; the model answers by itself, after the body of its
 //! request was built as it would be sent. Prints a line of JSON a turn.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::print_stdout, reason = "its output is its product")]
 
 mod recording;
+mod server;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -61,7 +63,14 @@ fn main() -> Outcome<()> {
             let plan = Plan { turns: turns.parse()?, history: history.parse()?, text: 0, is_timed: true };
             runtime.block_on(submitters(Path::new(folder), runs.parse()?, plan))
         }
-        _ => Err("expected `floor FOLDER STEPS` `calls FOLDER TURNS RUNS HISTORY [TEXT]` `counted FOLDER TURNS` or `submitters FOLDER TURNS RUNS HISTORY`".into()),
+        ["floor-server", url, steps, clients] => server::floor(url, steps.parse()?, clients.parse()?),
+        ["calls-server", url, folder, turns, runs, name] => {
+            let plan = Plan { turns: turns.parse()?, history: 3_000, text: 0, is_timed: true };
+            server::calls(url, Path::new(folder), runs.parse()?, plan, name)
+        }
+        ["queued-server", url] => server::queued(url),
+        ["claims-server", url, claims] => server::claims(url, claims.parse()?),
+        _ => Err("expected `floor FOLDER STEPS` `calls FOLDER TURNS RUNS HISTORY [TEXT]` `counted FOLDER TURNS` `submitters FOLDER TURNS RUNS HISTORY` `floor-server URL STEPS CLIENTS` `calls-server URL FOLDER TURNS RUNS NAME` or `claims-server URL CLAIMS`".into()),
     }
 }
 
@@ -138,7 +147,7 @@ async fn calls(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let begun = Instant::now();
     let store: Arc<dyn Store> = sqlite.clone();
-    let all = (1..=runs).map(|number| one_run(Arc::clone(&store), &sqlite, folder, number, plan));
+    let all = (1..=runs).map(|number| one_run(Arc::clone(&store), Some(&sqlite), folder, &run_name(number), plan));
     try_join_all(all).await?;
     let resident = std::fs::read_to_string("/proc/self/status")?;
     let resident = resident.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim().to_owned();
@@ -152,7 +161,7 @@ async fn submitters(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let stores: Vec<_> = (1..=runs).map(|_| Arc::new(Recording::of(sqlite.clone()))).collect();
     let begun = Instant::now();
-    let all = stores.iter().zip(1..).map(|(store, number)| one_run(store.clone(), &sqlite, folder, number, plan));
+    let all = stores.iter().zip(1..).map(|(store, number)| one_run(store.clone(), Some(&sqlite), folder, &run_name(number), plan));
     try_join_all(all).await?;
     let worked = begun.elapsed();
     let other = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("other/runtime_state.db")))?);
@@ -170,11 +179,16 @@ async fn commit_again(store: &SqliteStore, committals: Committals) -> Outcome<()
     Ok(())
 }
 
+fn run_name(number: u32) -> String {
+    format!("run_bench_{number}")
+}
+
+/// Works on one run to its end. The turns of the first one in a file are measured.
 async fn one_run(
     store: Arc<dyn Store>,
-    sqlite: &Arc<SqliteStore>,
+    sqlite: Option<&Arc<SqliteStore>>,
     folder: &Path,
-    number: u32,
+    name: &str,
     plan: Plan,
 ) -> Outcome<()> {
     let history = plan.history;
@@ -184,10 +198,9 @@ async fn one_run(
              "budgets": {{"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_tokens": 1000000000000}},
              "settings": {{"history_max_tokens": {history}}}}}"#
     ))?;
-    let name = format!("run_bench_{number}");
-    let workspace = folder.join(format!("ws_{number}"));
+    let workspace = folder.join(format!("ws_{name}"));
     let run = NewRun {
-        run_id: RunId::parse(&name)?,
+        run_id: RunId::parse(name)?,
         created_at: env.now(),
         entrypoint: "library".into(),
         run_mode: "job".into(),
@@ -215,14 +228,12 @@ async fn one_run(
         stop: StopSignal::default(),
     };
     let began: Mutex<Option<Spent>> = Mutex::default();
-    let watched = sqlite.clone();
+    let watched = sqlite.filter(|_| name == run_name(1)).cloned();
     let watcher = move |signal| {
         // A turn begins when the one before it is committed. With one run alone each is measured.
         let RunEvent::Committed { turn } = signal else { return };
-        if number != 1 {
-            return;
-        }
-        let now = Spent::now(&watched).map_err(|error| error.to_string());
+        let Some(watched) = &watched else { return };
+        let now = Spent::now(watched).map_err(|error| error.to_string());
         let now = now.unwrap_or_else(|why| panic!("cannot measure: {why}"));
         let mut began = began.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(began) = began.as_ref() {

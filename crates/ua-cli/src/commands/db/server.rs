@@ -1,7 +1,9 @@
 //! `ua db` of a database on a server.
 
 use serde_json::json;
+use ua_core::Timestamp;
 use ua_host::home::Home;
+use ua_store::FleetStore as _;
 use ua_store_postgres::{Filling, PostgresConfig, PostgresStore};
 use ua_store_sqlite::Departure;
 
@@ -85,12 +87,37 @@ async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
     Ok(OK)
 }
 
+/// The clock of this machine may differ from the server's by so much before it is told.
+const CLOCKS: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Workers and queues go by the server's clock, what is recorded of a run by its machine's.
+async fn distance_of_clocks(store: &PostgresStore) -> Result<Option<String>, HostError> {
+    let before = ua_core::system::env().now();
+    let theirs = store.fleet_now(before).await.map_err(|e| HostError::store("ask for the time", &e))?;
+    let after = ua_core::system::env().now();
+    Ok(between_clocks(before, theirs, after))
+}
+
+/// What there is to say about a clock that was asked between two moments.
+fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Option<String> {
+    let (behind, ahead) = (theirs.since(after), before.since(theirs));
+    let (distance, how) = if behind > ahead { (behind, "behind") } else { (ahead, "ahead of") };
+    (distance > CLOCKS).then(|| {
+        format!(
+            "the clock of this machine is {} s {how} the server's: workers and the queue go by the server's, what is recorded of a run and \
+             its budget of time by this one",
+            distance.as_secs()
+        )
+    })
+}
+
 /// Rows that are sent at once.
 const CHUNK: usize = 2_000;
 
 async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<u8, HostError> {
     let store = PostgresStore::open(server).await.map_err(|e| HostError::store("open the runtime database", &e))?;
-    let health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    let mut health = store.examine().await.map_err(|e| HostError::store("examine the database", &e))?;
+    health.warnings.extend(distance_of_clocks(&store).await?);
     let (runs, found) = if invariants { violations(&Database::Server(store)).await? } else { (0, Vec::new()) };
     let (to_look_at, violations): (Vec<OfRun>, Vec<OfRun>) =
         found.into_iter().partition(|one| one.violation.known().is_some());
@@ -131,4 +158,21 @@ async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<
     }
     health.warnings.iter().for_each(|warning| tell(format!("warning: {warning}")));
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_are_told() {
+        let now = ua_core::Env::simulated(1).now();
+        let (long, short) = (Duration::from_secs(90), Duration::from_secs(4));
+        let said = |theirs| between_clocks(now, theirs, now.plus(short)).unwrap_or_default();
+        assert_eq!((said(now), said(now.plus(short)), said(now.minus(short))), Default::default());
+        assert!(said(now.plus(long)).contains("86 s behind"), "{}", said(now.plus(long)));
+        assert!(said(now.minus(long)).contains("90 s ahead of"), "{}", said(now.minus(long)));
+    }
 }

@@ -1,0 +1,109 @@
+//! A server that crashes under its workers, and comes back.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use rustix::process::Signal;
+use serde_json::json;
+use ua_e2e::{TestEnv, until};
+use ua_testkit::postgres::{POOLER, SERVER};
+
+use super::{answer_all, is_all_done, is_whole, status};
+use crate::cluster::Cluster;
+use crate::env;
+
+/// How the server is treated.
+#[derive(Debug, Clone, Copy)]
+enum Blow {
+    /// One of its processes is killed; it ends all connections and recovers from its log.
+    KilledBackend,
+    /// All of it ends at once, as in a crash, and is started again.
+    Crash,
+    /// It ends in good order, and is started again.
+    Restart,
+}
+
+fn strike(server: &Cluster, blow: Blow) {
+    match blow {
+        Blow::KilledBackend => {
+            let any = "SELECT pid FROM pg_stat_activity WHERE datname = 'fleet' AND pid <> pg_backend_pid() \
+                       ORDER BY random() LIMIT 1";
+            // It may have just ended by itself.
+            let found = server.sql("postgres", any).unwrap().first().and_then(|pid| pid.parse().ok());
+            if let Some(pid) = found {
+                server.kill_backend(pid).ok();
+            }
+            server.until_recovered();
+        }
+        Blow::Crash | Blow::Restart => {
+            server.stop(if matches!(blow, Blow::Crash) { "QUIT" } else { "INT" });
+            server.start_again();
+        }
+    }
+}
+
+/// Two workers, directly and through the pooler, at a server that crashes again and again. What was acknowledged is there afterwards; what was
+/// not is found out; nothing is sent twice.
+#[test]
+fn a_server_that_crashes_again_and_again_costs_time_and_no_effect() {
+    let Some(server) = Cluster::start("") else { return };
+    server.create("fleet", "");
+    let (direct, pooled) = (server.url("fleet", SERVER), server.url("fleet", POOLER));
+    let env: TestEnv = env().with_forum().with_env("UA_DATABASE_URL", &direct);
+    env.run(&["db", "migrate"]).code(0);
+    let blows = if is_whole() { 45 } else { 6 };
+    let jobs = blows * 2;
+    for number in 0..jobs {
+        let tool = |text: String| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});
+        let turns =
+            json!([tool(format!("first of {number}.")), tool(format!("second of {number}.")), {"text": "Posted."}]);
+        let job = env.named_job(&format!("job{number}"), &json!({"tools": {"builtin": false}}), &turns);
+        env.run(&["submit", &job, "--run-id", &format!("r{number}")]).code(0);
+    }
+    let reached = if server.has_pooler() { pooled } else { direct };
+    let workers = [
+        env.start(&["worker", "--concurrency", "2", "--name", "direct"]),
+        env.start(&["worker", "--concurrency", "2", "--name", "pooled", "--database-url", &reached]),
+    ];
+    let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
+    for blow in [Blow::KilledBackend, Blow::Crash, Blow::Restart].into_iter().cycle().take(blows) {
+        let so_far = env.comments().len();
+        until("progress", || env.comments().len() > so_far || answer_all(&env, &words) || is_all_done(&env));
+        strike(&server, blow);
+    }
+    until("the end", || {
+        answer_all(&env, &words);
+        is_all_done(&env)
+    });
+    for worker in workers {
+        worker.signal(Signal::TERM);
+        worker.wait().code(0);
+    }
+    for number in 0..jobs {
+        let counted = (words(&format!("first of {number}.")), words(&format!("second of {number}.")));
+        assert_eq!((counted, status(&env, &format!("r{number}")).as_str()), ((1, 1), "succeeded"), "run r{number}");
+    }
+    let page = env.run(&["db", "check", "--invariants", "--json"]).code(74).json();
+    assert_eq!((&page["violations"], &page["checked_runs"]), (&json!([]), &json!(jobs)), "{page}");
+}
+
+/// What a harness starts ends with it, also when it is killed: workers would go on for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_ends_with_the_harness_that_started_it() {
+    use std::path::Path;
+
+    let env = env().with_forum();
+    let script = "UA_ENDS_WITH=$$ \"$0\" worker --name first --root \"$1\" & echo $! >\"$2\"; wait";
+    let (program, pid) = (ua_e2e::ua_program().display().to_string(), env.arg("pid"));
+    let harness = env.start_program(
+        Path::new("/bin/sh"),
+        &[],
+        &["-c", script, &program, &env.arg("root"), &pid],
+    );
+    until("the worker", || harness.stderr().contains("takes runs"));
+    let process = format!("/proc/{}", env.read("pid").trim());
+    assert!(Path::new(&process).exists());
+    harness.signal(Signal::KILL);
+    harness.wait().killed();
+    until("its end", || !Path::new(&process).exists());
+}

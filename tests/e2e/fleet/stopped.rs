@@ -1,0 +1,111 @@
+//! Workers that stand still for longer than their lease, and machines that are not there any more.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::json;
+use ua_e2e::{TestEnv, until};
+
+use super::{asked_about, at_the_gate, end_the_lease, on_both, open_the_gate, rows, state, status};
+use crate::server_database::{comment_job, on_server};
+
+fn why(env: &TestEnv, run: &str) -> String {
+    let entry = rows(env, &["queue", "list"]).into_iter().find(|row| row["run_id"] == run);
+    entry.map_or_else(String::new, |row| row["why"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Stopped while its tool is at work, past the end of its lease. It has the lock of its run and its process is there, so nobody drives the run
+/// beside it; and it goes on where it stood still.
+#[test]
+fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twice() {
+    on_both("fleet_stopped", |env, database| {
+        let first = at_the_gate(env);
+        first.signal(Signal::STOP);
+        end_the_lease(env, database, "first");
+        let second = env.start(&["worker", "--name", "second"]);
+        until("the second worker has looked", || why(env, "r").contains("already driven"));
+        assert!(second.stderr().contains("1 run(s) of dead workers are ready again"), "{}", second.stderr());
+        assert_eq!((env.comments().len(), status(env, "r")), (1, "running".to_owned()));
+        first.signal(Signal::CONT);
+        open_the_gate(env);
+        until("the run", || status(env, "r") == "succeeded");
+        until("the queue", || state(env, "r") == "none");
+        assert_eq!((env.comments().len(), asked_about(env, database)), (1, Vec::new()));
+        // It was taken for dead, and is there again.
+        until("both", || rows(env, &["workers", "list"]).len() == 2);
+        for worker in [first, second] {
+            worker.signal(Signal::TERM);
+            worker.wait().code(0);
+        }
+    });
+}
+
+/// Stopped in the middle, and killed while it stands still: then its run is anybody's of this machine, and the call that was under way is asked
+/// about.
+#[test]
+fn a_worker_that_dies_while_it_stands_still_is_taken_over() {
+    on_both("fleet_frozen", |env, _| {
+        let first = at_the_gate(env);
+        first.signal(Signal::STOP);
+        let second = env.start(&["worker", "--name", "second"]);
+        until("the second worker", || rows(env, &["workers", "list"]).len() == 2);
+        assert_eq!((state(env, "r"), env.comments().len()), ("claimed".to_owned(), 1));
+        first.signal(Signal::KILL);
+        first.wait().killed();
+        until("the question", || state(env, "r") == "parked");
+        let question = rows(env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
+        env.run(&["answer", &question, "happened"]).code(0);
+        until("the run", || status(env, "r") == "succeeded");
+        assert_eq!(env.comments().len(), 1);
+        second.signal(Signal::TERM);
+        second.wait().code(0);
+    });
+}
+
+/// Another machine with the same paths: a root of its own under the name that the first one had.
+fn another_machine(env: &TestEnv) {
+    fs::rename(env.root(), env.path("root.first")).unwrap();
+    fs::create_dir(env.root()).unwrap();
+}
+
+/// The machine of a worker is off. What it had only claimed goes to another machine when its lease ends; what it had begun waits for a person's
+/// word that the machine is gone, and is in doubt then.
+#[test]
+fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
+    let Some((env, direct)) = on_server("fleet_machines", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let database = Some("fleet_machines");
+    for (run, point) in [("begun", "after:tool.invoke:post_comment"), ("claimed", "before:store.acquire_run")] {
+        env.run(&["submit", &comment_job(&env), "--run-id", run]).code(0);
+        env.run_killed_at(point, &["worker", "--name", &format!("of_{run}")]);
+    }
+    another_machine(&env);
+    let second = env.start(&["worker", "--name", "second"]);
+    until("the second worker", || rows(&env, &["workers", "list"]).iter().any(|row| row["worker"] == "second"));
+    assert_eq!((state(&env, "begun"), state(&env, "claimed")), ("claimed".to_owned(), "claimed".to_owned()));
+    for worker in ["of_begun", "of_claimed"] {
+        end_the_lease(&env, database, worker);
+    }
+    until("what was not begun", || status(&env, "claimed") == "succeeded");
+    // A run that came later is done, and the one of the first machine is left alone.
+    let input = json!({"text": "later"});
+    let turns = json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Posted."}]);
+    let later = env.named_job("later", &json!({"tools": {"builtin": false}}), &turns);
+    env.run(&["submit", &later, "--run-id", "later"]).code(0);
+    until("the one that came later", || status(&env, "later") == "succeeded");
+    assert_eq!((state(&env, "begun"), env.comments().len()), ("ready".to_owned(), 3));
+    // It has no workers left, and is named by what its runs say of it.
+    env.run(&["resume", "begun"]).refused(2, &["is driven in"]);
+    let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
+    env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run(s)"]);
+    env.run(&["workers", "forget", &first]).code(0);
+    until("the question", || state(&env, "begun") == "parked");
+    let question = rows(&env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();
+    env.run(&["answer", &question, "happened"]).code(0);
+    until("the run", || status(&env, "begun") == "succeeded");
+    assert_eq!(env.comments().len(), 3);
+    second.signal(Signal::TERM);
+    second.wait().code(0);
+}
