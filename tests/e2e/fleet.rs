@@ -65,12 +65,12 @@ fn rows(env: &TestEnv, words: &[&str]) -> Vec<Value> {
 
 /// Where a run stands in the queue.
 fn state(env: &TestEnv, run: &str) -> String {
-    let entry = rows(env, &["queue", "list"]).into_iter().find(|row| row["run_id"] == run);
+    let entry = rows(env, &["queue", "list", "--limit", "1000"]).into_iter().find(|row| row["run_id"] == run);
     entry.map_or_else(|| "none".to_owned(), |row| row["state"].as_str().unwrap().to_owned())
 }
 
 fn status(env: &TestEnv, run: &str) -> String {
-    let found = rows(env, &["runs", "list"]).into_iter().find(|row| row["run_id"] == run);
+    let found = rows(env, &["runs", "list", "--limit", "1000"]).into_iter().find(|row| row["run_id"] == run);
     found.unwrap()["status"].as_str().unwrap().to_owned()
 }
 
@@ -174,7 +174,7 @@ fn a_worker_leaves_a_run_alone_that_does_not_fit_and_says_why() {
         env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);
         std::fs::rename(env.path("work/.mcp.json"), env.path("away.json")).unwrap();
         let worker = env.start(&["worker", "--name", "first"]);
-        until("the reason", || rows(env, &["queue", "list"])[0]["why"].is_string());
+        until("the reason", || rows(env, &["queue", "list", "--limit", "1000"])[0]["why"].is_string());
         assert_eq!((env.comments().len(), status(env, "r")), (0, "queued".to_owned()));
         std::fs::rename(env.path("away.json"), env.path("work/.mcp.json")).unwrap();
         until("the run", || status(env, "r") == "succeeded");
@@ -251,7 +251,7 @@ fn an_instant_of_a_schedule_has_one_run() {
 }
 
 fn state_of_all(env: &TestEnv) -> Vec<Value> {
-    rows(env, &["queue", "list"])
+    rows(env, &["queue", "list", "--limit", "1000"])
 }
 
 /// The server ends every connection, again and again. A run whose write was not answered stops, sends nothing more, and is tried again.
@@ -330,13 +330,13 @@ fn workers_that_are_killed_again_and_again_have_each_effect_once() {
 }
 
 fn is_all_done(env: &TestEnv) -> bool {
-    rows(env, &["queue", "list"]).is_empty()
+    rows(env, &["queue", "list", "--limit", "1000"]).is_empty()
 }
 
 /// Does what a person does: answers what is asked with what the receiving end counted, and has parked runs tried again; whether anything was asked.
 fn answer_all(env: &TestEnv, counted: &dyn Fn(&str) -> usize) -> bool {
     // What three dead workers in a row had is not tried again before a person says so.
-    for entry in rows(env, &["queue", "list"]).iter().filter(|entry| entry["state"] == "parked") {
+    for entry in rows(env, &["queue", "list", "--limit", "1000"]).iter().filter(|entry| entry["state"] == "parked") {
         if entry["why"].as_str().is_some_and(|why| why.contains("workers in a row")) {
             env.run(&["queue", "move", entry["run_id"].as_str().unwrap()]).code(0);
         }

@@ -27,7 +27,7 @@ pub const ENDS_WITH: &str = "UA_ENDS_WITH";
 /// A harness that is killed takes with it what it started; a worker would go on for ever. What this process starts in turn ends by itself.
 #[cfg(target_os = "linux")]
 fn end_with_the_harness() {
-    use rustix::process::{Pid, Signal, getppid, kill_process, getpid, set_parent_process_death_signal};
+    use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
     let named = variable(ENDS_WITH).and_then(|text| Pid::from_raw(text.parse().ok()?));
     if named.is_some() && getppid() == named {
         let is_set = set_parent_process_death_signal(Some(Signal::KILL)).is_ok();

@@ -94,7 +94,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let span = Duration::from_secs(options.seconds);
     let (mut submitted, mut killed_at) = (0, Duration::ZERO);
     while begun.elapsed() < span {
-        let due = options.jobs.min(1 + (f64::from(options.jobs) * begun.elapsed().as_secs_f64() / span.as_secs_f64()) as u32);
+        let due = u128::from(options.jobs) * begun.elapsed().as_millis() / span.as_millis().max(1) + 1;
+        let due = u32::try_from(due).unwrap_or(u32::MAX).min(options.jobs);
         while submitted < due {
             stage.submit(submitted)?;
             submitted += 1;
@@ -117,14 +118,18 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut moved_at = (Instant::now(), usize::MAX);
     loop {
         stage.attend(&mut tally)?;
-        let left = stage.json(&["queue", "list"])?.as_array().map_or(0, Vec::len);
+        let left = stage.json(&["queue", "list", "--limit", "1000"])?.as_array().map_or(0, Vec::len);
         if left == 0 {
             break;
         }
         if left != moved_at.1 {
             moved_at = (Instant::now(), left);
         }
-        ensure!(moved_at.0.elapsed() < PATIENCE, "{left} run(s) are not finished: {}", stage.json(&["queue", "list"])?);
+        ensure!(
+            moved_at.0.elapsed() < PATIENCE,
+            "{left} run(s) are not finished: {}",
+            stage.json(&["queue", "list", "--limit", "1000"])?
+        );
         std::thread::sleep(GLANCE);
     }
     for worker in workers {
@@ -133,7 +138,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     let (twice, lost) = stage.counts(options.jobs)?;
     let unfinished = stage.json(&["runs", "list", "--limit", "1000000"])?;
-    let unfinished = unfinished.as_array().map_or(0, |runs| runs.iter().filter(|run| run["status"] != "succeeded").count());
+    let unfinished =
+        unfinished.as_array().map_or(0, |runs| runs.iter().filter(|run| run["status"] != "succeeded").count());
     let invariants = stage.json_of(&["db", "check", "--invariants"], &[0, 74])?;
     let violations = invariants["violations"].as_array().map_or(usize::MAX, Vec::len);
     println!(
@@ -183,15 +189,21 @@ impl Stage {
             "args": ["opaque-server", "--answer-after", options.answer_after.to_string(), "--log", folder.path().join("comments.log")],
         });
         fs::write(folder.path().join("servers.json"), json!({"mcpServers": {"forum": forum}}).to_string())?;
-        let mut stage = Self { folder, url: None, _server: None, born: std::cell::Cell::new(0) };
-        if let Some(server) = server {
+        let url = |port| server.as_ref().map(|server| server.url("fleet", port));
+        let (direct, pooled) = (url(SERVER), url(POOLER));
+        if let Some(server) = &server {
+            ensure!(
+                options.on == On::Server || server.has_pooler(),
+                "pgbouncer is not installed; `--on server` does without"
+            );
             server.create("fleet", "");
-            stage.url = Some(server.url("fleet", SERVER));
+        }
+        let mut stage = Self { folder, url: direct, _server: server, born: std::cell::Cell::new(0) };
+        if stage.url.is_some() {
             stage.done(&["db", "migrate"])?;
-            let is_pooled = options.on == On::Pooler;
-            ensure!(!is_pooled || server.has_pooler(), "pgbouncer is not installed; `--on server` does without");
-            stage.url = Some(server.url("fleet", if is_pooled { POOLER } else { SERVER }));
-            stage._server = Some(server);
+        }
+        if options.on == On::Pooler {
+            stage.url = pooled;
         }
         Ok(stage)
     }
@@ -234,10 +246,15 @@ impl Stage {
         let ua = |tool: &str, input: Value| json!({"name": format!("mcp__ua__{tool}"), "input": input});
         let turn = |call: Value| json!({"text": "One more.", "tools": [call]});
         let comment = |part: u32| {
-            turn(json!({"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": format!("comment {part} of job {number}.")}}))
+            turn(
+                json!({"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": format!("comment {part} of job {number}.")}}),
+            )
         };
         let subject = format!("mail of job {number}.");
-        let mut turns = vec![turn(ua("send_email", json!({"to": ["team@example.test"], "subject": subject, "body": "As promised."})))];
+        let mut turns = vec![turn(ua(
+            "send_email",
+            json!({"to": ["team@example.test"], "subject": subject, "body": "As promised."}),
+        ))];
         turns.extend((0..COMMENTS).map(comment));
         turns.push(turn(ua("notify", json!({"message": format!("notice of job {number}.")}))));
         turns.push(json!({"text": "All is out."}));
@@ -257,14 +274,16 @@ impl Stage {
         let mut command = self.command(&["worker", "--concurrency", "2", "--name", &format!("w{number}")]);
         // A group of its own, as a service has it.
         let file = File::create(&log)?;
-        let child = command.stdout(file.try_clone()?).stderr(file).process_group(0).spawn().context("start a worker")?;
+        let child =
+            command.stdout(file.try_clone()?).stderr(file).process_group(0).spawn().context("start a worker")?;
         Ok(Worker { child, log })
     }
 
     /// Does what a person does: answers with what the receiving end has, and has runs tried again that workers died with.
     fn attend(&self, tally: &mut Tally) -> anyhow::Result<()> {
-        for entry in self.json(&["queue", "list"])?.as_array().into_iter().flatten() {
-            let is_given_up = entry["state"] == "parked" && entry["why"].as_str().is_some_and(|why| why.contains("workers in a row"));
+        for entry in self.json(&["queue", "list", "--limit", "1000"])?.as_array().into_iter().flatten() {
+            let is_given_up =
+                entry["state"] == "parked" && entry["why"].as_str().is_some_and(|why| why.contains("workers in a row"));
             if is_given_up {
                 self.done(&["queue", "move", entry["run_id"].as_str().context("an entry has a run")?])?;
                 tally.moved += 1;
@@ -291,7 +310,8 @@ impl Stage {
     fn counts(&self, jobs: u32) -> anyhow::Result<(Vec<String>, Vec<String>)> {
         let texts = |folder: &str| -> anyhow::Result<Vec<String>> {
             let files = fs::read_dir(self.path(folder)).with_context(|| format!("read {folder}"))?.flatten();
-            let files = files.filter(|file| !file.file_name().to_string_lossy().starts_with('.') && file.path().is_file());
+            let files =
+                files.filter(|file| !file.file_name().to_string_lossy().starts_with('.') && file.path().is_file());
             files.map(|file| Ok(fs::read_to_string(file.path())?)).collect()
         };
         let (mails, notices) = (texts("root/outbox/new")?, texts("root/notifications")?);
@@ -329,7 +349,9 @@ impl Worker {
     /// How many runs of dead workers it has found.
     fn takeovers(&self) -> anyhow::Result<u64> {
         let text = fs::read_to_string(&self.log)?;
-        let found = text.lines().filter_map(|line| line.split_once(" run(s) of dead workers")?.0.rsplit(' ').next()?.parse::<u64>().ok());
+        let found = text
+            .lines()
+            .filter_map(|line| line.split_once(" run(s) of dead workers")?.0.rsplit(' ').next()?.parse::<u64>().ok());
         Ok(found.sum())
     }
 

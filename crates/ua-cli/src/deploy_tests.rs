@@ -58,7 +58,10 @@ fn unit(text: &str) -> Vec<(String, String, String)> {
 fn the_unit_starts_a_worker_and_gives_it_time_to_end() {
     let unit = unit(&read("ua-worker.service"));
     let value = |wanted: &str| {
-        let mut all = unit.iter().filter(|(_, name, _)| name == wanted).map(|(section, _, value)| (section.as_str(), value.as_str()));
+        let mut all = unit
+            .iter()
+            .filter(|(_, name, _)| name == wanted)
+            .map(|(section, _, value)| (section.as_str(), value.as_str()));
         let found = all.next().unwrap_or_else(|| panic!("no {wanted}"));
         assert!(all.next().is_none(), "{wanted} stands there twice");
         found
@@ -98,22 +101,31 @@ fn systemd_finds_nothing_wrong_with_the_unit() {
 fn instructions(text: &str) -> Vec<(String, String)> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).map(|(name, rest)| (name.to_owned(), rest.trim().to_owned())).collect()
+    lines
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
+        .map(|(name, rest)| (name.to_owned(), rest.trim().to_owned()))
+        .collect()
 }
 
 #[test]
 fn the_image_builds_what_there_is_and_starts_a_worker_that_is_not_root() {
     let all = instructions(&read("Dockerfile"));
-    let known = ["FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD", "ENV", "ARG", "LABEL"];
+    let known =
+        ["FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "EXPOSE", "ENTRYPOINT", "CMD", "ENV", "ARG", "LABEL"];
     assert!(all.iter().all(|(name, _)| known.contains(&name.as_str())), "{all:?}");
-    let of = |wanted: &str| all.iter().filter(|(name, _)| name == wanted).map(|(_, rest)| rest.as_str()).collect::<Vec<_>>();
-    let words = |name: &str| -> Vec<String> { serde_json::from_str(of(name)[0]).unwrap_or_else(|e| panic!("{name}: {e}")) };
+    let of =
+        |wanted: &str| all.iter().filter(|(name, _)| name == wanted).map(|(_, rest)| rest.as_str()).collect::<Vec<_>>();
+    let words =
+        |name: &str| -> Vec<String> { serde_json::from_str(of(name)[0]).unwrap_or_else(|e| panic!("{name}: {e}")) };
     assert_eq!(words("ENTRYPOINT"), ["/usr/local/bin/ua"]);
     let worker = worker(&words("CMD"));
     let port = worker.listen.unwrap().port().to_string();
     assert_eq!(of("EXPOSE"), [port.as_str()]);
     assert!(of("VOLUME").contains(&"/var/lib/ua") && words("CMD").contains(&"/var/lib/ua".to_owned()));
-    assert!(of("USER").iter().all(|user| user.parse::<u32>().is_ok_and(|user| user > 0)), "a number, so that Kubernetes sees it");
+    assert!(
+        of("USER").iter().all(|user| user.parse::<u32>().is_ok_and(|user| user > 0)),
+        "a number, so that Kubernetes sees it"
+    );
     // The stage that is copied from has a name, and builds features that there are.
     assert!(of("FROM")[0].ends_with(" AS build") && of("COPY").iter().any(|copy| copy.starts_with("--from=build ")));
     let build = of("RUN").into_iter().find(|run| run.starts_with("cargo build")).unwrap();

@@ -76,7 +76,9 @@ impl Facts {
         let mut findings = Vec::new();
         for (other, name) in OTHERS {
             if self.version.contains(other) {
-                findings.push(format!("the server is {name}, which speaks PostgreSQL and locks otherwise; nothing is promised of it"));
+                findings.push(format!(
+                    "the server is {name}, which speaks PostgreSQL and locks otherwise; nothing is promised of it"
+                ));
             }
         }
         for (name, needed, why) in NEEDED {
@@ -86,7 +88,9 @@ impl Facts {
             }
         }
         if self.is_standby {
-            findings.push("the server is a standby, which takes no writes; name the primary in the database URL".to_owned());
+            findings.push(
+                "the server is a standby, which takes no writes; name the primary in the database URL".to_owned(),
+            );
         }
         if !self.unwritable.is_empty() {
             let (role, tables) = (&self.role, self.unwritable.join(", "));

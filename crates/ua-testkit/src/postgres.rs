@@ -225,7 +225,12 @@ impl PostgresServer {
     pub fn sql(&self, database: &str, sql: &str) -> Result<Vec<String>, String> {
         let mut psql = command(self.programs.join("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "ua", "-d", database, "-c", sql]);
-        psql.arg("-h").arg(&self.folder).arg("-p").arg(SERVER.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        psql.arg("-h")
+            .arg(&self.folder)
+            .arg("-p")
+            .arg(SERVER.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let done = must(psql.output(), "run psql");
         if !done.status.success() {
             return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
@@ -270,7 +275,7 @@ impl PostgresServer {
     /// # Errors
     ///
     /// It is gone.
-    pub fn kill_backend(&self, pid: i32) -> io::Result<()> {
+    pub fn kill_backend(pid: i32) -> io::Result<()> {
         let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL)?)
     }

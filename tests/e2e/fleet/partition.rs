@@ -11,7 +11,8 @@ use ua_testkit::postgres::SERVER;
 use ua_testkit::{Proxy, Way};
 
 use super::{
-    answer_all, asked, asked_about, at_the_gate_with, end_the_lease, is_all_done, is_whole, open_the_gate, state, status,
+    answer_all, asked, asked_about, at_the_gate_with, end_the_lease, is_all_done, is_whole, open_the_gate, state,
+    status,
 };
 use crate::server_database::{cluster, on_server};
 
@@ -68,8 +69,9 @@ fn a_line_that_breaks_behind_any_byte_costs_time_and_no_effect() {
         let job = env.named_job(&format!("job{number}"), &json!({"tools": {"builtin": false}}), &turns);
         env.run(&["submit", &job, "--run-id", &format!("r{number}")]).code(0);
     }
-    let workers = ["a", "b"]
-        .map(|name| env.start(&["worker", "--concurrency", "2", "--name", name, "--database-url", &url]));
+    let workers =
+        ["a", "b"].map(|name| env.start(&["worker", "--concurrency", "2", "--name", name, "--database-url", &url]));
+    workers.iter().for_each(|worker| until("the worker", || worker.stderr().contains("takes runs")));
     let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
     let mut broken = 0;
     for number in 0..breaks {

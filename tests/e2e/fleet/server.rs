@@ -5,7 +5,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 use ua_e2e::{TestEnv, until};
-use ua_testkit::postgres::{POOLER, SERVER};
+use ua_testkit::postgres::{POOLER, PostgresServer, SERVER};
 
 use super::{answer_all, is_all_done, is_whole, status};
 use crate::cluster::Cluster;
@@ -30,7 +30,7 @@ fn strike(server: &Cluster, blow: Blow) {
             // It may have just ended by itself.
             let found = server.sql("postgres", any).unwrap().first().and_then(|pid| pid.parse().ok());
             if let Some(pid) = found {
-                server.kill_backend(pid).ok();
+                PostgresServer::kill_backend(pid).ok();
             }
             server.until_recovered();
         }
@@ -95,11 +95,7 @@ fn a_worker_ends_with_the_harness_that_started_it() {
     let env = env().with_forum();
     let script = "UA_ENDS_WITH=$$ \"$0\" worker --name first --root \"$1\" & echo $! >\"$2\"; wait";
     let (program, pid) = (ua_e2e::ua_program().display().to_string(), env.arg("pid"));
-    let harness = env.start_program(
-        Path::new("/bin/sh"),
-        &[],
-        &["-c", script, &program, &env.arg("root"), &pid],
-    );
+    let harness = env.start_program(Path::new("/bin/sh"), &[], &["-c", script, &program, &env.arg("root"), &pid]);
     until("the worker", || harness.stderr().contains("takes runs"));
     let process = format!("/proc/{}", env.read("pid").trim());
     assert!(Path::new(&process).exists());

@@ -102,7 +102,10 @@ impl Said {
         let output = child.wait_with_output()?;
         ensure!(output.status.success(), "a program of the bench ended with {}", output.status);
         let text = String::from_utf8(output.stdout)?;
-        Ok(Self(serde_json::from_str(text.lines().last().unwrap_or_default()).with_context(|| format!("it said {text:?}"))?))
+        Ok(Self(
+            serde_json::from_str(text.lines().last().unwrap_or_default())
+                .with_context(|| format!("it said {text:?}"))?,
+        ))
     }
 
     fn number(&self, name: &str) -> anyhow::Result<f64> {
@@ -123,7 +126,8 @@ impl Bench<'_> {
     fn database(&self, name: &str) -> anyhow::Result<String> {
         self.server.create(name, "");
         let url = self.server.url(name, SERVER);
-        let migrated = Command::new(&self.ua).args(["db", "migrate", "--database-url", &url]).stdout(Stdio::null()).status()?;
+        let migrated =
+            Command::new(&self.ua).args(["db", "migrate", "--database-url", &url]).stdout(Stdio::null()).status()?;
         ensure!(migrated.success(), "`ua db migrate` ended with {migrated}");
         Ok(url)
     }
@@ -152,7 +156,8 @@ impl Bench<'_> {
             ones.push(one.steps_a_second()?);
             cpus.push(one.number("cpu_micros")? / one.number("steps")?);
             let steps = (self.options.turns * CONNECTIONS).to_string();
-            floors_of_many.push(self.said(&["floor-server", &url, &steps, &CONNECTIONS.to_string()])?.steps_a_second()?);
+            floors_of_many
+                .push(self.said(&["floor-server", &url, &steps, &CONNECTIONS.to_string()])?.steps_a_second()?);
             many.push(self.said(&["calls-server", &url, &folder, &few, &MANY.to_string(), "many"])?.steps_a_second()?);
             eprintln!("turns, round {round}: {floors:.0?} {ones:.0?} {floors_of_many:.0?} {many:.0?} a second");
         }
@@ -225,7 +230,8 @@ impl Bench<'_> {
                 eprintln!("{count} worker(s), round {round}: {rate:.0} turns a second");
             }
         }
-        for sql in ["ALTER SYSTEM RESET commit_delay", "ALTER SYSTEM RESET commit_siblings", "SELECT pg_reload_conf()"] {
+        for sql in ["ALTER SYSTEM RESET commit_delay", "ALTER SYSTEM RESET commit_siblings", "SELECT pg_reload_conf()"]
+        {
             self.sql("postgres", sql)?;
         }
         let first = rates.first().cloned().map_or(0.0, median);
@@ -275,17 +281,17 @@ impl Bench<'_> {
         self.sql("claims", "ANALYZE")?;
         measure(&format!(", beside {finished} finished ones"))?;
         // Whoever looks at the database for long keeps what was changed since from being cleaned away.
-        let open = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ua.runs; SELECT pg_sleep(3600)");
+        let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ua.runs; SELECT pg_sleep(3600)";
         let mut long = self.server.program("psql");
-        long.args(["-X", "-q", "-U", "ua", "-d", "claims", "-p", &SERVER.to_string(), "-c", &open]).arg("-h").arg(self.server.folder());
+        long.args(["-X", "-q", "-U", "ua", "-d", "claims", "-p", &SERVER.to_string(), "-c", open])
+            .arg("-h")
+            .arg(self.server.folder());
         let mut long = long.spawn().context("run psql")?;
-        let mut last = Ok(());
-        for part in 1..=3 {
-            last = last.and(measure(&format!(", and a transaction that has been open for {} claims", 300 * part)));
-        }
+        let measured = (1..=3)
+            .try_for_each(|part| measure(&format!(", and a transaction that has been open for {} claims", 300 * part)));
         long.kill()?;
         long.wait()?;
-        last
+        measured
     }
 
     /// How soon another worker has a run.
@@ -296,11 +302,16 @@ impl Bench<'_> {
             killed.push(Takeover::new(self, &format!("killed_{round}"))?.here(Signal::KILL)?);
             eprintln!("takeover, round {round}: {told:.3?} {killed:.3?}");
         }
-        println!("| another worker of the machine has the run, after SIGTERM | {:.2} s after it was given back |", median(told));
+        println!(
+            "| another worker of the machine has the run, after SIGTERM | {:.2} s after it was given back |",
+            median(told)
+        );
         println!("| the same after SIGKILL | {:.2} s |", median(killed));
         // It takes a lease.
         let elsewhere = Takeover::new(self, "elsewhere")?.elsewhere()?;
-        println!("| a worker of another machine has a run that was claimed and not begun, after SIGKILL | {elsewhere:.1} s, the lease being 30 s |");
+        println!(
+            "| a worker of another machine has a run that was claimed and not begun, after SIGKILL | {elsewhere:.1} s, the lease being 30 s |"
+        );
         Ok(())
     }
 
@@ -327,17 +338,26 @@ impl Bench<'_> {
                 let database = format!("peer_{number}_{round}");
                 self.server.create(&database, "");
                 let proxy = Proxy::before(self.server.socket(SERVER))?;
-                let output = Command::new(&program[0]).args(&program[1..]).args([&proxy.url(&database), &steps]).output()?;
+                let output =
+                    Command::new(&program[0]).args(&program[1..]).args([&proxy.url(&database), &steps]).output()?;
                 ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
                 let text = String::from_utf8_lossy(&output.stdout);
-                let micros: f64 = text.lines().last().and_then(|line| line.trim().parse().ok()).with_context(|| format!("{name} said {text}"))?;
+                let micros: f64 = text
+                    .lines()
+                    .last()
+                    .and_then(|line| line.trim().parse().ok())
+                    .with_context(|| format!("{name} said {text}"))?;
                 taken[number].push(micros / f64::from(self.options.turns));
             }
         }
         let floor = median(floors);
         for ((name, _), taken) in peers.iter().zip(taken) {
             let step = median(taken);
-            println!("| {name}: a step, through the proxy | {:.2} ms, {:.1} steps of the floor |", step / 1_000.0, step / floor);
+            println!(
+                "| {name}: a step, through the proxy | {:.2} ms, {:.1} steps of the floor |",
+                step / 1_000.0,
+                step / floor
+            );
         }
         Ok(())
     }
@@ -372,7 +392,11 @@ impl Worker {
             if fs::read_to_string(&self.log)?.contains(words) {
                 return Ok(Instant::now());
             }
-            ensure!(begun.elapsed() < Duration::from_mins(2), "a worker never said {words:?}: {}", fs::read_to_string(&self.log)?);
+            ensure!(
+                begun.elapsed() < Duration::from_mins(2),
+                "a worker never said {words:?}: {}",
+                fs::read_to_string(&self.log)?
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -390,10 +414,14 @@ impl<'a> Takeover<'a> {
         });
         fs::write(takeover.path("servers.json"), json!({"mcpServers": {"forum": forum}}).to_string())?;
         let call = |number: u32| json!({"tools": [{"name": format!("mcp__forum__{OPAQUE_TOOL}"), "input": {"text": format!("{number}")}}]});
-        fs::write(takeover.path("script.json"), json!({"turns": [call(1), call(2), call(3), {"text": "Done."}]}).to_string())?;
+        fs::write(
+            takeover.path("script.json"),
+            json!({"turns": [call(1), call(2), call(3), {"text": "Done."}]}).to_string(),
+        )?;
         let job = json!({"objective": "Post.", "model": {"provider": "scripted", "script": "script.json"}, "tools": {"builtin": false}});
         fs::write(takeover.path("job.json"), job.to_string())?;
-        let submitted = takeover.command(&["submit", "job.json", "--run-id", "r", "--mcp-config", "servers.json"]).output()?;
+        let submitted =
+            takeover.command(&["submit", "job.json", "--run-id", "r", "--mcp-config", "servers.json"]).output()?;
         ensure!(submitted.status.success(), "{}", String::from_utf8_lossy(&submitted.stderr));
         Ok(takeover)
     }
@@ -406,7 +434,10 @@ impl<'a> Takeover<'a> {
         let mut command = Command::new(&self.bench.ua);
         command.args(words).arg("--root").arg(self.path("root")).current_dir(self.folder.path()).env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
-        command.env("UA_DATABASE_URL", &self.url).env("UA_ENDS_WITH", std::process::id().to_string()).stdin(Stdio::null());
+        command
+            .env("UA_DATABASE_URL", &self.url)
+            .env("UA_ENDS_WITH", std::process::id().to_string())
+            .stdin(Stdio::null());
         command
     }
 

@@ -192,4 +192,16 @@ mod tests {
             assert!(page.lines().any(|one| one == line), "{line}\n{page}");
         }
     }
+
+    #[test]
+    fn every_metric_stands_on_the_page_about_workers_and_no_other() {
+        let text = include_str!("../../../../docs/guide/workers.md");
+        let is_name = |word: &&str| word.starts_with("ua_worker_") || word.starts_with("ua_queue_");
+        let on_page: std::collections::BTreeSet<&str> = text.split('`').filter(is_name).collect();
+        let state = Health::new(&Env::simulated(1), 1).state().clone();
+        let page = metrics(Timestamp::from_millis(0), &state);
+        let there: std::collections::BTreeSet<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert_eq!(on_page, there);
+    }
 }

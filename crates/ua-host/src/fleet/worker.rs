@@ -360,6 +360,10 @@ impl Worker {
             }
             Err(error) => {
                 self.say(&format!("run {id}: {error}"));
+                // Whoever had it before was not dead, and has brought it to its end meanwhile.
+                if found.is_ok_and(|run| run.status.is_terminal()) {
+                    return Release::Done;
+                }
                 let why = Some(crate::text::line(&error.to_string(), 300));
                 match error.kind() {
                     // Another process has it, or the database went away and may be back.

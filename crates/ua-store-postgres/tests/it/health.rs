@@ -108,6 +108,7 @@ async fn a_synced_write_is_synced_whatever_the_server_is_set_to() {
     scene.call_that_is("call_1", CallStatus::Running).await;
     let settle = Batch::of([Change::SettleAttempt(samples::settle("call_1", 1, CallStatus::Succeeded))]);
     store.commit(&Author::Owner(scene.lease.clone()), settle).await.unwrap();
-    let seen: Vec<String> = by_hand.query("SELECT setting FROM seen", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let seen: Vec<String> =
+        by_hand.query("SELECT setting FROM seen", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(seen, ["on"]);
 }

@@ -272,6 +272,60 @@ async fn a_lineage_is_driven_where_it_was_taken_first() {
     assert!(matches!(ada.check_lease(&lease).await, Err(StoreError::Fenced { .. })));
 }
 
+fn record(worker: &str, place: &str) -> WorkerRecord {
+    WorkerRecord {
+        worker: worker.to_owned(),
+        place: place.to_owned(),
+        place_shown: place.to_owned(),
+        owner: samples::owner(1),
+        version: String::new(),
+        queues: Vec::new(),
+        slots: 4,
+        started_at: samples::at(0),
+        lease_until: samples::at(99),
+        is_draining: false,
+    }
+}
+
+/// Every worker looks twice a second, one after the other. What has ended is not looked at, however much there is of it, nor is all that waits.
+#[tokio::test]
+async fn a_claim_looks_at_what_waits_and_not_at_what_has_ended() {
+    let Some(database) = Database::fresh() else { return };
+    let (store, by_hand) = (database.store(), database.by_hand());
+    let mut run = samples::new_run("run_first");
+    run.spec.job_key = None;
+    let first = store.submit_run(run).await.unwrap().run_id;
+    let options = QueueOptions::at(samples::at(0));
+    store.fleet(FleetChange::Enqueue { run: first, options, at: samples::at(0) }).await.unwrap();
+    // As many rows of each as the planner has to take seriously: runs that ended elsewhere, and ones that wait, some of them for another place.
+    by_hand
+        .batch_execute(
+            "SET session_replication_role = replica; \
+             INSERT INTO runs OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(r, jsonb_build_object('run_id', 'run_' || n, \
+               'root_run_id', 'run_' || n, 'seq', n, 'status', CASE WHEN n < 20000 THEN 'succeeded' ELSE 'queued' END))).* \
+               FROM runs r, generate_series(1000, 22000) n; \
+             INSERT INTO run_writes SELECT (jsonb_populate_record(w, jsonb_build_object('run_id', 'run_' || n))).* \
+               FROM run_writes w, generate_series(1000, 22000) n WHERE w.run_id = 'run_first'; \
+             INSERT INTO lineage_places SELECT 'run_' || n, 'elsewhere', 'elsewhere' FROM generate_series(1000, 21000) n; \
+             INSERT INTO run_queue SELECT (jsonb_populate_record(q, jsonb_build_object('run_id', 'run_' || n, 'seq', n, 'fair', n, \
+               'concurrency_key', 'k' || n % 100, 'concurrency_limit', 4))).* FROM run_queue q, generate_series(20000, 22000) n; \
+             SET session_replication_role = origin; ANALYZE",
+        )
+        .await
+        .unwrap();
+    store.fleet(FleetChange::Register(record("ada", "here"))).await.unwrap();
+    let scans = "SELECT seq_scan::int FROM pg_stat_user_tables WHERE schemaname = 'ua' AND relname = 'runs'";
+    let before = until(&by_hand, scans).await;
+    let claim = FleetChange::Claim { worker: "ada".to_owned(), most: 4, dead: Vec::new(), at: samples::at(1) };
+    let claimed = store.fleet(claim).await.unwrap().entries;
+    let names: Vec<_> = claimed.iter().map(|entry| entry.run_id.to_string()).collect();
+    assert_eq!(names, ["run_first", "run_21001", "run_21002", "run_21003"]);
+    // What a connection counted is told when it ends.
+    store.close();
+    until(&by_hand, "SELECT 1 FROM pg_stat_user_tables WHERE relname = 'run_queue' AND n_tup_upd >= 4").await;
+    assert_eq!(until(&by_hand, scans).await, before, "all runs were looked through");
+}
+
 /// Workers that look at the same moment get different runs, and never more of a key than it has seats.
 #[tokio::test]
 async fn workers_that_claim_at_once_share_nothing() {
@@ -287,19 +341,7 @@ async fn workers_that_claim_at_once_share_nothing() {
     }
     let claims = together(&database, |number, store| async move {
         let worker = format!("worker_{number}");
-        let record = WorkerRecord {
-            worker: worker.clone(),
-            place: String::new(),
-            place_shown: String::new(),
-            owner: samples::owner(1),
-            version: String::new(),
-            queues: Vec::new(),
-            slots: 4,
-            started_at: samples::at(0),
-            lease_until: samples::at(99),
-            is_draining: false,
-        };
-        store.fleet(FleetChange::Register(record)).await.unwrap();
+        store.fleet(FleetChange::Register(record(&worker, ""))).await.unwrap();
         let claim = FleetChange::Claim { worker, most: 4, dead: Vec::new(), at: samples::at(1) };
         store.fleet(claim).await.unwrap().entries
     })

@@ -15,8 +15,8 @@ use ua_core::Timestamp;
 use ua_store::conformance::samples::{self, at, run_id};
 use ua_store::fleet::LEASE;
 use ua_store::{
-    ConcurrencyKey, FleetChange, FleetStore as _, MemStore, OverrideKind, QueueEntry, QueueOptions, QueueState, Release,
-    RunStore as _, StoreError, WorkerRecord,
+    ConcurrencyKey, FleetChange, FleetStore as _, MemStore, OverrideKind, QueueEntry, QueueOptions, QueueState,
+    Release, RunStore as _, StoreError, WorkerRecord,
 };
 
 const RUNS: usize = 4;
@@ -175,9 +175,14 @@ impl Fleet {
             fleet.done(fleet.store.submit_run(new).await)?;
             let seats = ConcurrencyKey { key: "key".to_owned(), limit: SEATS };
             // One run has no limit.
-            let options =
-                QueueOptions { concurrency: (run > 0).then_some(seats), fair_key: Some(format!("k{}", run % 2)), ..QueueOptions::at(at(0)) };
-            fleet.done(fleet.store.fleet(FleetChange::Enqueue { run: run_id(&name_of(run)), options, at: at(0) }).await)?;
+            let options = QueueOptions {
+                concurrency: (run > 0).then_some(seats),
+                fair_key: Some(format!("k{}", run % 2)),
+                ..QueueOptions::at(at(0))
+            };
+            fleet.done(
+                fleet.store.fleet(FleetChange::Enqueue { run: run_id(&name_of(run)), options, at: at(0) }).await,
+            )?;
         }
         fleet.begin(0).await?;
         Ok(fleet)
@@ -247,12 +252,8 @@ impl Fleet {
                 && !self.processes.iter().any(|one| one.name == worker.worker && one.life != Life::Gone)
         };
         let dead: Vec<String> = state.workers.iter().filter(|one| is_dead(one)).map(|one| one.worker.clone()).collect();
-        let claim = |dead| FleetChange::Claim {
-            worker: name.clone(),
-            most: u32::try_from(free).unwrap_or(1),
-            dead,
-            at: self.clock(process),
-        };
+        let (most, now) = (u32::try_from(free).unwrap_or(1), self.clock(process));
+        let claim = |dead| FleetChange::Claim { worker: name.clone(), most, dead, at: now };
         let done = match self.store.fleet(claim(dead.clone())).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register(process).await?;
@@ -272,7 +273,8 @@ impl Fleet {
 
     async fn release(&self, process: usize, run: usize, release: Release) -> Checked {
         let worker = self.processes[process].name.clone();
-        self.done(self.store.fleet(FleetChange::Release { worker, run: run_id(&name_of(run)), release }).await).map(drop)
+        self.done(self.store.fleet(FleetChange::Release { worker, run: run_id(&name_of(run)), release }).await)
+            .map(drop)
     }
 
     /// What a worker does with a run that it claimed.

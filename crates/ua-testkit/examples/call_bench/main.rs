@@ -161,7 +161,10 @@ async fn submitters(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let stores: Vec<_> = (1..=runs).map(|_| Arc::new(Recording::of(sqlite.clone()))).collect();
     let begun = Instant::now();
-    let all = stores.iter().zip(1..).map(|(store, number)| one_run(store.clone(), Some(&sqlite), folder, &run_name(number), plan));
+    let all = stores
+        .iter()
+        .zip(1..)
+        .map(|(store, number)| one_run(store.clone(), Some(&sqlite), folder, &run_name(number), plan));
     try_join_all(all).await?;
     let worked = begun.elapsed();
     let other = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("other/runtime_state.db")))?);

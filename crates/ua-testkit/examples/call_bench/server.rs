@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use serde_json::json;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
-use ua_core::{RunId, RunSpec, Message, Origin};
+use ua_core::{Message, Origin, RunId, RunSpec};
 use ua_runner::owner_stamp;
 use ua_store::fleet::LEASE;
 use ua_store::{FleetChange, FleetStore as _, NewRun, QueueOptions, Release, RunStore as _, WorkerRecord};
