@@ -335,9 +335,10 @@ fn is_all_done(env: &TestEnv) -> bool {
 
 /// Does what a person does: answers what is asked with what the receiving end counted, and has parked runs tried again; whether anything was asked.
 fn answer_all(env: &TestEnv, counted: &dyn Fn(&str) -> usize) -> bool {
-    // What three dead workers in a row had is not tried again before a person says so.
+    // What three dead workers in a row had is not tried again before a person says so; nor what lost its last writes with a server that crashed.
     for entry in rows(env, &["queue", "list", "--limit", "1000"]).iter().filter(|entry| entry["state"] == "parked") {
-        if entry["why"].as_str().is_some_and(|why| why.contains("workers in a row")) {
+        let is_given_up = |why: &str| why.contains("workers in a row") || why.contains("its next batch is");
+        if entry["why"].as_str().is_some_and(is_given_up) {
             env.run(&["queue", "move", entry["run_id"].as_str().unwrap()]).code(0);
         }
     }

@@ -293,7 +293,9 @@ impl Fleet {
                 owner != process && self.processes[owner].place == place && self.processes[owner].life != Life::Gone
             });
         if is_elsewhere || is_locked {
-            let later = Release::Ready { run_after: at(self.now + PAUSE), why: None };
+            // On a server it is not offered elsewhere at all; here it goes on to the next that looks.
+            let pause = if is_elsewhere { 0 } else { PAUSE };
+            let later = Release::Ready { run_after: at(self.now + pause), why: None };
             return self.release(process, run, later).await;
         }
         let truth = &mut self.runs[run];
