@@ -242,7 +242,8 @@ fn the_commands_of_troubleshooting_run() {
 fn the_commands_of_workers_run() {
     let Some(server) = Cluster::start("-c fsync=on") else { return };
     server.create("ua", "");
-    run_with("docs/guide/workers.md", "postgres://ua@db.example/ua", &server.url("ua", SERVER));
+    let url = format!("'{}'", server.url("ua", SERVER));
+    run_with("docs/guide/workers.md", "postgres://ua@db.example/ua", &url);
 }
 
 #[test]

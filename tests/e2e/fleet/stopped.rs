@@ -96,8 +96,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     env.run(&["submit", &later, "--run-id", "later"]).code(0);
     until("the one that came later", || status(&env, "later") == "succeeded");
     assert_eq!((state(&env, "begun"), env.comments().len()), ("ready".to_owned(), 3));
-    // It has no workers left, and is named by what its runs say of it.
-    env.run(&["resume", "begun"]).refused(2, &["is driven in"]);
+    // It has no workers left, and is named by what holds runs.
     let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
     env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run(s)"]);
     env.run(&["workers", "forget", &first]).code(0);
