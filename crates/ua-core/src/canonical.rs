@@ -29,7 +29,7 @@ impl Sha256 {
 
     /// The 64 digits.
     pub fn to_hex(self) -> String {
-        self.digits().iter().map(|digit| char::from(*digit)).collect()
+        str::from_utf8(&self.digits()).unwrap_or_default().to_owned()
     }
 
     /// Reads 64 hexadecimal digits.
@@ -71,7 +71,7 @@ impl fmt::Debug for Sha256 {
 
 impl Serialize for Sha256 {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

@@ -29,7 +29,7 @@ impl Timestamp {
 
     /// Reads RFC 3339 text, as [`Display`](fmt::Display) writes it.
     pub fn parse(text: &str) -> Option<Self> {
-        text.parse::<jiff::Timestamp>().ok().map(|t| Self(t.as_millisecond()))
+        parse_plain(text).or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| Self(t.as_millisecond())))
     }
 
     /// The time from `earlier` to `self`; zero when the clock went backwards in between.
@@ -58,6 +58,9 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(plain) = self.plain() {
+            return f.write_str(str::from_utf8(&plain).unwrap_or_default());
+        }
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(t) => write!(f, "{t:.3}"),
             Err(_) => write!(f, "@{}ms", self.0),
@@ -65,9 +68,82 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// `YYYY-MM-DDTHH:MM:SS.mmmZ`: what every instant of ours looks like, where the digits are.
+const PLAIN: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
+const MILLIS_A_DAY: i64 = 86_400_000;
+/// Before the last instant that the library knows.
+const LATEST: i64 = 253_402_207_199_999;
+/// Days from 0000-03-01 to 1970-01-01.
+const DAYS_TO_EPOCH: i64 = 719_468;
+
+impl Timestamp {
+    /// The text of an instant of the years 1 to 9999. A turn writes some sixty and reads as many, which took longer with a library that knows
+    /// every calendar than all of its statements.
+    fn plain(self) -> Option<[u8; 24]> {
+        let (days, millis) = (self.0.div_euclid(MILLIS_A_DAY), self.0.rem_euclid(MILLIS_A_DAY));
+        // Years begin in March, so that the day that only some have is the last one (Howard Hinnant, "chrono-compatible date algorithms").
+        let days = days + DAYS_TO_EPOCH;
+        let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * shifted + 2) / 5 + 1;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        if !(1..=9_999).contains(&year) || self.0 > LATEST {
+            return None;
+        }
+        let mut text = *PLAIN;
+        let seconds = millis / 1_000;
+        let pieces = [
+            (0, 4, year),
+            (5, 2, month),
+            (8, 2, day),
+            (11, 2, seconds / 3_600),
+            (14, 2, seconds / 60 % 60),
+            (17, 2, seconds % 60),
+            (20, 3, millis % 1_000),
+        ];
+        for (at, length, mut number) in pieces {
+            for digit in text[at..at + length].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
+                number /= 10;
+            }
+        }
+        Some(text)
+    }
+}
+
+/// Reads what [`Timestamp::plain`] writes; nothing else, which is left to somebody who knows every calendar.
+fn parse_plain(text: &str) -> Option<Timestamp> {
+    let text: &[u8; 24] = text.as_bytes().try_into().ok()?;
+    let is_like_it = text.iter().zip(PLAIN).all(|(byte, like)| match like {
+        b'0' => byte.is_ascii_digit(),
+        like => byte == like,
+    });
+    if !is_like_it {
+        return None;
+    }
+    let number = |at: usize, length: usize| {
+        text[at..at + length].iter().fold(0_i64, |number, digit| number * 10 + i64::from(digit - b'0'))
+    };
+    let (year, month, day) = (number(0, 4), number(5, 2), number(8, 2));
+    let shifted_year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (shifted_year.div_euclid(400), shifted_year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year - DAYS_TO_EPOCH;
+    let seconds = number(11, 2) * 3_600 + number(14, 2) * 60 + number(17, 2);
+    let found = Timestamp(days * MILLIS_A_DAY + seconds * 1_000 + number(20, 3));
+    // A 30th of February comes out as another day.
+    (found.plain().as_ref() == Some(text)).then_some(found)
+}
+
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        match self.plain() {
+            Some(plain) => serializer.serialize_str(str::from_utf8(&plain).unwrap_or_default()),
+            None => serializer.collect_str(self),
+        }
     }
 }
 
@@ -198,6 +274,43 @@ mod tests {
         assert_eq!(t.to_string(), "2026-01-02T03:04:05.678Z");
         assert_eq!(Timestamp::parse(&t.to_string()), Some(t));
         assert_eq!(t.compact(), "20260102_030405");
+    }
+
+    /// Whatever is written and read here without the library is what the library writes and reads.
+    #[test]
+    fn instants_are_as_the_library_has_them() {
+        let day = MILLIS_A_DAY;
+        let ends = [-62_135_596_800_000, LATEST, 951_782_400_000, 4_107_542_400_000, -2_203_891_200_000, 0];
+        let near = ends.iter().flat_map(|end| [-day, -1, 0, 1, 999, day - 1, day].map(|more| end + more));
+        let spread = (0..20_000).map(|step| -62_135_596_800_000 + step * 15_776_892_347);
+        for millis in near.chain(spread) {
+            let instant = Timestamp::from_millis(millis);
+            let Ok(of_library) = jiff::Timestamp::from_millisecond(millis) else {
+                assert_eq!(instant.to_string(), format!("@{millis}ms"));
+                continue;
+            };
+            let text = format!("{of_library:.3}");
+            assert_eq!(instant.to_string(), text);
+            assert_eq!(Timestamp::parse(&text), Some(instant), "{text}");
+        }
+        for text in [
+            "2026-02-29T00:00:00.000Z",
+            "2026-04-31T00:00:00.000Z",
+            "2026-13-01T00:00:00.000Z",
+            "2026-00-10T00:00:00.000Z",
+            "2026-01-00T00:00:00.000Z",
+            "2026-01-01T24:00:00.000Z",
+            "2026-01-01T00:60:00.000Z",
+            "2026-01-01T23:59:60.000Z",
+            "2026-01-01t00:00:00.000z",
+            "2026-01-01T00:00:00.000+01",
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T01:00:00.5+01:00",
+            "",
+        ] {
+            let of_library = text.parse::<jiff::Timestamp>().ok().map(|t| Timestamp(t.as_millisecond()));
+            assert_eq!(Timestamp::parse(text), of_library, "{text}");
+        }
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub struct InvalidId {
 }
 
 fn check(text: &str) -> Result<(), InvalidId> {
-    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-    let all_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+    let starts_well = text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
+    let all_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'));
     if starts_well && all_plain && text.len() <= 100 { Ok(()) } else { Err(InvalidId { text: text.to_owned() }) }
 }
 
@@ -61,7 +61,8 @@ macro_rules! id {
         impl TryFrom<String> for $name {
             type Error = InvalidId;
             fn try_from(text: String) -> Result<Self, InvalidId> {
-                Self::parse(&text)
+                check(&text)?;
+                Ok(Self(text))
             }
         }
 

@@ -32,9 +32,11 @@ pub struct Redactor {
 }
 
 /// A secret as it may stand in a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct Form {
     bytes: Vec<u8>,
+    /// What looks for it: made once, since that takes longer than to look through a short text.
+    finder: memmem::Finder<'static>,
     look: Look,
     /// What stands in its place.
     shown: String,
@@ -75,7 +77,10 @@ impl Redactor {
             .map(|(name, value)| (format!("[secret {name}]"), value.trim().to_owned()))
             .filter(|(_, value)| value.len() >= MIN_BYTES)
             .flat_map(|(shown, value)| {
-                forms(&value).into_iter().map(move |(bytes, look)| Form { bytes, look, shown: shown.clone() })
+                forms(&value).into_iter().map(move |(bytes, look)| {
+                    let finder = memmem::Finder::new(&bytes).into_owned();
+                    Form { bytes, finder, look, shown: shown.clone() }
+                })
             })
             .collect();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +137,7 @@ impl Redactor {
                 Look::View => (&*view.bytes, Some(&view)),
                 Look::Digits => (&*digits.bytes, Some(&digits)),
             };
-            for at in memmem::find_iter(bytes, &form.bytes) {
+            for at in form.finder.find_iter(bytes) {
                 let end = at + form.bytes.len();
                 let range = view.map_or(at..end, |view| view.starts[at]..view.ends[end - 1]);
                 if places.iter().all(|(taken, _)| taken.end <= range.start || range.end <= taken.start) {

@@ -1,7 +1,7 @@
 //! The tools of a step: pinned when the step begins, offered to the model, looked up when it asks for one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, declared_keys, without_argument, without_key_argument};
@@ -30,7 +30,10 @@ pub(crate) struct Entry {
     pub(crate) offer: Offer,
     pub(crate) validator: Option<jsonschema::Validator>,
     pub(crate) denied: Option<String>,
-    policy: CallPolicy,
+    /// The policy of the tool as it is offered, before the job bends it.
+    offered_policy: CallPolicy,
+    /// The policy of its calls, as far as it does not depend on their arguments; made when the first one is planned.
+    pub(crate) policy: OnceLock<CallPolicy>,
 }
 
 /// The tools of a step.
@@ -66,7 +69,16 @@ impl Catalog {
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
             let pin = ToolPin::of(&spec, policy.class);
-            let entry = Entry { digest: spec.digest(), pin, denied, offer, validator, spec, policy };
+            let entry = Entry {
+                digest: spec.digest(),
+                pin,
+                denied,
+                offer,
+                validator,
+                spec,
+                offered_policy: policy,
+                policy: OnceLock::new(),
+            };
             if entries.insert(raw.clone(), entry).is_some() {
                 return Err(DispatchError::Configuration {
                     tool: raw,
@@ -83,7 +95,7 @@ impl Catalog {
     pub fn makers_of(&self, effect: &str) -> (Vec<String>, Vec<String>) {
         let offered = || self.entries.values().filter(|entry| entry.denied.is_none());
         let that = |wanted: Makes| {
-            let tools = offered().filter(|entry| entry.policy.makes(effect) == wanted);
+            let tools = offered().filter(|entry| entry.offered_policy.makes(effect) == wanted);
             tools.map(|entry| entry.offer.name.clone()).collect()
         };
         (that(Makes::Declared), that(Makes::Perhaps))

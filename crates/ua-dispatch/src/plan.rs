@@ -58,7 +58,7 @@ impl Planner<'_> {
     /// Plans a tool use that is one call.
     fn plan_one(&self, tool_use: &ToolUse, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
-        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.policy(&entry.spec, &tool_use.input));
+        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.policy_of(entry, &tool_use.input));
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
         let refusal = if counts {
@@ -81,6 +81,14 @@ impl Planner<'_> {
             policy,
             refusal,
         }
+    }
+
+    /// The policy of a call of a tool in the catalog. Of arguments only the name of a program counts.
+    fn policy_of(&self, entry: &Entry, arguments: &Value) -> CallPolicy {
+        if arguments.get("argv").is_some() {
+            return self.policy(&entry.spec, arguments);
+        }
+        entry.policy.get_or_init(|| self.policy(&entry.spec, arguments)).clone()
     }
 
     /// The policy of a call, as the job bends it.
