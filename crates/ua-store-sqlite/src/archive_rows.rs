@@ -98,7 +98,7 @@ impl Db<'_> {
     /// Removes every row of the lineage of `root`, and the blobs that no other run refers to. Tables are found by the column that says
     /// whose their rows are, so that a table that a later schema adds is not forgotten.
     pub(crate) fn remove_lineage(&self, root: &RunId) -> DbResult<()> {
-        self.forget_run();
+        self.forget();
         // Runs and their steps refer to each other, so references are checked when the transaction ends.
         self.connection.pragma_update(None, "defer_foreign_keys", true)?;
         let runs = "SELECT run_id FROM runs WHERE root_run_id = ?1";

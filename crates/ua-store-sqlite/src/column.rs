@@ -29,11 +29,14 @@ pub(crate) fn opt_json<T: Serialize>(value: Option<&T>) -> Result<Option<String>
 
 /// The word of a value that serializes to a string.
 pub(crate) fn stored_name<T: Serialize>(value: &T) -> Result<String, DbError> {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => Ok(word),
-        Ok(other) => Err(rusqlite::Error::ToSqlConversionFailure(format!("{other} is not a word").into()).into()),
-        Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(error.into()).into()),
+    let mut text = json(value)?;
+    // No word has anything in it that JSON writes otherwise.
+    if text.len() < 2 || !text.starts_with('"') || text.contains('\\') {
+        return Err(rusqlite::Error::ToSqlConversionFailure(format!("{text} is not a word").into()).into());
     }
+    text.pop();
+    text.remove(0);
+    Ok(text)
 }
 
 /// An unsigned number as a column holds it; beyond 2^63 the largest it can hold.

@@ -7,35 +7,59 @@ use serde_json::Value;
 
 use crate::effects;
 use crate::error::DbError;
+use crate::kept::{Kept, OfRun};
 use ua_core::{RunId, Timestamp};
-use ua_store::{CallRecord, QuestionRecord, RunRecord};
+use ua_store::{CallRecord, QuestionRecord};
 
 /// A connection inside a transaction, and what is to be logged once that transaction is committed. The SQL is in
 /// `run_rows`, `ledger_rows` and `blob_rows`.
 pub(crate) struct Db<'c> {
     pub(crate) connection: &'c Connection,
     effects: RefCell<Vec<Value>>,
-    /// The run that was read or stored last: each change of a batch begins by looking at its run.
-    run: RefCell<Option<RunRecord>>,
+    kept: RefCell<Kept>,
 }
 
 impl<'c> Db<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, effects: RefCell::default(), run: RefCell::default() }
+        Self::knowing(connection, Kept::default())
     }
 
-    /// A run that this transaction has seen, as it is stored.
-    pub(crate) fn known_run(&self, id: &RunId) -> Option<RunRecord> {
-        self.run.borrow().as_ref().filter(|run| run.run_id == *id).cloned()
+    /// A connection of which it is known what is stored in these rows.
+    pub(crate) fn knowing(connection: &'c Connection, kept: Kept) -> Self {
+        Self { connection, effects: RefCell::default(), kept: RefCell::new(kept) }
     }
 
-    pub(crate) fn keep_run(&self, run: &RunRecord) {
-        *self.run.borrow_mut() = Some(run.clone());
+    /// What is known, or what `read` finds.
+    pub(crate) fn known_or<T: PartialEq + std::fmt::Debug>(
+        &self,
+        known: impl FnOnce(&Kept) -> Option<T>,
+        read: impl FnOnce() -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let known = known(&self.kept.borrow());
+        match known {
+            Some(known) => {
+                if cfg!(debug_assertions) {
+                    assert_eq!(known, read()?, "what is kept is what is stored");
+                }
+                Ok(known)
+            }
+            None => read(),
+        }
     }
 
-    /// Whatever is stored of runs may be another now.
-    pub(crate) fn forget_run(&self) {
-        *self.run.borrow_mut() = None;
+    /// Notes what is stored now.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Kept)) {
+        note(&mut self.kept.borrow_mut());
+    }
+
+    /// Notes what is stored now of a run.
+    pub(crate) fn note_of(&self, run: &RunId, note: impl FnOnce(&mut OfRun)) {
+        note(self.kept.borrow_mut().of_mut(run));
+    }
+
+    /// Whatever is stored may be another now.
+    pub(crate) fn forget(&self) {
+        self.kept.take();
     }
 
     /// Notes a change of an external call for `effects.log`.
@@ -70,7 +94,8 @@ impl<'c> Db<'c> {
         self.effects.borrow_mut().truncate(noted);
     }
 
-    pub(crate) fn into_effects(self) -> Vec<Value> {
-        self.effects.into_inner()
+    /// The changes that were noted, and what is known of the rows.
+    pub(crate) fn into_parts(self) -> (Vec<Value>, Kept) {
+        (self.effects.into_inner(), self.kept.into_inner())
     }
 }

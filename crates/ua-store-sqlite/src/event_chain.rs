@@ -8,6 +8,8 @@
 //!
 //! Threat S19 of `docs/security.md`. Proved by: `tests/it/event_chain.rs`.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use ua_core::sha256;
 
@@ -26,8 +28,11 @@ struct Event {
     correction: Option<String>,
 }
 
+/// Of events that were written since schema 17 the run stands in them; of one that somebody put there by hand it may not.
 const COLUMNS: &str =
     "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain, e.correction_json";
+const OWN_COLUMNS: &str =
+    "event_seq, tool_call_id, from_status, to_status, lease_epoch, at, run_id, chain, correction_json";
 
 impl Event {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -64,49 +69,75 @@ impl Event {
 pub(crate) struct EventChain {
     /// The newest event that was there before; none when the table has no chain, as in a database that is not ours.
     newest: Option<i64>,
+    /// The newest event of the transaction that is open.
+    linked: Option<i64>,
+    /// The last link of the runs that were written lately.
+    heads: HashMap<String, String>,
 }
+
+/// The last links of as many runs are known.
+const MOST_HEADS: usize = 128;
 
 impl EventChain {
     /// For a connection that is opened and migrated.
     pub(crate) fn new(connection: &Connection) -> rusqlite::Result<Self> {
         let chained = "SELECT count(*) FROM pragma_table_info('tool_call_events') WHERE name = 'chain'";
-        if connection.query_row(chained, [], |row| row.get::<_, i64>(0))? == 0 {
-            return Ok(Self { newest: None });
+        let is_chained = connection.query_row(chained, [], |row| row.get::<_, i64>(0))? != 0;
+        Ok(Self::behind(if is_chained { Some(newest(connection)?) } else { None }))
+    }
+
+    fn behind(newest: Option<i64>) -> Self {
+        Self { newest, linked: None, heads: HashMap::new() }
+    }
+
+    /// Somebody else has written: what he put there is not linked here.
+    pub(crate) fn look_again(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.heads.clear();
+        if self.newest.is_some() {
+            self.newest = Some(newest(connection)?);
         }
-        Ok(Self { newest: Some(newest(connection)?) })
+        Ok(())
     }
 
     /// Links the events of the transaction that is open. They are counted as linked only by [`EventChain::committed`].
-    pub(crate) fn link(&self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn link(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(newest) = self.newest else { return Ok(()) };
         let mut new = connection.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM tool_call_events e JOIN tool_calls c USING (tool_call_id)
-             WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq"
+            "SELECT {OWN_COLUMNS} FROM tool_call_events WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq"
         ))?;
         let events = new.query_map([newest], Event::read)?.collect::<Result<Vec<_>, _>>()?;
         let mut before = connection.prepare_cached(
             "SELECT chain FROM tool_call_events WHERE run_id = ?1 AND chain IS NOT NULL AND event_seq < ?2
              ORDER BY event_seq DESC LIMIT 1",
         )?;
-        let mut set =
-            connection.prepare_cached("UPDATE tool_call_events SET run_id = ?2, chain = ?3 WHERE event_seq = ?1")?;
+        let mut set = connection.prepare_cached("UPDATE tool_call_events SET chain = ?2 WHERE event_seq = ?1")?;
         for event in events {
-            let before: Option<String> =
-                before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?;
-            set.execute(params![event.seq, event.run, event.link(&before.unwrap_or_default())])?;
+            let head = match self.heads.remove(&event.run) {
+                Some(known) => known,
+                None => {
+                    before.query_row(params![event.run, event.seq], |row| row.get(0)).optional()?.unwrap_or_default()
+                }
+            };
+            let link = event.link(&head);
+            set.execute(params![event.seq, link])?;
+            if self.heads.len() >= MOST_HEADS {
+                self.heads.clear();
+            }
+            self.linked = Some(event.seq);
+            self.heads.insert(event.run, link);
         }
         Ok(())
     }
 
     /// The transaction is committed.
-    pub(crate) fn committed(&mut self, connection: &Connection) {
-        if let Some(newest_before) = &mut self.newest {
-            match newest(connection) {
-                Ok(now) => *newest_before = now,
-                // The next transaction looks at a few rows more.
-                Err(error) => tracing::debug!(%error, "the newest event is not known"),
-            }
-        }
+    pub(crate) fn committed(&mut self) {
+        self.newest = self.linked.take().or(self.newest);
+    }
+
+    /// The transaction is rolled back.
+    pub(crate) fn rolled_back(&mut self) {
+        self.linked = None;
+        self.heads.clear();
     }
 }
 
@@ -121,7 +152,7 @@ pub(crate) fn link_migrated(connection: &mut Connection) -> rusqlite::Result<()>
     let noted: Option<String> = connection.query_row(noted, [], |row| row.get(0)).optional()?;
     let Some(newest) = noted.and_then(|value| value.parse().ok()) else { return Ok(()) };
     let transaction = connection.transaction()?;
-    EventChain { newest: Some(newest) }.link(&transaction)?;
+    EventChain::behind(Some(newest)).link(&transaction)?;
     transaction.execute("DELETE FROM meta WHERE key = 'events_linked_up_to'", [])?;
     transaction.commit()
 }
@@ -137,6 +168,8 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
         "SELECT {COLUMNS} FROM tool_call_events e JOIN tool_calls c USING (tool_call_id) ORDER BY c.run_id, event_seq"
     ))?;
     let (mut run, mut before) = (String::new(), String::new());
+    // What the newest event of each call says it came to.
+    let mut last = HashMap::new();
     let mut rows = all.query([])?;
     while let Some(row) = rows.next()? {
         let event = Event::read(row)?;
@@ -159,17 +192,16 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
             }
             None => {}
         }
+        last.insert(event.call, event.to);
     }
     // The newest event of a run has none behind it that would miss it; its call does.
     let mut ends = connection.prepare(
-        "SELECT tool_call_id, run_id, status || coalesce('_' || failure_kind, ''),
-           (SELECT to_status FROM tool_call_events e WHERE e.tool_call_id = c.tool_call_id ORDER BY event_seq DESC LIMIT 1)
-         FROM tool_calls c ORDER BY run_id, tool_call_id",
+        "SELECT tool_call_id, run_id, status || coalesce('_' || failure_kind, '') FROM tool_calls ORDER BY run_id, tool_call_id",
     )?;
     let mut rows = ends.query([])?;
     while let Some(row) = rows.next()? {
         let (call, run, status): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let last: Option<String> = row.get(3)?;
+        let last = last.remove(&call);
         if last.as_deref() != Some(&status) {
             let last = last.map_or_else(|| "it has no event".to_owned(), |last| format!("its last event says {last}"));
             findings.push(format!("call {call}, run {run}, is {status}, but {last}"));

@@ -23,8 +23,10 @@ impl Db<'_> {
     // --- Calls.
 
     pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
-        let found = self.row(CALL, [id.as_str()], call_record)?;
-        found.ok_or_else(|| not_found("tool_calls", id))
+        self.known_or(
+            |kept| kept.call(id),
+            || self.row(CALL, [id.as_str()], call_record)?.ok_or_else(|| not_found("tool_calls", id)),
+        )
     }
 
     /// The calls of a run, or of one turn of it, by position.
@@ -106,7 +108,9 @@ impl Db<'_> {
             ":detail": call.error_detail,
             ":epoch": int(epoch),
         });
-        inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("tool_calls", &call.call_id)))
+        inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("tool_calls", &call.call_id)))?;
+        self.note(|kept| kept.call_inserted(call));
+        Ok(())
     }
 
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
@@ -143,6 +147,7 @@ impl Db<'_> {
             ":correction": opt_json(call.correction.as_ref())?,
             ":epoch": int(epoch),
         })?;
+        self.note(|kept| kept.call_updated(call));
         Ok(())
     }
 
@@ -165,7 +170,8 @@ impl Db<'_> {
 
     pub(crate) fn current_attempt(&self, call: &CallRecord) -> DbResult<Option<AttemptRecord>> {
         let sql = "SELECT * FROM tool_attempts WHERE tool_call_id = ?1 AND attempt = ?2";
-        self.row(sql, params![call.call_id.as_str(), call.attempt], attempt_record)
+        let read = || self.row(sql, params![call.call_id.as_str(), call.attempt], attempt_record);
+        self.known_or(|kept| kept.attempt(call).map(Some), read)
     }
 
     pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
@@ -179,6 +185,7 @@ impl Db<'_> {
             attempt.server_generation,
             started
         ])?;
+        self.note(|kept| kept.attempt_put(attempt));
         Ok(())
     }
 
@@ -186,6 +193,7 @@ impl Db<'_> {
         let sql = "UPDATE tool_attempts SET handle_json = ?3 WHERE tool_call_id = ?1 AND attempt = ?2";
         let handle = opt_json(attempt.handle.as_ref())?;
         self.connection.prepare_cached(sql)?.execute(params![attempt.call_id.as_str(), attempt.attempt, handle])?;
+        self.note(|kept| kept.attempt_put(attempt));
         Ok(())
     }
 
@@ -198,6 +206,7 @@ impl Db<'_> {
             attempt.outcome,
             attempt.detail
         ])?;
+        self.note(|kept| kept.attempt_put(attempt));
         Ok(())
     }
 
@@ -242,7 +251,9 @@ impl Db<'_> {
     // --- Events.
 
     pub(crate) fn events_of(&self, call: &CallId) -> DbResult<Vec<EventRecord>> {
-        let sql = "SELECT * FROM tool_call_events WHERE tool_call_id = ?1 ORDER BY event_seq";
+        // Events lie by run, and one call has few of them; who asks for them is a person.
+        let sql = "SELECT * FROM tool_call_events WHERE run_id = (SELECT run_id FROM tool_calls WHERE tool_call_id = ?1) \
+                   AND tool_call_id = ?1 ORDER BY event_seq";
         self.rows(sql, [call.as_str()], event_record)
     }
 }

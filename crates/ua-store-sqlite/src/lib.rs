@@ -34,6 +34,7 @@ mod event_chain;
 mod filesystem;
 mod fleet_rows;
 mod gateway_rows;
+mod kept;
 mod ledger_rows;
 mod lineage_rows;
 mod maintenance;

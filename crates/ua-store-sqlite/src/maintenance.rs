@@ -55,7 +55,7 @@ impl SqliteStore {
             let connection = db.connection;
             let mut findings = lines(connection, "PRAGMA integrity_check(20)")?;
             findings.retain(|finding| finding != "ok");
-            for reference in lines(connection, "SELECT \"table\" || ' row ' || rowid || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
+            for reference in lines(connection, "SELECT \"table\" || coalesce(' row ' || rowid, '') || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
             findings.extend(open::schema_findings(connection)?);

@@ -50,6 +50,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
             )));
         }
         DatabaseFile::Empty => {
+            pragma::choose_page_size(&connection).map_err(sql_error)?;
             connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).map_err(sql_error)?;
         }
         DatabaseFile::Schema(_) => {}
@@ -58,7 +59,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     if ended_uncleanly {
         quick_check(&connection, path)?;
     }
-    pragma::let_schema_be_written(&connection, true).map_err(sql_error)?;
+    pragma::let_schema_be_changed(&connection, true).map_err(sql_error)?;
     embedded::migrations::runner()
         .set_grouped(true)
         .set_abort_divergent(true)
@@ -67,7 +68,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         .map_err(|error| {
             refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
         })?;
-    pragma::let_schema_be_written(&connection, false).map_err(sql_error)?;
+    pragma::let_schema_be_changed(&connection, false).map_err(sql_error)?;
     event_chain::link_migrated(&mut connection).map_err(sql_error)?;
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;

@@ -54,9 +54,19 @@ pub(crate) fn harden(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lets migrations replace the text of a table's checks, or forbids it to everybody again.
-pub(crate) fn let_schema_be_written(connection: &Connection, is_allowed: bool) -> rusqlite::Result<()> {
+/// Lets migrations replace the text of a table's checks, and make a table anew that others refer to; or forbids it to everybody again.
+pub(crate) fn let_schema_be_changed(connection: &Connection, is_allowed: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "foreign_keys", !is_allowed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !is_allowed).map(drop)
+}
+
+/// How large the pages of a new database are, in bytes. What a turn writes are a few small rows in each of a dozen places, and each place is
+/// written as a whole page: small ones make a turn cheaper, large ones a large result.
+const PAGE_SIZE: i64 = 2048;
+
+/// Chooses it, for a file in which nothing is yet.
+pub(crate) fn choose_page_size(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", PAGE_SIZE)
 }
 
 /// Runs a statement that has no values, compiled once.
@@ -64,13 +74,18 @@ pub(crate) fn say(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
+/// How long the log gets before what stands in it is carried over, in bytes. Most pages of a turn are those of the turn before: the later they
+/// are carried over, the fewer times.
+const LOG_BYTES: i64 = 8 * 1024 * 1024;
+
 /// What the writer is set to besides. The answer to the journal mode is compared: SQLite may silently keep another.
 pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sql_error)?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(refused(format!("SQLite keeps journal mode {mode:?} here instead of the write-ahead log")));
     }
-    connection.pragma_update(None, "wal_autocheckpoint", 1000).map_err(sql_error)?;
+    let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(sql_error)?;
+    connection.pragma_update(None, "wal_autocheckpoint", LOG_BYTES / page_size).map_err(sql_error)?;
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024).map_err(sql_error)?;
     set_durability(connection, Durability::Synced).map_err(sql_error)
 }

@@ -38,7 +38,7 @@ impl Tables for Db<'_> {
                 say(self.connection, "ROLLBACK TO provided")?;
                 say(self.connection, "RELEASE provided")?;
                 self.forget_effects_behind(noted);
-                self.forget_run();
+                self.forget();
                 Ok(Err(refused))
             }
             Err(broken) => Err(broken.into()),
@@ -120,7 +120,7 @@ impl LedgerRows for Db<'_> {
     }
 
     fn calls_of_turn(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
-        self.calls_of(run, Some(turn))
+        self.known_or(|kept| kept.calls_of_turn(run, turn), || self.calls_of(run, Some(turn)))
     }
 }
 

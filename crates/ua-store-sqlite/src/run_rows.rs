@@ -1,5 +1,7 @@
 //! The rows of runs: how they are found, and how they are stored.
 
+use std::collections::HashMap;
+
 use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
 use ua_store::rows::Written;
@@ -11,6 +13,7 @@ use ua_store::{
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
+use crate::kept::{CallsOfTurn, Kept};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -50,31 +53,37 @@ impl Db<'_> {
     pub(crate) fn written(&self, run: &RunId) -> DbResult<Written> {
         let sql = "SELECT batches, words FROM run_writes WHERE run_id = ?1";
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let written = self
-            .row(sql, [run.as_str()], |row| Ok(Written { batches: count(row.get(0)?), words: count(row.get(1)?) }))?;
-        Ok(written.unwrap_or_default())
+        let counts = |row: &Row<'_>| -> DbResult<Written> {
+            Ok(Written { batches: count(row.get(0)?), words: count(row.get(1)?) })
+        };
+        let read = || Ok(self.row(sql, [run.as_str()], counts)?.unwrap_or_default());
+        let written = self.known_or(|kept| kept.of(run)?.written, read)?;
+        self.note_of(run, |of| of.written = Some(written));
+        Ok(written)
     }
 
     pub(crate) fn set_batches(&self, run: &RunId, batches: u64) -> DbResult<()> {
         let sql = "UPDATE run_writes SET batches = ?2 WHERE run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![run.as_str(), int(batches)])?;
+        self.note_of(run, |of| of.written = of.written.map(|written| Written { batches, ..written }));
         Ok(())
     }
 
     pub(crate) fn count_word(&self, run: &RunId) -> DbResult<()> {
+        self.note_of(run, |of| of.written = None);
         let sql = "UPDATE run_writes SET words = words + 1 WHERE run_id = ?1";
         self.connection.prepare_cached(sql)?.execute([run.as_str()])?;
         Ok(())
     }
 
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
-        if let Some(known) = self.known_run(id) {
-            return Ok(known);
-        }
-        let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
-        let found = found.ok_or_else(|| not_found("runs", id))?;
-        self.keep_run(&found);
-        Ok(found)
+        let known = |kept: &Kept| kept.of(id)?.run.clone();
+        self.known_or(known, || {
+            let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
+            let found = found.ok_or_else(|| not_found("runs", id))?;
+            self.note_of(id, |of| of.run = Some(found.clone()));
+            Ok(found)
+        })
     }
 
     /// What was read into the history of a run; nothing when there is no such run.
@@ -85,6 +94,9 @@ impl Db<'_> {
 
     /// The run at the top of a run's tree: itself, unless it works on a task.
     pub(crate) fn top_of_tree(&self, run: &RunId) -> DbResult<String> {
+        if self.run(run)?.run_mode != TASK_MODE {
+            return Ok(run.as_str().to_owned());
+        }
         let sql = "WITH RECURSIVE up (id, parent, mode, height) AS ( \
                    SELECT run_id, parent_run_id, run_mode, 0 FROM runs WHERE run_id = ?1 UNION ALL \
                    SELECT r.run_id, r.parent_run_id, r.run_mode, up.height + 1 FROM up JOIN runs r ON r.run_id = up.parent \
@@ -181,12 +193,12 @@ impl Db<'_> {
             ":traces": json(&run.traces)?,
             ":taint": run.taint.bits(),
         })?;
-        self.keep_run(run);
+        self.note_of(&run.run_id, |of| of.run = Some(run.clone()));
         Ok(())
     }
 
     pub(crate) fn update_seen(&self, run: &RunRecord) -> DbResult<()> {
-        self.forget_run();
+        self.note_of(&run.run_id, |of| of.run = None);
         let sql = "UPDATE runs SET seen_at = ?2, held_from = ?3 WHERE run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             run.run_id.as_str(),
@@ -198,7 +210,7 @@ impl Db<'_> {
 
     /// Notes for every run of a lineage that a record of it was corrected.
     pub(crate) fn note_corrected(&self, root: &RunId, at: Timestamp) -> DbResult<()> {
-        self.forget_run();
+        self.forget();
         let sql = "UPDATE runs SET corrected_at = ?2 WHERE root_run_id = ?1";
         self.connection.prepare_cached(sql)?.execute(params![root.as_str(), text(&at)])?;
         let sql =
@@ -214,7 +226,8 @@ impl Db<'_> {
                    SELECT run_id, recorded_at FROM turns WHERE run_id = ?1 UNION ALL \
                    SELECT run_id, updated_at FROM tool_calls WHERE run_id = ?1 UNION ALL \
                    SELECT run_id, coalesce(closed_at, reserved_at) FROM usage WHERE run_id = ?1 UNION ALL \
-                   SELECT run_id, created_at FROM checkpoints WHERE run_id = ?1)";
+                   SELECT c.run_id, c.created_at FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+                   WHERE r.run_id = ?1)";
         let last = self.row(sql, [run.as_str()], |row| Columns::new(row, "runs", "run_id").opt_at("at"))?;
         Ok(last.flatten())
     }
@@ -242,7 +255,12 @@ impl Db<'_> {
     // --- Steps.
 
     pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
-        self.row("SELECT * FROM run_steps WHERE step_id = ?1", [id.as_str()], step_record)
+        let sql = "SELECT * FROM run_steps WHERE step_id = ?1";
+        let step = self.known_or(|kept| kept.step(id).map(Some), || self.row(sql, [id.as_str()], step_record))?;
+        if let Some(step) = &step {
+            self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
+        }
+        Ok(step)
     }
 
     pub(crate) fn steps_of(&self, run: &RunId) -> DbResult<Vec<StepRecord>> {
@@ -284,13 +302,23 @@ impl Db<'_> {
             ":detail": step.error_detail,
             ":last": step.last_turn,
         })?;
+        self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
         Ok(())
     }
 
     // --- Turns and messages.
 
     pub(crate) fn open_turn(&self, run: &RunId) -> DbResult<Option<TurnRecord>> {
-        self.row("SELECT * FROM turns WHERE run_id = ?1 AND committed_at IS NULL", [run.as_str()], turn_record)
+        let open = self.known_or(
+            |kept| kept.of(run)?.open_turn.clone(),
+            || {
+                // It is the newest, or there is none.
+                let newest = self.row(NEWEST_TURN, [run.as_str()], turn_record)?;
+                Ok(newest.filter(|turn| turn.committed_at.is_none()))
+            },
+        )?;
+        self.note_of(run, |of| of.open_turn = Some(open.clone()));
+        Ok(open)
     }
 
     pub(crate) fn turns_of(&self, run: &RunId) -> DbResult<Vec<TurnRecord>> {
@@ -313,6 +341,12 @@ impl Db<'_> {
             ":recorded": text(&turn.recorded_at),
             ":epoch": int(turn.epoch),
         })?;
+        // What its reply says is a message.
+        let reply = ModelTurn { blocks: Vec::new(), ..turn.reply.clone() };
+        self.note_of(&turn.run_id, |of| {
+            of.open_turn = Some(Some(TurnRecord { reply, committed_at: None, ..turn.clone() }));
+            of.calls = Some(CallsOfTurn { turn: turn.turn, calls: Vec::new(), attempts: HashMap::new() });
+        });
         Ok(())
     }
 
@@ -320,6 +354,7 @@ impl Db<'_> {
         let sql = "UPDATE turns SET committed_at = ?3 WHERE run_id = ?1 AND turn = ?2";
         let committed = opt_text(turn.committed_at.as_ref());
         self.connection.prepare_cached(sql)?.execute(params![turn.run_id.as_str(), turn.turn, committed])?;
+        self.note_of(&turn.run_id, |of| of.open_turn = turn.committed_at.is_some().then_some(None));
         Ok(())
     }
 
@@ -338,7 +373,10 @@ impl Db<'_> {
     }
 
     pub(crate) fn last_seq(&self, run: &RunId) -> DbResult<u64> {
-        self.number("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = ?1", [run.as_str()])
+        let sql = "SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = ?1";
+        let last = self.known_or(|kept| kept.of(run)?.last_seq, || self.number(sql, [run.as_str()]))?;
+        self.note_of(run, |of| of.last_seq = Some(last));
+        Ok(last)
     }
 
     pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> DbResult<()> {
@@ -353,18 +391,22 @@ impl Db<'_> {
             ":origin": message.message.origin.as_str(),
             ":message": json(&message.message)?,
         })?;
+        self.note_of(run, |of| of.last_seq = of.last_seq.map(|last| last.max(message.seq)));
         Ok(())
     }
 
     // --- Checkpoints.
 
     pub(crate) fn checkpoints_of(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
-        self.rows("SELECT * FROM checkpoints WHERE run_id = ?1 ORDER BY seq", [run.as_str()], checkpoint_record)
+        self.rows(&format!("SELECT c.* {CHECKPOINTS} ORDER BY c.seq"), [run.as_str()], checkpoint_record)
     }
 
     pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {
-        let sql = "INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, \
-                   state_snapshot_json, cursor_json) VALUES (:id, :run, :step, :created, :kind, :snapshot, :cursor)";
+        let sql = "INSERT INTO checkpoints (seq, checkpoint_id, run_id, step_id, created_at, checkpoint_type, \
+                   state_snapshot_json, cursor_json) \
+                   SELECT 1 + coalesce((SELECT c.seq FROM checkpoints c WHERE c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+                                        ORDER BY c.seq DESC LIMIT 1), r.seq << 28), \
+                   :id, :run, :step, :created, :kind, :snapshot, :cursor FROM runs r WHERE r.run_id = :run";
         let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": checkpoint.checkpoint_id.as_str(),
             ":run": checkpoint.run_id.as_str(),
@@ -382,11 +424,12 @@ impl Db<'_> {
     // --- Requests to models.
 
     pub(crate) fn request(&self, run: &RunId, id: RequestId) -> DbResult<Option<RequestRecord>> {
-        self.row(
-            "SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2",
-            params![run.as_str(), int(id)],
-            request_record,
-        )
+        let sql = "SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2";
+        let known = |kept: &Kept| {
+            let last = kept.of(run)?.last_request.as_ref()?.as_ref();
+            last.filter(|last| last.request_id == id).map(|last| Some(last.clone()))
+        };
+        self.known_or(known, || self.row(sql, params![run.as_str(), int(id)], request_record))
     }
 
     pub(crate) fn requests_of(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
@@ -400,7 +443,10 @@ impl Db<'_> {
 
     pub(crate) fn last_request(&self, run: &RunId) -> DbResult<Option<RequestRecord>> {
         let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1";
-        self.row(sql, [run.as_str()], request_record)
+        let known = |kept: &Kept| kept.of(run)?.last_request.clone();
+        let last = self.known_or(known, || self.row(sql, [run.as_str()], request_record))?;
+        self.note_of(run, |of| of.last_request = Some(last.clone()));
+        Ok(last)
     }
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
@@ -423,6 +469,7 @@ impl Db<'_> {
             ":reserved": text(&request.reserved_at),
             ":continued_from": request.continued_from,
         })?;
+        self.note_of(run, |of| of.last_request = Some(Some(request.clone())));
         Ok(())
     }
 
@@ -446,6 +493,10 @@ impl Db<'_> {
             ":response": request.response_id,
             ":heard": opt_json(request.heard.as_ref())?,
         })?;
+        self.note_of(run, |of| match &mut of.last_request {
+            Some(Some(last)) if last.request_id == request.request_id => last.clone_from(request),
+            _ => of.last_request = None,
+        });
         Ok(())
     }
 
@@ -523,6 +574,11 @@ impl Db<'_> {
     }
 }
 
+/// The turn of a run that began last.
+const NEWEST_TURN: &str = "SELECT * FROM turns WHERE run_id = ?1 ORDER BY turn DESC LIMIT 1";
+/// The checkpoints of a run: 2^28 numbers belong to each, so that they lie together and need no index.
+const CHECKPOINTS: &str =
+    "FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 WHERE r.run_id = ?1";
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 

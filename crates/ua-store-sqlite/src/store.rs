@@ -115,7 +115,17 @@ impl SqliteStore {
     }
 
     /// Reads a few rows by their keys.
-    pub(crate) async fn look<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+    pub(crate) async fn look<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        F: FnOnce(&Db<'_>) -> Result<T, DbError>,
+    {
+        let work = match &self.writer {
+            Some(writer) => match writer.look(work) {
+                Ok(found) => return found.map_err(DbError::into_store),
+                Err(work) => work,
+            },
+            None => work,
+        };
         self.readers.look(work).await
     }
 

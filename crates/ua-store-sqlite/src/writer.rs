@@ -22,6 +22,7 @@ use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
+use crate::kept::Kept;
 use crate::pragma::{self, say};
 use crate::spans;
 
@@ -52,8 +53,8 @@ trait Member: Send {
     fn durability(&self) -> Durability;
     /// The span of whoever waits.
     fn span(&self) -> &Span;
-    /// Runs the work; says whether it succeeded.
-    fn run(&mut self, connection: &Connection) -> bool;
+    /// Runs the work, with what is known of the rows; says whether it succeeded.
+    fn run(&mut self, connection: &Connection, kept: &mut Kept) -> bool;
     /// Lines for `effects.log`, once the work is committed.
     fn take_effects(&mut self) -> Vec<Value>;
     /// Answers the caller, with `failure` unless the work failed by itself.
@@ -82,12 +83,12 @@ where
         &self.span
     }
 
-    fn run(&mut self, connection: &Connection) -> bool {
-        let db = Db::new(connection);
+    fn run(&mut self, connection: &Connection, kept: &mut Kept) -> bool {
+        let db = Db::knowing(connection, std::mem::take(kept));
         self.outcome = self.work.take().map(|work| work(&db));
         let succeeded = matches!(self.outcome, Some(Ok(_)));
         if succeeded {
-            self.effects = db.into_effects();
+            (self.effects, *kept) = db.into_parts();
         }
         succeeded
     }
@@ -126,7 +127,15 @@ impl Writer {
         let counters = Arc::new(Counters::default());
         let chain =
             EventChain::new(&connection).map_err(|error| refused_because("the newest event cannot be read", error))?;
-        let worker = Worker { connection, log, counters: Arc::clone(&counters), durability: Durability::Synced, chain };
+        let worker = Worker {
+            connection,
+            log,
+            counters: Arc::clone(&counters),
+            durability: Durability::Synced,
+            chain,
+            kept: Kept::default(),
+            version: None,
+        };
         let worker = Arc::new(Mutex::new(Some(worker)));
         let shared = Arc::clone(&worker);
         let thread = std::thread::Builder::new()
@@ -172,6 +181,18 @@ impl Writer {
         worker.commit_at_once(write)
     }
 
+    /// Reads a few rows where they are written, unless something is written at the moment: much of what is asked for is known there.
+    pub(crate) fn look<T, F>(&self, work: F) -> Result<Result<T, DbError>, F>
+    where
+        F: FnOnce(&Db<'_>) -> Result<T, DbError>,
+    {
+        let Some(mut worker) = self.worker.try_lock().ok() else { return Err(work) };
+        match worker.as_mut() {
+            Some(worker) => Ok(worker.look(work)),
+            None => Err(work),
+        }
+    }
+
     pub(crate) fn batches(&self) -> Batches {
         Batches {
             synced: self.counters.synced.load(Ordering::Relaxed),
@@ -207,6 +228,10 @@ struct Worker {
     durability: Durability,
     /// Links the events that the writes insert.
     chain: EventChain,
+    /// What is known of the rows, as long as no other connection writes.
+    kept: Kept,
+    /// What the database's `data_version` was: another when another connection has committed something.
+    version: Option<i64>,
 }
 
 /// The thread: commits what waits, until nobody can ask for more.
@@ -239,6 +264,19 @@ impl Worker {
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "the database was not closed");
         }
+    }
+
+    /// Reads on one snapshot.
+    fn look<T>(&mut self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, DbError> {
+        say(&self.connection, "BEGIN")?;
+        let found = self.look_for_others().map_err(DbError::from).and_then(|()| {
+            let db = Db::knowing(&self.connection, std::mem::take(&mut self.kept));
+            let found = work(&db);
+            (_, self.kept) = db.into_parts();
+            found
+        });
+        say(&self.connection, "ROLLBACK")?;
+        found
     }
 
     /// Commits one write, if no other process writes; else gives it back, since whoever waits for that must not hold its thread up.
@@ -299,8 +337,9 @@ impl Worker {
             self.set_durability(durability)?;
             say(&self.connection, BEGIN)?;
         }
+        self.look_for_others()?;
         if let [only] = &mut *batch {
-            if !only.run(&self.connection) {
+            if !only.run(&self.connection, &mut self.kept) {
                 self.roll_back();
                 return Ok(());
             }
@@ -308,7 +347,7 @@ impl Worker {
         }
         for member in batch {
             say(&self.connection, "SAVEPOINT member")?;
-            if member.run(&self.connection) {
+            if member.run(&self.connection, &mut self.kept) {
                 say(&self.connection, "RELEASE member")?;
             } else if self.connection.is_autocommit() {
                 // Some failures, a full disk for example, make SQLite roll back everything by itself.
@@ -330,14 +369,27 @@ impl Worker {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Broken> {
-        self.chain.link(&self.connection)?;
-        say(&self.connection, "COMMIT")?;
-        self.chain.committed(&self.connection);
+    /// Forgets what is known when somebody else has written; behind BEGIN, so that it is known until the end of the transaction.
+    fn look_for_others(&mut self) -> rusqlite::Result<()> {
+        let version = self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        if self.version.replace(version) != Some(version) {
+            self.kept = Kept::default();
+            self.chain.look_again(&self.connection)?;
+        }
         Ok(())
     }
 
-    fn roll_back(&self) {
+    fn finish(&mut self) -> Result<(), Broken> {
+        self.chain.link(&self.connection)?;
+        say(&self.connection, "COMMIT")?;
+        self.chain.committed();
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        // Also what was known before: a member may have put something else in its place.
+        self.kept = Kept::default();
+        self.chain.rolled_back();
         if self.connection.is_autocommit() {
             return;
         }

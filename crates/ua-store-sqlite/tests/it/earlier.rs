@@ -1,9 +1,38 @@
 //! Databases of earlier schemas: what each migration added, taken away again.
 
+use std::path::Path;
+
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 15] = [
+const BACK: [(u32, &str); 16] = [
+    (
+        17,
+        "DROP TRIGGER turns_one_is_open; DROP TRIGGER turns_stay_committed;
+         CREATE UNIQUE INDEX idx_turns_one_open ON turns (run_id) WHERE committed_at IS NULL;
+         CREATE INDEX idx_checkpoints_run ON checkpoints (run_id, seq);
+         DROP INDEX idx_tool_call_events_run;
+         CREATE INDEX idx_tool_call_events_call ON tool_call_events (tool_call_id, event_seq);
+         CREATE INDEX idx_tool_call_events_chain ON tool_call_events (run_id, event_seq) WHERE chain IS NOT NULL;
+         DROP TRIGGER tool_calls_note_plan;
+         CREATE TRIGGER tool_calls_note_plan
+         AFTER INSERT ON tool_calls
+         BEGIN
+           INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at)
+           VALUES (NEW.tool_call_id, NULL, NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at);
+         END;
+         DROP TRIGGER tool_calls_note_change;
+         CREATE TRIGGER tool_calls_note_change
+         AFTER UPDATE OF status, failure_kind, correction_json ON tool_calls
+         WHEN NEW.status || coalesce('_' || NEW.failure_kind, '') <> OLD.status || coalesce('_' || OLD.failure_kind, '')
+           OR (NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json)
+         BEGIN
+           INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at, correction_json)
+           VALUES (NEW.tool_call_id, OLD.status || coalesce('_' || OLD.failure_kind, ''),
+                   NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at,
+                   CASE WHEN NEW.correction_json IS NOT OLD.correction_json THEN NEW.correction_json END);
+         END;",
+    ),
     (16, "DROP TABLE run_queue; DROP TABLE schedules; DROP TABLE workers;"),
     (15, "ALTER TABLE answers DROP COLUMN link;"),
     (14, "CREATE INDEX idx_tool_calls_run_step ON tool_calls (run_id, step_id);"),
@@ -94,4 +123,58 @@ pub(crate) fn take_back_to(raw: &Connection, version: u32) -> rusqlite::Result<(
     }
     raw.execute("DELETE FROM refinery_schema_history WHERE version > ?1", [version])?;
     Ok(())
+}
+
+/// The migrations up to schema 16, which a program of that time had.
+const UP_TO_16: [&str; 16] = [
+    include_str!("../../../../migrations/sqlite/V1__initial.sql"),
+    include_str!("../../../../migrations/sqlite/V2__forks.sql"),
+    include_str!("../../../../migrations/sqlite/V3__held_time.sql"),
+    include_str!("../../../../migrations/sqlite/V4__deleted_runs.sql"),
+    include_str!("../../../../migrations/sqlite/V5__provider_sessions.sql"),
+    include_str!("../../../../migrations/sqlite/V6__handles.sql"),
+    include_str!("../../../../migrations/sqlite/V7__event_chain.sql"),
+    include_str!("../../../../migrations/sqlite/V8__doubt.sql"),
+    include_str!("../../../../migrations/sqlite/V9__corrections.sql"),
+    include_str!("../../../../migrations/sqlite/V10__taint.sql"),
+    include_str!("../../../../migrations/sqlite/V11__writes.sql"),
+    include_str!("../../../../migrations/sqlite/V12__doubts.sql"),
+    include_str!("../../../../migrations/sqlite/V13__gateway.sql"),
+    include_str!("../../../../migrations/sqlite/V14__cheap_checks.sql"),
+    include_str!("../../../../migrations/sqlite/V15__answer_links.sql"),
+    include_str!("../../../../migrations/sqlite/V16__fleet.sql"),
+];
+
+/// Makes a database of schema 16 at `path`, as a program of that time would have left it, with the rows of the one at `from`.
+pub(crate) fn of_schema_16(path: &Path, from: &Path) -> rusqlite::Result<()> {
+    let raw = Connection::open(path)?;
+    raw.execute_batch("PRAGMA journal_mode = WAL; PRAGMA application_id = 0x55414A52; PRAGMA foreign_keys = OFF;")?;
+    for migration in UP_TO_16 {
+        raw.execute_batch(migration)?;
+    }
+    raw.execute("ATTACH ?1 AS made", [from.to_str().unwrap_or_default()])?;
+    let texts =
+        |sql: &str| raw.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>();
+    let history = texts("SELECT sql FROM made.sqlite_schema WHERE name = 'refinery_schema_history'")?;
+    raw.execute_batch(&history.concat())?;
+    raw.execute_batch(
+        "INSERT INTO refinery_schema_history SELECT * FROM made.refinery_schema_history WHERE version <= 16; DELETE FROM meta;",
+    )?;
+    // Triggers refuse rows that are what they are from the beginning.
+    let triggers = texts("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger'")?;
+    for name in texts("SELECT name FROM main.sqlite_schema WHERE type = 'trigger'")? {
+        raw.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
+    let tables = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'refinery%'";
+    for table in texts(tables)? {
+        let columns = texts(&format!("SELECT name FROM pragma_table_info('{table}')"))?.join(", ");
+        let values = match table.as_str() {
+            // Checkpoints had one row of numbers for all runs.
+            "checkpoints" => columns.replacen("seq", "row_number() OVER (ORDER BY created_at, seq)", 1),
+            _ => columns.clone(),
+        };
+        raw.execute_batch(&format!("INSERT INTO main.{table} ({columns}) SELECT {values} FROM made.{table}"))?;
+    }
+    raw.execute_batch(&triggers.join(";\n"))?;
+    raw.execute_batch("DETACH made")
 }

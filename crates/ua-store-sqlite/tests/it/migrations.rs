@@ -8,7 +8,7 @@ use ua_store::conformance::{Scene, samples};
 use ua_store::{Choice, LedgerStore as _, NewRun, RunStore as _, StartAttempt, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
-use crate::earlier::{earlier_schemas, take_back_to};
+use crate::earlier::{earlier_schemas, of_schema_16, take_back_to};
 
 #[tokio::test]
 async fn a_database_of_the_first_schema_gets_forks_and_keeps_its_runs() {
@@ -176,4 +176,50 @@ async fn a_database_of_every_earlier_schema_opens_with_what_it_had() {
         let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
         assert_eq!(examined.findings, [""; 0], "schema {schema}");
     }
+}
+
+/// Turns, requests, attempts, checkpoints and events lie elsewhere since schema 17; what they say is what it was, and goes on.
+#[tokio::test]
+async fn a_database_of_schema_16_keeps_every_row_of_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, path) = (folder.path().join("made.db"), folder.path().join("runtime_state.db"));
+    let store = SqliteStore::open(SqliteConfig::new(&made)).unwrap();
+    let mut wanted = Vec::new();
+    for run in ["run_1", "run_2"] {
+        let scene = Scene::begin(&store, run).await;
+        for (turn, status) in [(1, CallStatus::Succeeded), (2, CallStatus::FailedReported), (3, CallStatus::Unknown)] {
+            let call = format!("{run}_call_{turn}");
+            scene.turn(vec![samples::planned_email(&call, turn, 1)]).await;
+            scene.bring(&call, status).await;
+            if turn < 3 {
+                scene.commit(turn).await;
+            }
+        }
+        let call = samples::call_id(&format!("{run}_call_1"));
+        wanted.push((scene.records().await, store.trail(&call).await.unwrap()));
+    }
+    store.close().unwrap();
+    of_schema_16(&path, &made).unwrap();
+
+    let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+    for (records, trail) in &wanted {
+        let run = &records.run.run_id;
+        assert_eq!(store.load(run).await.unwrap(), *records);
+        assert!(
+            records.turns.len() == 3 && records.attempts.len() == 3 && records.checkpoints.len() >= 2,
+            "{records:?}"
+        );
+        assert_eq!(store.trail(&samples::call_id(&format!("{run}_call_1"))).await.unwrap(), *trail);
+    }
+    // It goes on behind what was there.
+    let run = samples::run_id("run_1");
+    let (lease, _) = store.acquire_run(&run, &samples::owner(100), samples::at(500)).await.unwrap();
+    let marker = samples::checkpoint("ckpt_behind", wanted[0].0.steps[0].step_id.as_str());
+    store.save_checkpoint(&lease, marker).await.unwrap();
+    let checkpoints = store.load(&run).await.unwrap().checkpoints;
+    assert_eq!(checkpoints.last().unwrap().checkpoint_id, samples::checkpoint_id("ckpt_behind"));
+    assert_eq!(checkpoints.len(), wanted[0].0.checkpoints.len() + 1);
+    store.close().unwrap();
+    let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
+    assert_eq!(examined.findings, [""; 0]);
 }
