@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
+use super::model::{Asks, Model};
+use super::start::{JOB, MODEL, Ua, since};
+
 /// How to run it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -36,6 +39,9 @@ pub(crate) struct Options {
     /// A program that was built before; it is built for release when missing
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
+    /// Measure this `ua` as well, in the same rounds: one run, with its tool server over stdio and a model over HTTP
+    #[arg(long, value_name = "PATH")]
+    ua: Option<PathBuf>,
     /// Fail when the last turns cost more than this many times the first ones, in time or bytes
     #[arg(long)]
     most: Option<f64>,
@@ -55,6 +61,8 @@ struct Round {
     growth_in_bytes: f64,
     /// Of all runs together.
     calls_a_second: f64,
+    /// What a turn of the whole program takes.
+    whole_micros: f64,
     /// How fast they are, to as many tasks that only commit what they committed.
     to_submitters: f64,
 }
@@ -86,6 +94,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
                 |name: &str| both.last().and_then(|line| number(line, name)).context("the submitters said nothing");
             measured.to_submitters = of("submitted_micros")? / of("worked_micros")?;
         }
+        if let Some(ua) = &options.ua {
+            measured.whole_micros = whole(ua, folder.path(), options.turns as usize)?;
+        }
         eprintln!("round {round}: {measured:?}");
         rounds.push(measured);
     }
@@ -112,6 +123,11 @@ fn report(options: &Options, rounds: &[Round], resident: &str) -> anyhow::Result
         if let Some(most) = options.most {
             ensure!(time <= most && bytes <= most, "the last turns cost more than {most} times the first ones");
         }
+    }
+    if options.ua.is_some() {
+        let whole = of(|round| round.whole_micros);
+        println!("| a turn of `ua`, a tool server over stdio and a model over HTTP | {:.3} ms |", whole / 1_000.0);
+        println!("| the same to steps of the floor | {:.3} |", floor / whole);
     }
     if options.runs > 1 {
         let of = of(|round| round.to_submitters);
@@ -144,9 +160,21 @@ impl Round {
             growth_in_time: mean(last, "micros") / mean(first, "micros"),
             growth_in_bytes: mean(last, "bytes") / mean(first, "bytes"),
             calls_a_second: taken / (all / 1_000_000.0),
+            whole_micros: 0.0,
             to_submitters: 0.0,
         })
     }
+}
+
+/// What a turn with one effect takes the real program, in microseconds: from one request that comes to its model to the next.
+fn whole(ua: &Path, folder: &Path, turns: usize) -> anyhow::Result<f64> {
+    let ua = ua.canonicalize().with_context(|| format!("find {}", ua.display()))?;
+    std::fs::write(folder.join("job.json"), JOB)?;
+    let model = Model::asking(Asks::Mail, turns)?;
+    let mut child = Ua::start(&ua, folder, &model, &[&["job", "job.json", "--root", "whole"], &MODEL[..]].concat())?;
+    model.until(turns + 1, || child.lives())?;
+    let asked = model.asked();
+    Ok(since(asked[1], asked[turns]) * 1_000.0 / number_of(turns - 1))
 }
 
 /// What a step of the floor takes, in microseconds.
@@ -219,6 +247,7 @@ mod tests {
             rounds: 1,
             folder: None,
             program: None,
+            ua: None,
             most: None,
         };
         let round = Round::of(&[5.0, 7.0], &lines, &options).unwrap();

@@ -21,14 +21,47 @@ struct Shared {
     asked: Vec<Instant>,
     /// Requests that are answered with a tool use; the one behind them, and all that follow, get no answer.
     tool_uses: usize,
+    asks: Asks,
+}
+
+/// What a model asks for in each of its replies.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asks {
+    /// A listing of the workspace.
+    Listing,
+    /// An e-mail, each time another one.
+    Mail,
+}
+
+impl Asks {
+    fn tool(self) -> &'static str {
+        match self {
+            Self::Listing => "mcp__ua__list_directory",
+            Self::Mail => "mcp__ua__send_email",
+        }
+    }
+
+    fn arguments(self, number: usize) -> Value {
+        match self {
+            Self::Listing => json!({"path": "work_products"}),
+            Self::Mail => {
+                json!({"to": ["a@example.test"], "subject": format!("Part {number}"), "body": "As promised."})
+            }
+        }
+    }
 }
 
 impl Model {
     /// Begins to listen. The first `tool_uses` requests ask for a listing of the workspace; whoever asks once more waits for ever.
     pub(super) fn start(tool_uses: usize) -> anyhow::Result<Self> {
+        Self::asking(Asks::Listing, tool_uses)
+    }
+
+    /// The same, asking for something else.
+    pub(super) fn asking(asks: Asks, tool_uses: usize) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let base_url = format!("http://{}", listener.local_addr()?);
-        let shared = Arc::new(Mutex::new(Shared { asked: Vec::new(), tool_uses }));
+        let shared = Arc::new(Mutex::new(Shared { asked: Vec::new(), tool_uses, asks }));
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -82,17 +115,17 @@ fn serve(stream: &TcpStream, shared: &Mutex<Shared>) -> Option<()> {
             }
         }
         reader.by_ref().take(length).read_to_end(&mut Vec::new()).ok()?;
-        let (number, is_answered) = {
+        let (number, is_answered, asks) = {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.asked.push(came);
-            (shared.asked.len(), shared.asked.len() <= shared.tool_uses)
+            (shared.asked.len(), shared.asked.len() <= shared.tool_uses, shared.asks)
         };
         if !is_answered {
             // The connection stays open until whoever asked gives up.
             reader.read_to_end(&mut Vec::new()).ok()?;
             return Some(());
         }
-        let body = reply(number);
+        let body = reply(number, asks);
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", body.len());
         let mut out = stream;
@@ -101,7 +134,7 @@ fn serve(stream: &TcpStream, shared: &Mutex<Shared>) -> Option<()> {
 }
 
 /// A reply as the Messages API streams it: a sentence, and one tool use.
-fn reply(number: usize) -> String {
+fn reply(number: usize, asks: Asks) -> String {
     let events: [Value; 9] = [
         json!({"type": "message_start", "message": {"id": format!("msg_{number}"), "type": "message", "role": "assistant",
             "model": "measured", "content": [], "stop_reason": null, "usage": {"input_tokens": 1_000, "output_tokens": 1}}}),
@@ -110,9 +143,9 @@ fn reply(number: usize) -> String {
             "delta": {"type": "text_delta", "text": format!("Turn {number}: I look again.")}}),
         json!({"type": "content_block_stop", "index": 0}),
         json!({"type": "content_block_start", "index": 1, "content_block":
-            {"type": "tool_use", "id": format!("toolu_{number}"), "name": "mcp__ua__list_directory", "input": {}}}),
+            {"type": "tool_use", "id": format!("toolu_{number}"), "name": asks.tool(), "input": {}}}),
         json!({"type": "content_block_delta", "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": "{\"path\": \"work_products\"}"}}),
+            "delta": {"type": "input_json_delta", "partial_json": asks.arguments(number).to_string()}}),
         json!({"type": "content_block_stop", "index": 1}),
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 50}}),
         json!({"type": "message_stop"}),

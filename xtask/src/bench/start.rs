@@ -30,9 +30,9 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
 }
 
-const MODEL: [&str; 4] = ["--provider", "anthropic", "--model", "measured"];
+pub(super) const MODEL: [&str; 4] = ["--provider", "anthropic", "--model", "measured"];
 
-const JOB: &str = r#"{
+pub(super) const JOB: &str = r#"{
   "objective": "Look at the workspace again and again.",
   "budgets": {"max_tool_calls": 1000000, "max_wallclock_minutes": 100000, "max_steps": 1000000, "max_tokens": 1000000000000,
               "max_same_error_repeats": 1000000},
@@ -128,10 +128,10 @@ fn full_database(options: &Options, ua: &Path, folder: &Path) -> anyhow::Result<
 }
 
 /// A running `ua`; it is killed when it is not needed any more.
-struct Ua(Child, PathBuf);
+pub(super) struct Ua(Child, PathBuf);
 
 impl Ua {
-    fn start(ua: &Path, folder: &Path, model: &Model, args: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn start(ua: &Path, folder: &Path, model: &Model, args: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(ua);
         command.args(args).current_dir(folder);
         command.env("ANTHROPIC_API_KEY", "sk-measured").env("ANTHROPIC_BASE_URL", &model.base_url).env("HOME", folder);
@@ -140,7 +140,7 @@ impl Ua {
         Ok(Self(command.spawn().with_context(|| format!("start {}", ua.display()))?, words))
     }
 
-    fn lives(&mut self) -> anyhow::Result<()> {
+    pub(super) fn lives(&mut self) -> anyhow::Result<()> {
         match self.0.try_wait()? {
             None => Ok(()),
             Some(status) => {
@@ -158,7 +158,7 @@ impl Drop for Ua {
 }
 
 /// Milliseconds.
-fn since(begun: Instant, ended: Instant) -> f64 {
+pub(super) fn since(begun: Instant, ended: Instant) -> f64 {
     ended.saturating_duration_since(begun).max(Duration::ZERO).as_secs_f64() * 1_000.0
 }
 

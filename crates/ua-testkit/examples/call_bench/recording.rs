@@ -1,5 +1,7 @@
 //! A store that keeps what was committed to it, so that it can be committed again to another one with nothing around it.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -16,26 +18,30 @@ pub(crate) type Committals = Vec<(Author, Batch)>;
 /// A store, and what one run committed to it.
 pub(crate) struct Recording {
     pub(crate) inner: Arc<dyn Store>,
-    pub(crate) committed: Mutex<Committals>,
+    /// With its place in the order in which they were sent: the answers to two that are under way may come in another one.
+    committed: Mutex<BTreeMap<u64, (Author, Batch)>>,
+    sent: AtomicU64,
 }
 
 impl Recording {
     pub(crate) fn of(inner: Arc<dyn Store>) -> Self {
-        Self { inner, committed: Mutex::default() }
+        Self { inner, committed: Mutex::default(), sent: AtomicU64::new(0) }
     }
 
     pub(crate) fn take(&self) -> Committals {
-        std::mem::take(&mut self.committed.lock().unwrap_or_else(PoisonError::into_inner))
+        let committed = std::mem::take(&mut *self.committed.lock().unwrap_or_else(PoisonError::into_inner));
+        committed.into_values().collect()
     }
 }
 
 #[async_trait]
 impl Store for Recording {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let place = self.sent.fetch_add(1, Ordering::Relaxed);
         let done = self.inner.commit(by, batch.clone()).await?;
         // An empty batch asks for the lease and writes nothing; one that is refused is sent again, as another or the same.
         if batch.changes().next().is_some() {
-            self.committed.lock().unwrap_or_else(PoisonError::into_inner).push((by.clone(), batch));
+            self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(place, (by.clone(), batch));
         }
         Ok(done)
     }
