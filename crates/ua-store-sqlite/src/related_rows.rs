@@ -16,6 +16,9 @@ use crate::run_rows::run_record;
 
 type DbResult<T> = Result<T, DbError>;
 
+/// How many runs a family has, counted up to two.
+const FAMILY_SIZE: &str = "SELECT count(*) FROM (SELECT 1 FROM runs WHERE root_run_id = ?1 LIMIT 2)";
+
 /// The newest of each group of the calls that a condition finds, with the size of the group.
 macro_rules! newest_of {
     ($found:literal) => {
@@ -64,8 +67,9 @@ impl Db<'_> {
         for other in self.related(DOUBTS, call, scope, root, None)? {
             relations.add(call, scope, &other);
         }
-        let family = self.rows(FAMILY, [root], run_record)?;
-        if family.len() > 1 {
+        // Most families are one run.
+        if self.number(FAMILY_SIZE, [root])? > 1 {
+            let family = self.rows(FAMILY, [root], run_record)?;
             let run = self.run(&call.run_id)?;
             for kin in rules::kin_of(&run, &family, |task| Ok::<_, DbError>(self.call(task)?.position.turn))? {
                 for other in self.related(KIN, call, scope, kin.run_id.as_str(), Some(kin.behind))? {
@@ -141,6 +145,7 @@ mod tests {
             (RUNNING_BESIDE, "idx_gateway_arrivals_open"),
             (SAME, "idx_gateway_arrivals_same"),
             (FAMILY, "idx_runs_root"),
+            (FAMILY_SIZE, "idx_runs_root"),
             (KIN, "idx_tool_calls_position"),
             ("SELECT * FROM runs WHERE run_id = ?1", "sqlite_autoindex_runs"),
             ("SELECT batches, words FROM run_writes WHERE run_id = ?1", "PRIMARY KEY"),
