@@ -147,7 +147,7 @@ async fn calls(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let sqlite = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("state/runtime_state.db")))?);
     let begun = Instant::now();
     let store: Arc<dyn Store> = sqlite.clone();
-    let all = (1..=runs).map(|number| one_run(Arc::clone(&store), Some(&sqlite), folder, &run_name(number), plan));
+    let all = (1..=runs).map(|number| one_run(Arc::clone(&store), Some(&sqlite), folder, run_name(number), plan));
     try_join_all(all).await?;
     let resident = std::fs::read_to_string("/proc/self/status")?;
     let resident = resident.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim().to_owned();
@@ -164,7 +164,7 @@ async fn submitters(folder: &Path, runs: u32, plan: Plan) -> Outcome<()> {
     let all = stores
         .iter()
         .zip(1..)
-        .map(|(store, number)| one_run(store.clone(), Some(&sqlite), folder, &run_name(number), plan));
+        .map(|(store, number)| one_run(store.clone(), Some(&sqlite), folder, run_name(number), plan));
     try_join_all(all).await?;
     let worked = begun.elapsed();
     let other = Arc::new(SqliteStore::open(SqliteConfig::new(folder.join("other/runtime_state.db")))?);
@@ -191,7 +191,7 @@ async fn one_run(
     store: Arc<dyn Store>,
     sqlite: Option<&Arc<SqliteStore>>,
     folder: &Path,
-    name: &str,
+    name: String,
     plan: Plan,
 ) -> Outcome<()> {
     let history = plan.history;
@@ -203,7 +203,7 @@ async fn one_run(
     ))?;
     let workspace = folder.join(format!("ws_{name}"));
     let run = NewRun {
-        run_id: RunId::parse(name)?,
+        run_id: RunId::parse(&name)?,
         created_at: env.now(),
         entrypoint: "library".into(),
         run_mode: "job".into(),

@@ -63,7 +63,7 @@ pub(super) fn calls(url: &str, folder: &Path, runs: u32, plan: Plan, name: &str)
         let store = Arc::new(PostgresStore::open(&PostgresConfig::from_url(url)?).await?);
         let (begun, spent) = (Instant::now(), cpu()?);
         let names: Vec<String> = (1..=runs).map(|number| format!("{name}_{number}")).collect();
-        try_join_all(names.iter().map(|name| one_run(store.clone(), None, folder, name, plan))).await?;
+        try_join_all(names.into_iter().map(|name| one_run(store.clone(), None, folder, name, plan))).await?;
         let (taken, spent) = (begun.elapsed(), cpu()?.saturating_sub(spent));
         println!("{}", json!({"steps": plan.turns * runs, "micros": micros(taken), "cpu_micros": micros(spent)}));
         Ok(())
