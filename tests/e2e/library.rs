@@ -28,8 +28,10 @@ fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_p
         "the program that started it",
     ]);
     env.run(&["resume", "last"]).refused(2, &["run_invoices", "library", "run that program again"]);
+    env.run(&["resume", "last", "--accept", "tools"]).refused(2, &["run_invoices", "run_accepting"]);
     assert_eq!(env.value("SELECT status FROM runs"), "waiting_for_human", "the refusal changed nothing");
     let question = env.value("SELECT question_id FROM questions");
+    env.run(&["resume", "last", "--max-turns", "+5"]).code(75).says(&["max_turns is 25 now", "run the program"]);
     env.run(&["answer", &question, "happened"]).code(0);
     let ended = program(&env, &["--no-keys"]);
     assert!(ended.status.success(), "{ended:?}");

@@ -26,6 +26,7 @@ mod scenario;
 mod serve;
 mod sim;
 mod storage;
+mod surface;
 mod third_party;
 mod tools;
 
@@ -86,6 +87,8 @@ enum Task {
     ThirdParty(third_party::Options),
     /// Builds the program of the five-minute page outside the workspace, kills it inside its tool, runs it again, and counts invoices
     Outside(outside::Options),
+    /// Compares what a program finds in `ua-sdk` with the committed list, or writes the list
+    Surface(surface::Options),
     /// Measures what a turn costs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Task::Tools(options) => tools::run(&options),
         Task::ThirdParty(options) => third_party::run(&options),
         Task::Outside(options) => outside::run(&options),
+        Task::Surface(options) => surface::run(&options),
         Task::Bench(bench) => bench::run(&bench),
         Task::OpaqueServer { log, answer_after } => {
             let answer_after = std::time::Duration::from_millis(answer_after);

@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 51] = [
+const MUTANTS: [Mutant; 61] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -279,6 +279,76 @@ const MUTANTS: [Mutant; 51] = [
         "an_epoch_that_is_given_twice_has_one_owner",
         &["-p", "ua-store", "--features", "conformance", "--test", "it"],
     ),
+    patch(
+        "M27",
+        "a turn that is committed is executed again",
+        "crates/ua-runner/tests/it/crash_anywhere/turn_guard.rs",
+        "test_granular_cas_guard_skip",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M28",
+        "a turn is appended over a gap",
+        "crates/ua-runner/tests/it/crash_anywhere/turn_guard.rs",
+        "test_granular_cas_gap_failure",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M29",
+        "a request that was not answered is free",
+        "crates/ua-runner/tests/it/granular/named.rs",
+        "test_granular_usage_baseline_on_timeout",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M30",
+        "a resume compares nothing but the model",
+        "crates/ua-runner/tests/it/granular/named.rs",
+        "test_granular_fingerprint_mismatch",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M31",
+        "enforcement asks keys of the harmless tools alone",
+        "crates/ua-runner/tests/it/granular/named.rs",
+        "test_idempotency_enforced_tool",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M32",
+        "a model reads the reference to a large result",
+        "crates/ua-runner/tests/it/granular/named.rs",
+        "test_blob_offload_and_rehydrate",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M33",
+        "a cut history loses its first message",
+        "crates/ua-checkpoint/src/truncate_tests.rs",
+        "test_history_truncation_middle_out",
+        &["-p", "ua-checkpoint", "--lib"],
+    ),
+    patch(
+        "M34",
+        "a turn whose commit failed counts as committed",
+        "crates/ua-runner/tests/it/crash_anywhere/loop_contract.rs",
+        "test_loop_abort_on_failure",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M35",
+        "a skipped turn reserves a request",
+        "crates/ua-runner/tests/it/crash_anywhere/loop_contract.rs",
+        "test_cas_skip_no_quota_touch",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    patch(
+        "M36",
+        "a result that is gone is replaced without asking",
+        "crates/ua-runner/tests/it/granular/named.rs",
+        "test_blob_ref_missing_fails_fast",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
     lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(
         "M22",
@@ -403,7 +473,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             && (!options.patches || is_patch)
     };
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
-    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M17");
+    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M36");
     if options.check {
         for mutant in chosen {
             mutant.find_test()?;

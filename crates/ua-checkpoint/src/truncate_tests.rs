@@ -49,9 +49,9 @@ fn turns(count: usize) -> Vec<Message> {
     messages
 }
 
-/// `test_history_truncation_middle_out` (Granular Execution PRD §11).
+/// Granular Execution PRD §11.
 #[test]
-fn history_truncation_middle_out() {
+fn test_history_truncation_middle_out() {
     let messages = turns(10);
     let history = measured(&messages);
     // 10 + 50 + 10 × 100 = 1060 tokens.

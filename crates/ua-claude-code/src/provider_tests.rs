@@ -49,6 +49,8 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         tools: vec![offer],
         max_output_tokens: 10,
         temperature_milli: None,
+        seed: None,
+        output_schema: None,
     }
 }
 

@@ -186,6 +186,7 @@ impl State {
             | RunEvent::Accepted { .. }
             | RunEvent::ToolLeftOut { .. }
             | RunEvent::EffectCounted { .. }
+            | RunEvent::HistoryOverLimit { .. }
             | RunEvent::SessionForgotten { .. }
             | RunEvent::NothingToAccept { .. } => {}
         }

@@ -220,8 +220,8 @@ pub(crate) struct RunEnded {
     pub(crate) stop_reason: Option<RunStop>,
     /// A sentence about the status.
     pub(crate) status_detail: Option<String>,
-    /// The model's last words.
-    pub(crate) final_output: Option<String>,
+    /// The result: the JSON value of a job with an `output_schema`, else the model's last words.
+    pub(crate) final_output: Option<serde_json::Value>,
     /// The main artifact.
     pub(crate) final_artifact: Option<PathBuf>,
     /// Its folder.

@@ -12,6 +12,7 @@
 //! assert!(CallStatus::Succeeded.on(CallEvent::Started).is_err());
 //! ```
 
+mod audience;
 mod blob;
 mod budget_stop;
 mod call;
@@ -45,6 +46,7 @@ pub mod system;
 mod tool;
 mod trace_context;
 
+pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};

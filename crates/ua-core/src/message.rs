@@ -73,6 +73,16 @@ impl Block {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
+
+    /// How many bytes somebody wrote for it: its text, its name and arguments, or its JSON.
+    pub fn written_bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::ToolUse(tool_use) => tool_use.name.len() + tool_use.input.to_string().len(),
+            Self::ToolResult { content, .. } => content.len(),
+            Self::Opaque { value, .. } => value.to_string().len(),
+        }
+    }
 }
 
 /// One message of the history.

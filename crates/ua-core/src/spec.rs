@@ -61,6 +61,9 @@ pub struct RunSpec {
     /// What must hold, over receipts and files, before the run counts as succeeded.
     #[serde(default)]
     pub stop_conditions: Vec<StopCondition>,
+    /// What the result has to be: the model's last message, read as JSON, fits this JSON Schema. Any text when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// Parts that are worked off one after the other; without any the whole job is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseSpec>,
@@ -305,6 +308,9 @@ pub struct ModelChoice {
     /// Sampling temperature, in thousandths, so that the job stays exactly comparable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u32>,
+    /// What sampling starts from, for providers that take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// How much effort the model makes, in its provider's word: `low`, `medium`, `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
@@ -418,6 +424,20 @@ impl RunSpec {
         self.check_files()?;
         self.check_phases()?;
         self.check_harness()?;
+        if let Some(schema) = &self.output_schema {
+            if !schema.is_object() {
+                return invalid(
+                    "output_schema",
+                    "is no JSON Schema: write an object, for example {\"type\": \"object\", \"properties\": {…}}",
+                );
+            }
+            if self.harness.as_ref().is_some_and(|harness| harness.completion_promise.is_some()) {
+                return invalid(
+                    "output_schema",
+                    "cannot be combined with `harness.completion_promise`: the last message would have to be both",
+                );
+            }
+        }
         if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
             return invalid(field, why);
         }
@@ -518,6 +538,13 @@ impl RunSpec {
             text.push_str("\nCite the source of every claim.\n");
         }
         text.push_str(&self.harness_prompt());
+        if let Some(schema) = &self.output_schema {
+            text.push_str(&format!(
+                "\n# Result\n\nWhen everything else is done, give the result: one JSON value that fits this JSON Schema, as your last message \
+                 and nothing beside it.\n\n```json\n{}\n```\n",
+                serde_json::to_string_pretty(schema).unwrap_or_default()
+            ));
+        }
         text
     }
 }
@@ -582,6 +609,7 @@ const FIELDS: &Known = &Known(&[
         ])),
     ),
     ("stop_conditions", None),
+    ("output_schema", None),
     ("phases", None),
     (
         "harness",
@@ -607,6 +635,7 @@ const FIELDS: &Known = &Known(&[
             ("script", None),
             ("max_output_tokens", None),
             ("temperature_milli", None),
+            ("seed", None),
             ("effort", None),
             ("thinking_tokens", None),
             ("tool_choice", None),
@@ -885,7 +914,7 @@ mod tests {
         full["harness"] =
             serde_json::json!({"max_iterations": 2, "completion_promise": "DONE", "context_budget_tokens": 5000});
         full["model"] = serde_json::json!({"provider": "scripted", "name": "m", "script": "s", "max_output_tokens": 1,
-            "temperature_milli": 1, "effort": "low", "thinking_tokens": 1, "tool_choice": "any", "headers": {"a": "b"}, "system_prompt": "s"});
+            "temperature_milli": 1, "seed": 1, "effort": "low", "thinking_tokens": 1, "tool_choice": "any", "headers": {"a": "b"}, "system_prompt": "s"});
         full["tools"]["servers"] = serde_json::json!([]);
         full["constraints"]["on_scope_conflict"] = "refuse".into();
         full["constraints"]["allowed_recipients"] = serde_json::json!(["@example.test"]);
@@ -898,7 +927,10 @@ mod tests {
         full["budgets"]["max_turns"] = 1.into();
         full["budgets"]["max_tokens"] = 1.into();
         full["budgets"]["max_cost"] = "2.50 USD".into();
-        let parsed = RunSpec::parse(&full.to_string()).unwrap();
+        let mut parsed = RunSpec::parse(&full.to_string()).unwrap();
+        // Not beside a promise, so not in one job with it.
+        full["output_schema"] = serde_json::json!({"type": "object"});
+        parsed.output_schema = Some(full["output_schema"].clone());
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let round_trip = serde_json::to_value(&parsed).unwrap();
         assert_eq!(names(&round_trip), names(&full));

@@ -101,6 +101,7 @@ impl RunSpec {
         spec.files = Vec::new();
         spec.budgets = budgets;
         spec.stop_conditions = Vec::new();
+        spec.output_schema = None;
         spec.phases = Vec::new();
         spec.constraints.must_cite_sources = false;
         // What a sub-agent cannot do is its parent's to know, not a person's.
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_task_takes_over_the_job_but_for_what_it_is_about() {
         let job = RunSpec::parse(
-            r#"{"objective": "o", "job_key": "k", "stop_conditions": ["email_sent_once"], "inputs": {"a": 1}, "subagents": {"max_depth": 2},
+            r#"{"objective": "o", "job_key": "k", "output_schema": {"type": "object"}, "stop_conditions": ["email_sent_once"], "inputs": {"a": 1}, "subagents": {"max_depth": 2},
                 "phases": [{"name": "one", "instructions": "x"}], "constraints": {"forbidden_actions": ["x"], "must_cite_sources": true}}"#,
         )
         .unwrap();
@@ -147,6 +148,7 @@ mod tests {
         assert_eq!(child.constraints.forbidden_actions, ["x"]);
         assert_eq!(child.tools.allow, ["t"]);
         assert!(child.phases.is_empty() && child.stop_conditions.is_empty() && child.inputs.is_empty());
+        assert!(child.output_schema.is_none(), "what the job comes to is its own");
         assert!(child.job_key.is_none() && !child.constraints.must_cite_sources);
         assert_eq!(child.subagents.unwrap().max_depth, 1);
     }

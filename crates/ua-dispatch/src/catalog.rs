@@ -52,7 +52,7 @@ impl Catalog {
             let policy = enforced(classifier.classify(&spec, None), rules.enforces_keys());
             let denied = rules.denies(&spec.name, &policy);
             if denied.is_none() {
-                enforce::check(&spec, &policy)?;
+                enforce::check(&spec, &policy, rules.audience())?;
             }
             let shown = match &policy.key_channel {
                 Some(channel) => without_key_argument(&spec.input_schema, channel),

@@ -7,7 +7,7 @@
 //! Proved by: this file's tests, `ua-mcp`'s tests of permitted calls, and the end-to-end tests of `settings.enforce_idempotency`.
 
 use serde_json::{Map, Value};
-use ua_core::{CallPolicy, KeyChannel, OnUnknown, SideEffectClass, ToolSpec};
+use ua_core::{Audience, CallPolicy, KeyChannel, OnUnknown, SideEffectClass, ToolSpec};
 use ua_ledger::Permit;
 
 use crate::error::DispatchError;
@@ -43,7 +43,9 @@ pub fn verify_key(permit: &Permit, payload: Payload<'_>) -> Result<(), String> {
             (format!("header `{name}`"), header.map(|(_, value)| value))
         }
         Some(KeyChannel::Meta) => ("request's _meta".to_owned(), permit.key_in(payload.meta)),
-        None if policy.requires_idempotency_key => return Err(no_channel(policy)),
+        None if policy.requires_idempotency_key => {
+            return Err("the call has to get an idempotency key, and its tool has no way to receive one".to_owned());
+        }
         None => return Ok(()),
     };
     match found {
@@ -69,10 +71,10 @@ fn repeats_do_harm(policy: &CallPolicy) -> bool {
 }
 
 /// Refuses a tool that must get a key and cannot.
-pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), DispatchError> {
+pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy, audience: Audience) -> Result<(), DispatchError> {
     // A composite tool is never sent as it is; its actions are looked at when they are planned.
     if policy.composite.is_none() && policy.requires_idempotency_key && policy.key_channel.is_none() {
-        let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy));
+        let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy, audience));
         if let Some(argument) = ua_classify::likely_key_arguments(&spec.input_schema).first() {
             why.push_str(&format!("; its argument `{argument}` looks like one"));
         }
@@ -82,11 +84,22 @@ pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy) -> Result<(), Dispatch
 }
 
 /// What is wrong with a tool that must get a key and cannot, and how to fix it.
-pub(crate) fn no_channel(policy: &CallPolicy) -> String {
+pub(crate) fn no_channel(policy: &CallPolicy, audience: Audience) -> String {
+    let (who, how, out) = audience.pick(
+        (
+            "`settings.enforce_idempotency` of the job",
+            "`key_channel` (\"meta\", { argument = \"…\" } or { header = \"…\" })",
+            " with `tools.deny`",
+        ),
+        (
+            "`enforce_idempotency` of the step",
+            "`key_channel` (\"meta\" for a tool of the program, which reads the key of its call; { argument = \"…\" } or { header = \"…\" })",
+            "",
+        ),
+    );
     format!(
-        "it has to get an idempotency key (`requires_idempotency_key` of its policy, `settings.enforce_idempotency` of a job, or `enforce_idempotency` of a step), but \
-         has no way to receive one; give the policy `{}` a `key_channel` (\"meta\", {{ argument = \"…\" }} or {{ header = \"…\" }}), leave \
-         the tool out (a job: with `tools.deny`), or do not enforce keys",
+        "it has to get an idempotency key (`requires_idempotency_key` of its policy, or {who}), but has no way to receive one; give the \
+         policy `{}` a {how}, leave the tool out{out}, or do not enforce keys",
         policy.rule_id
     )
 }
@@ -127,6 +140,10 @@ mod tests {
         for word in ["mcp__shop__order_now", "key_channel", "`client_token` looks like one", "tools.deny"] {
             assert!(text.contains(word), "{word}: {text}");
         }
+        let program = enforced.clone().speaking_to(Audience::Program);
+        let Err(error) = catalog(&program) else { panic!("a tool without a channel is refused") };
+        let text = error.to_string();
+        assert!(text.contains("of the step") && !text.contains("tools.deny") && !text.contains("job"), "{text}");
         let denied = rules(&json!({"settings": {"enforce_idempotency": true}, "tools": {"deny": ["order_*"]}}));
         assert!(catalog(&denied).is_ok(), "a tool that is not offered needs no key");
     }

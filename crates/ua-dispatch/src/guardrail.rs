@@ -4,7 +4,7 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value};
-use ua_core::{CallPolicy, OnScopeConflict, RunSpec, SecretGrants, SideEffectClass, ToolName, ToolNamespace};
+use ua_core::{Audience, CallPolicy, OnScopeConflict, RunSpec, SecretGrants, SideEffectClass, ToolName, ToolNamespace};
 use ua_ledger::DECIDE_YOURSELF;
 
 /// File-edit tools and remote workbenches of other servers: in a durable job files are written through the ledger's own
@@ -40,6 +40,7 @@ pub struct Rules {
     enforce_idempotency: bool,
     on_scope_conflict: Option<OnScopeConflict>,
     secrets: SecretGrants,
+    audience: Audience,
 }
 
 fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
@@ -77,6 +78,7 @@ impl Rules {
             enforce_idempotency: spec.settings.enforce_idempotency,
             on_scope_conflict: spec.constraints.on_scope_conflict,
             secrets: SecretGrants::default(),
+            audience: Audience::default(),
         })
     }
 
@@ -85,6 +87,18 @@ impl Rules {
     pub fn with_secrets(mut self, secrets: SecretGrants) -> Self {
         self.secrets = secrets;
         self
+    }
+
+    /// The same rules, whose messages speak to `audience`.
+    #[must_use]
+    pub fn speaking_to(mut self, audience: Audience) -> Self {
+        self.audience = audience;
+        self
+    }
+
+    /// Whom messages speak to.
+    pub(crate) fn audience(&self) -> Audience {
+        self.audience
     }
 
     /// Why these arguments refer to a secret that the tool may not have. An action of a composite tool may have none.

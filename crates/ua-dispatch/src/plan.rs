@@ -145,7 +145,10 @@ impl Planner<'_> {
     ) -> Option<Refusal> {
         let refuse = |code: &str, message: String| Some(refused(Resolution::Refused, code, message));
         if policy.requires_idempotency_key && policy.key_channel.is_none() {
-            return refuse("no_key_channel", format!("Not run: {}. Go on without it.", no_channel(policy)));
+            return refuse(
+                "no_key_channel",
+                format!("Not run: {}. Go on without it.", no_channel(policy, self.rules.audience())),
+            );
         }
         let schema = entry.map(|entry| &entry.spec.input_schema);
         if let Some(message) = spoofed_key(arguments, policy, schema) {
@@ -215,9 +218,14 @@ fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy, schema: Opti
 }
 
 pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
-    let validator = entry.validator.as_ref()?;
+    let wrong = violations(entry.validator.as_ref()?, arguments)?;
+    Some(format!("Not run: the arguments do not fit the tool's schema. {wrong}. Correct them and ask again."))
+}
+
+/// The first few ways in which a value does not fit a schema; `None` when it does.
+pub(crate) fn violations(validator: &jsonschema::Validator, value: &Value) -> Option<String> {
     let errors: Vec<String> = validator
-        .iter_errors(arguments)
+        .iter_errors(value)
         .take(4)
         .map(|error| {
             let path = error.instance_path().to_string();
@@ -225,12 +233,7 @@ pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> 
             if path.is_empty() { text } else { format!("{path}: {text}") }
         })
         .collect();
-    (!errors.is_empty()).then(|| {
-        format!(
-            "Not run: the arguments do not fit the tool's schema. {}. Correct them and ask again.",
-            errors.join("; ")
-        )
-    })
+    (!errors.is_empty()).then(|| errors.join("; "))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Fork {
         }
         if parent.entrypoint == "library" {
             return Err(HostError::usage(format!("run {} belongs to a program that uses the library", parent.run_id))
-                .hint("only that program has its tools and its model; it forks runs with `ForkPlan`"));
+                .hint("only that program has its tools and its model; it forks runs with `Runs::fork`"));
         }
         tree::refuse_task(store, parent, "forked", "ua fork").await?;
         let spec = changed_job(host.settings(), &request)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::Classifier;
 use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
-use ua_dispatch::Rules;
+use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, Script, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
 use ua_runner::{PinSettings, RetryPolicy, RunSettings};
@@ -35,6 +35,17 @@ a result says that the outcome is unknown, do not repeat it; mention it in your 
 - A note about a resume tells what was done before an interruption. Go on from there and do not redo it.
 - Files live in the workspace; put results into work_products/ unless the job says otherwise.
 - When everything the job asks for is done, answer with a short summary and no tool call.";
+
+/// A seed that nobody reads is refused.
+fn check_seed(spec: &RunSpec, is_taken: bool, provider: &str) -> Result<(), HostError> {
+    match spec.model.seed {
+        Some(seed) if !is_taken => {
+            Err(HostError::usage(format!("`model.seed` is {seed}, and the provider `{provider}` takes no seed"))
+                .hint("leave it out, or use `openai-chat`, whose servers take one"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
 
 /// What whoever starts a run says about how; all of it wins over the job and the settings.
 #[derive(Debug, Clone, Default)]
@@ -238,10 +249,16 @@ impl Launch {
         let settings = host.settings();
         if self.provider == claude_code::NAME {
             claude_code::check(settings)?;
+            check_seed(spec, false, &self.provider)?;
             providers::model_timeout(settings)?;
         } else {
             let extras = providers::extras_of(spec)?;
-            self.provider(settings, host.env(), &Redactor::default(), &Places::default(), extras)?;
+            let provider = self.provider(settings, host.env(), &Redactor::default(), &Places::default(), extras)?;
+            check_seed(spec, provider.takes_seed(), &self.provider)?;
+        }
+        if let Some(schema) = &spec.output_schema {
+            OutputSchema::new(schema)
+                .map_err(|why| HostError::usage(format!("`output_schema` {why}")).hint("nothing was started"))?;
         }
         pricing::check(settings, self.pricing.as_deref(), &self.provider, &self.model, spec)?;
         self.classifier(settings)?;
@@ -342,7 +359,9 @@ impl Launch {
             max_output_tokens,
             history_tokens: facts.and_then(|facts| facts.history_tokens(max_output_tokens)),
             images: facts.is_some_and(|facts| facts.images),
+            structured: facts.is_some_and(|facts| facts.structured),
             temperature_milli: spec.model.temperature_milli,
+            seed: spec.model.seed,
             prices,
             retry: RetryPolicy::default(),
             pins,

@@ -86,6 +86,9 @@ impl Progress {
             RunEvent::DatabaseBusy { doing, why } => {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
+            RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
+                "the job and the newest messages alone are over {max_tokens} tokens, the most of a history that is sent"
+            )),
             RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let at = self.env.now().plus(wait);
@@ -243,6 +246,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
         RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
+        RunEvent::HistoryOverLimit { max_tokens } => {
+            json!({"event": "history_over_limit", "max_tokens": max_tokens})
+        }
         RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
             json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis})
         }

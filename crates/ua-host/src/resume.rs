@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Database;
-use ua_core::{Component, RunStatus};
+use ua_core::{Audience, Component, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
 
@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::{End, People};
 use crate::session::{self, Ending};
-use crate::{gateway, input_files, restart, tree};
+use crate::{budgets, gateway, input_files, restart, tree};
 
 /// What a person changes about a run with the command that resumes it.
 #[derive(Debug, Default)]
@@ -71,10 +71,8 @@ pub async fn resume(
         .hint("put it back where it was; its files are part of the run"));
     }
     tree::refuse_task(&store, &run, "resumed", "ua resume").await?;
-    if run.entrypoint == "library" {
-        home::close(store);
-        return Err(HostError::usage(format!("run {} belongs to a program that uses the library", run.run_id))
-            .hint("run that program again: only it has the run's tools and its model"));
+    if Audience::of(&run.entrypoint) == Audience::Program {
+        return of_program(host, people.as_ref(), store, &run, changes).await;
     }
     changes.budgets.iter().try_for_each(|change| change.check(&run.spec))?;
     let mut launch = Launch::from_stored(&run.launch)?;
@@ -86,6 +84,32 @@ pub async fn resume(
     launch.check(host, &run.spec)?;
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, take_over)).await
+}
+
+/// A run of a program is driven by that program, which alone has its tools and its model. What a person changes about its budgets is stored
+/// for it.
+async fn of_program(
+    host: &Host,
+    people: &dyn People,
+    store: Database,
+    run: &RunRecord,
+    changes: Changes,
+) -> Result<Ending, HostError> {
+    changes.budgets.iter().try_for_each(|change| change.check(&run.spec))?;
+    let refused = HostError::usage(format!("run {} belongs to a program that uses the library", run.run_id));
+    if changes.budgets.is_empty() || !changes.accept.is_empty() {
+        home::close(store);
+        return Err(refused.hint(match changes.accept.as_slice() {
+            [] => "run that program again: only it has the run's tools and its model",
+            _ => "run that program again, with `run_accepting`: only it has the run's tools and its model",
+        }));
+    }
+    let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    let made_by = host.settings().user();
+    budgets::apply(people, &store, &records, &changes.budgets, &made_by, host.env()).await?;
+    home::close(store);
+    people.tell(&format!("run the program of run {} again; it resumes the run", run.run_id));
+    Ok(Ending::Waiting)
 }
 
 /// Applies what was answered about calls that a finished run had gone on without, if a process died before it could.

@@ -118,6 +118,10 @@ impl LlmProvider for ChatProvider {
         OPENAI_CHAT
     }
 
+    fn takes_seed(&self) -> bool {
+        true
+    }
+
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let mut body = wire::encode_request(request, self.output_limit);
         self.extras.for_chat(&mut body);

@@ -326,8 +326,8 @@ impl LlmError {
                 "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results",
             ),
             Self::InvalidRequest { .. } => Some(
-                "the same request is refused again on a resume: correct what the provider names (the model's settings, a tool, the history) with \
-                 `ua fork --job-overrides`, or leave the tool out (`tools.deny`)",
+                "the same request is refused again on a resume: correct what the provider names (the model's settings, a tool, the history) in a \
+                 fork of the run, or leave the tool out there",
             ),
             Self::BadTool { .. } => {
                 Some("leave the tool out (`tools.deny`), or have its schema corrected where it is made")

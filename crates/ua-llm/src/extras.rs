@@ -64,7 +64,8 @@ impl ModelExtras {
     /// In the words of the Messages API.
     pub(crate) fn for_messages(&self, body: &mut Value) {
         if let Some(effort) = &self.effort {
-            body["output_config"] = json!({ "effort": effort });
+            // Beside the schema of the reply, where there is one.
+            body["output_config"]["effort"] = json!(effort);
         }
         if let Some(tokens) = self.thinking_tokens {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": tokens});
@@ -134,6 +135,9 @@ mod tests {
         let expected = json!({"max_tokens": 3_000, "tools": [{}], "thinking": {"type": "enabled", "budget_tokens": 2_000},
                               "output_config": {"effort": "high"}, "tool_choice": {"type": "tool", "name": "t"}});
         assert_eq!(messages, expected);
+        let mut with_schema = json!({"output_config": {"format": {"type": "json_schema"}}});
+        extras("any").for_messages(&mut with_schema);
+        assert_eq!(with_schema["output_config"], json!({"effort": "high", "format": {"type": "json_schema"}}));
         let mut responses = body();
         extras("any").for_responses(&mut responses);
         assert_eq!(

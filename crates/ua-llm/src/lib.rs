@@ -23,6 +23,8 @@
 //!     tools: vec![],
 //!     max_output_tokens: 1024,
 //!     temperature_milli: None,
+//!     seed: None,
+//!     output_schema: None,
 //! };
 //! let turn = provider.complete(&request, &Silent).await?;
 //! assert_eq!(turn.text(), "Hello from turn 1.");
@@ -45,6 +47,7 @@ mod http;
 mod image;
 mod models;
 mod openai;
+mod output;
 mod provider;
 mod redacting;
 mod request;

@@ -23,6 +23,9 @@ pub struct ModelFacts {
     /// Whether it reads images; where nobody says so, none are sent.
     #[serde(default)]
     pub images: bool,
+    /// Whether it writes replies by a JSON Schema; where nobody says so, it reads the schema in its prompt, and is only checked.
+    #[serde(default)]
+    pub structured: bool,
     /// What a million tokens cost in US dollars, when the file was written.
     #[serde(default)]
     pub price: Option<ModelPrice>,
@@ -175,6 +178,7 @@ mod tests {
         assert!(shipped.all().count() > 15);
         let sonnet = shipped.find("anthropic", "claude-sonnet-4-5-20250929").unwrap();
         assert_eq!((sonnet.context, sonnet.max_output), (Some(200_000), Some(64_000)));
+        assert!(sonnet.structured && !shipped.find("anthropic", "claude-of-tomorrow").unwrap().structured);
         // Both wires of OpenAI know its models.
         assert_eq!(shipped.find("openai-chat", "gpt-5"), shipped.find("openai", "gpt-5"));
         assert!(shipped.find("openai", "gpt-5").is_some() && shipped.find("other", "gpt-5").is_none());

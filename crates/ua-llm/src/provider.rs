@@ -54,6 +54,11 @@ pub trait LlmProvider: Send + Sync {
         self.behind().map_or(Conversation::InTheRequest, LlmProvider::conversation)
     }
 
+    /// Whether a request's seed reaches the model. A seed that nobody reads is not set without a word.
+    fn takes_seed(&self) -> bool {
+        self.behind().is_some_and(LlmProvider::takes_seed)
+    }
+
     /// The provider under whose name the model's price stands when there is none under its own.
     fn priced_as(&self) -> &str {
         self.behind().map_or_else(|| self.name(), |provider| provider.priced_as())
@@ -142,6 +147,10 @@ mod tests {
             true
         }
 
+        fn takes_seed(&self) -> bool {
+            true
+        }
+
         fn conversation(&self) -> Conversation {
             Conversation::Broken
         }
@@ -167,7 +176,7 @@ mod tests {
         );
         let wrapped = RedactingProvider::new(Arc::new(recording.unwrap()), Redactor::default());
         assert_eq!((wrapped.name(), wrapped.priced_as()), ("client", "maker"));
-        assert!(wrapped.keeps_replies());
+        assert!(wrapped.keeps_replies() && wrapped.takes_seed());
         assert_eq!(wrapped.conversation(), Conversation::Broken);
         wrapped.close().await;
         assert_eq!(client.closed.load(Ordering::SeqCst), 1);

@@ -124,6 +124,8 @@ mod tests {
             tools: vec![],
             max_output_tokens: 1,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         };
         let of = |fails| RedactingProvider::new(Arc::new(Leaky(fails)), redactor.clone());
         let turn = of(false).complete(&request, &Silent).await.unwrap();

@@ -23,6 +23,13 @@ pub struct ModelRequest {
     pub max_output_tokens: u32,
     /// The sampling temperature in thousandths; the provider's default when absent.
     pub temperature_milli: Option<u32>,
+    /// What sampling starts from, on wires that take it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The JSON Schema of a reply that asks for no tool. A wire says it in its own words; what of it no wire can say is left out, so the
+    /// reply has to be checked all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
 }
 
 /// What is known of a request before it is sent.
@@ -78,9 +85,12 @@ impl ModelRequest {
     }
 
     fn has_frame(&self, frame: &Self) -> bool {
-        let Self { model, system, messages: _, tools, max_output_tokens, temperature_milli } = self;
+        let Self { model, system, messages: _, tools, max_output_tokens, temperature_milli, seed, output_schema } =
+            self;
         *max_output_tokens == frame.max_output_tokens
             && *temperature_milli == frame.temperature_milli
+            && *seed == frame.seed
+            && *output_schema == frame.output_schema
             && *model == frame.model
             && *system == frame.system
             && *tools == frame.tools
@@ -162,6 +172,8 @@ mod tests {
             tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: schema }],
             max_output_tokens: 10,
             temperature_milli: Some(700),
+            seed: None,
+            output_schema: None,
         }
     }
 
@@ -174,6 +186,18 @@ mod tests {
         assert_ne!(one.sha256(), other.sha256());
         assert_eq!(one.digest(), same.digest());
         assert_ne!(one.digest(), other.digest());
+    }
+
+    #[test]
+    fn a_request_without_seed_and_schema_has_the_digest_it_had_before_there_were_any() {
+        let plain = request(Value::Null);
+        assert!(!plain.canonical().as_str().contains("seed") && !plain.canonical().as_str().contains("output_schema"));
+        let seeded = ModelRequest { seed: Some(7), ..plain.clone() };
+        let shaped = ModelRequest { output_schema: Some(serde_json::json!({"type": "object"})), ..plain.clone() };
+        let mut measurer = Measurer::default();
+        let digests: std::collections::BTreeSet<String> =
+            [&plain, &seeded, &shaped].map(|request| measurer.measure(request).sha256.to_string()).into();
+        assert_eq!(digests.len(), 3);
     }
 
     /// Whatever was measured before, a request comes to the same: some messages more, some left out, another tool.

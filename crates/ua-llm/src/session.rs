@@ -66,6 +66,8 @@ mod tests {
             tools: Vec::new(),
             max_output_tokens: 10,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         }
     }
 

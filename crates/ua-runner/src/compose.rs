@@ -27,17 +27,12 @@ pub(crate) async fn compose(
     settings: &RunSettings,
     fit: Fit,
     store: &dyn Store,
-) -> Result<Vec<Message>, RunError> {
+) -> Result<Composed, RunError> {
     let wanted = run.spec.settings.history_max_tokens;
     let max_tokens = fit.history(settings.history_tokens.map_or(wanted, |most| most.min(wanted)));
     let system_tokens = (settings.system.len() as u64).div_ceil(4) + input_tokens(&run.spec, settings.images);
     let view = history.view(Window { max_tokens, system_tokens });
-    if !view.fits {
-        tracing::warn!(
-            max_tokens,
-            "the job and the newest messages alone are over `settings.history_max_tokens`, or over what the model takes"
-        );
-    }
+    let over = (!view.fits).then_some(max_tokens);
     let mut messages: Vec<Message> = view.messages().cloned().collect();
     check_history(&messages).map_err(|why| RunError::History { why })?;
     for block in messages.iter_mut().flat_map(|message| &mut message.blocks) {
@@ -53,7 +48,15 @@ pub(crate) async fn compose(
     if settings.images {
         add_images(&mut messages, shown, run, store).await?;
     }
-    Ok(messages)
+    Ok(Composed { messages, over })
+}
+
+/// The messages of a request.
+pub(crate) struct Composed {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// The most tokens of history, when the job and the newest messages alone are over it.
+    pub over: Option<u64>,
 }
 
 /// The calls of a run, with those of the history that a fork took over.

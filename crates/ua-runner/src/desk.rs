@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use ua_classify::Classifier;
-use ua_core::{Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Trace};
+use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Trace};
 use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, WorkspaceFiles, task_tool,
@@ -205,6 +205,7 @@ impl Desk {
         }
         let unusable = |why| DispatchError::Configuration { tool: "*".to_owned(), why };
         let rules = Rules::of(&run.spec).map_err(unusable)?.with_secrets(self.grants.clone());
+        let rules = rules.speaking_to(Audience::of(&run.entrypoint));
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
         self.say_what_counts(&catalog);
         let files =

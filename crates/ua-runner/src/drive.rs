@@ -157,6 +157,8 @@ struct Driver<'a> {
     files: NextFiles,
     /// What the model is to be told about records that persons corrected, and when the last of those was.
     correction_note: Option<String>,
+    /// Whether somebody was told that the history does not fit.
+    told_over_limit: bool,
     corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
     replay: ForcedReplay,
@@ -195,6 +197,7 @@ impl<'a> Driver<'a> {
             marked_files: FileStamps::default(),
             files: NextFiles::of_start(records.run.turn_index, acquired_at),
             correction_note: None,
+            told_over_limit: false,
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),

@@ -1,6 +1,6 @@
 //! What can end a drive without a conclusion.
 
-use ua_core::{BlobId, CallId, Component, FailureClass, FingerprintDiff, Timestamp};
+use ua_core::{Audience, BlobId, CallId, Component, FailureClass, FingerprintDiff, Timestamp};
 use ua_dispatch::DispatchError;
 use ua_store::{Retry, StoreError};
 
@@ -97,6 +97,15 @@ impl RunError {
 /// What a person who meets a changed prompt, input or model can do.
 pub const ANOTHER_RUN_HINT: &str = "a changed job, system prompt or model makes it another run: `ua fork RUN` makes one that continues from a turn of this one; this one resumes only as it was pinned";
 
+/// The same, as it is done there.
+pub(crate) fn another_run_hint(audience: Audience) -> &'static str {
+    audience.pick(
+        ANOTHER_RUN_HINT,
+        "a changed input, system prompt or model makes it another run: `Runs::fork` makes one that continues from a turn of this one; this \
+         one resumes only as it was pinned",
+    )
+}
+
 /// Why a run cannot be gone on with from where it stands (Granular Execution PRD §5.1, §5.2). Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
@@ -169,10 +178,12 @@ pub enum ResumeError {
         known: u32,
     },
     /// A component that makes it another run cannot be accepted.
-    #[error("cannot accept a changed `{component}`: {ANOTHER_RUN_HINT}")]
+    #[error("cannot accept a changed `{component}`: {}", another_run_hint(*audience))]
     NotAcceptable {
         /// The component.
         component: Component,
+        /// Who asked for it.
+        audience: Audience,
     },
 }
 

@@ -113,6 +113,8 @@ mod tests {
             tools: Vec::new(),
             max_output_tokens: 10,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         };
         let mut fit = Fit::default();
         fit.cut_below(&request, &estimate(90_000));

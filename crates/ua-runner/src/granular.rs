@@ -42,6 +42,12 @@ pub struct Agent {
     pub max_output_tokens: u32,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
+    /// What sampling starts from; refused with a provider that takes no seed.
+    pub seed: Option<u64>,
+    /// Whether the model reads images: those that tools answer are sent along then.
+    pub images: bool,
+    /// Whether the model writes a reply by a JSON Schema ([`ModelFacts::structured`](ua_llm::ModelFacts)).
+    pub structured: bool,
     /// What tokens cost; empty leaves requests unpriced.
     pub prices: PriceTable,
     /// The most tokens of history that the model reads, where that is known; a smaller limit of the step counts.
@@ -68,6 +74,9 @@ impl Agent {
             system: String::new(),
             max_output_tokens: 8192,
             temperature_milli: None,
+            seed: None,
+            images: false,
+            structured: false,
             prices: PriceTable::default(),
             history_tokens: None,
             retry: RetryPolicy::default(),
@@ -96,6 +105,9 @@ pub struct GranularStep {
     pub enforce_idempotency: bool,
     /// Go on when the blob of a call that may be repeated is gone, with a note in its place.
     pub degraded_replay: bool,
+    /// The JSON Schema of the step's result: the last message has to be a value that fits it, and is asked for again until it is. A text
+    /// when missing.
+    pub output_schema: Option<Value>,
     /// What must hold, over receipts and files, before the step counts as complete.
     pub stop_conditions: Vec<StopCondition>,
     /// Further limits. Its `max_turns` is not read: the step has its own.
@@ -121,6 +133,7 @@ impl GranularStep {
             blob_threshold_bytes,
             enforce_idempotency,
             degraded_replay,
+            output_schema: None,
             stop_conditions: Vec::new(),
             budgets: Budgets::default(),
             constraints: Constraints::default(),

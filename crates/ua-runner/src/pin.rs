@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use ua_core::{
-    Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
+    Audience, Component, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, MAIN_PHASE, Message, Origin,
     PriceTable, RunSpec, RunStatus, StepId,
 };
 use ua_store::{
@@ -16,7 +16,7 @@ use ua_store::{
 };
 
 use crate::cas::{StoredTurns, TurnAdmission, admit_turn};
-use crate::error::{ANOTHER_RUN_HINT, ResumeError, RunError};
+use crate::error::{ResumeError, RunError, another_run_hint};
 use crate::machine::Conclusion;
 use crate::ports::{Ports, RunSettings};
 use crate::watch::RunEvent;
@@ -116,8 +116,12 @@ impl PinnedStep {
 
 /// The fingerprint of what this process would run a step with.
 fn fingerprint_now(ports: &Ports, settings: &RunSettings, spec: &RunSpec, phase: &str) -> Fingerprint {
-    let sampling =
+    let mut sampling =
         json!({"max_output_tokens": settings.max_output_tokens, "temperature_milli": settings.temperature_milli});
+    // Runs from before there was one have a fingerprint without it.
+    if let Some(seed) = settings.seed {
+        sampling["seed"] = json!(seed);
+    }
     let switches = json!({
         "builtin_tools": spec.tools.builtin,
         "run_command": spec.tools.run_command,
@@ -167,7 +171,7 @@ pub(crate) async fn open_step(
     records: &RunRecords,
 ) -> Result<PinnedStep, RunError> {
     if let Some(component) = settings.pins.accept.iter().copied().find(|component| !component.may_be_accepted()) {
-        return Err(ResumeError::NotAcceptable { component }.into());
+        return Err(ResumeError::NotAcceptable { component, audience: Audience::of(&records.run.entrypoint) }.into());
     }
     let pinned = match records.current_step() {
         Some(step) => PinnedStep::of(records, step)?,
@@ -239,19 +243,24 @@ async fn accept(
 }
 
 /// What a person is told when the setup is not the pinned one: what changed, and what can be done about it.
-pub(crate) fn mismatch_text(diff: &FingerprintDiff) -> String {
+pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
+    let audience = Audience::of(&run.entrypoint);
     let components = diff.components();
     let accepted: Vec<&str> = components.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
     let mut text = String::from("the setup is not the one this step was pinned to, so nothing was sent");
     for difference in diff.iter() {
         text.push_str(&format!("\n  {difference}"));
     }
-    text.push_str("\nPut it back as it was and resume");
-    if accepted.len() == components.len() {
-        text.push_str(&format!(", or accept it: `ua resume RUN --accept {}`.", accepted.join(",")));
-    } else {
-        text.push_str(&format!("; {ANOTHER_RUN_HINT}."));
-    }
+    text.push_str(audience.pick("\nPut it back as it was and resume", "\nPut it back as it was and run it again"));
+    let names = accepted.join(",");
+    text.push_str(&match (accepted.len() == components.len(), audience) {
+        (true, Audience::Terminal) => format!(", or accept it: `ua resume RUN --accept {names}`."),
+        (true, Audience::Program) => {
+            let names: Vec<String> = components.iter().map(|component| format!("Component::{component:?}")).collect();
+            format!(", or accept it: `run_accepting` with {}.", names.join(", "))
+        }
+        (false, audience) => format!("; {}.", another_run_hint(audience)),
+    });
     text
 }
 

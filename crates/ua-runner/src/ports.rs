@@ -56,8 +56,13 @@ pub struct RunSettings {
     pub history_tokens: Option<u64>,
     /// Whether the model reads images: those that tools answered are sent along then.
     pub images: bool,
+    /// Whether the model writes a reply by a JSON Schema. Otherwise the job's `output_schema` is said in its first message alone, and
+    /// checked as it is for every model.
+    pub structured: bool,
     /// Sampling temperature, in thousandths.
     pub temperature_milli: Option<u32>,
+    /// What sampling starts from, for a provider that takes it.
+    pub seed: Option<u64>,
     /// What tokens cost.
     pub prices: PriceTable,
     /// How often the model is asked for one reply, and how patiently.

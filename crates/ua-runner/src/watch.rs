@@ -101,6 +101,11 @@ pub enum RunEvent {
         /// The reply that was to be continued from.
         response_id: String,
     },
+    /// The job and the newest messages alone are over what a request may carry of the history; they are sent all the same. Told once.
+    HistoryOverLimit {
+        /// The most tokens of history.
+        max_tokens: u64,
+    },
     /// A request was charged.
     Charged {
         /// The turn it asked for.

@@ -44,6 +44,9 @@ pub struct Workspace {
     folder: Folder,
 }
 
+/// The file that says whose folder it is.
+const OWNER: &str = ".run";
+
 /// Folders that every run has.
 const FOLDERS: [&str; 3] = ["work_products", "search_results", "tasks"];
 
@@ -82,6 +85,22 @@ impl Workspace {
         let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let root = parent.canonicalize().map_err(fail())?.join(name);
         Ok(Self { folder: Folder::open_itself(&root).map_err(fail())? })
+    }
+
+    /// Makes the folder that of one run: what lies in it is that run's, so that another one is never judged by it. `Err` has the run whose
+    /// folder it is already. The mark is no artifact, and no fork takes it over.
+    pub(crate) fn claim(&self, run: &RunId) -> Result<Result<(), String>, WorkspaceError> {
+        let path = self.path(OWNER);
+        match self.folder.open_file(OWNER) {
+            Ok(mut file) => {
+                let mut owner = String::new();
+                file.read_to_string(&mut owner).map_err(WorkspaceError::at("read", &path))?;
+                let owner = owner.trim();
+                Ok(if owner.is_empty() || owner == run.as_str() { Ok(()) } else { Err(owner.to_owned()) })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.replace(OWNER, format!("{run}\n")).map(Ok),
+            Err(error) => Err(WorkspaceError::at("read", &path)(error)),
+        }
     }
 
     /// The folder.

@@ -60,12 +60,6 @@ async fn main() -> Result<(), Error> {
         )
         .input("Send an invoice for every order that has none.");
 
-    match Runs::open("state")?.run(&step, "invoices-2026-11").await? {
-        Outcome::Complete { final_output, turns, .. } => println!("complete after {turns} turns: {final_output}"),
-        Outcome::Waiting { question } => println!("answer first: {}", question.text),
-        Outcome::Stopped { reason, detail } => println!("stopped ({reason}), run it again: {detail}"),
-        Outcome::Failed { why } => println!("failed: {why}"),
-        Outcome::Cancelled => println!("cancelled"),
-    }
+    println!("{}", Runs::open("state")?.run(&step, "invoices-2026-11").await?);
     Ok(())
 }

@@ -36,9 +36,36 @@
 //! # }
 //! ```
 //!
+//! # Where to look
+//!
+//! - [`tool`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
+//! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
+//!   others over MCP, or the built-in ones.
+//! - [`Runs`]: start, resume, stream, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
+//! - [`Error`]: why a step could not be driven. How it went is never an error.
+//!
+//! # Features
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `sqlite` (on) | [`Runs::open`] |
+//! | `postgres` | `Runs::on_server` |
+//! | `anthropic`, `openai` | `Anthropic`, `OpenAi` |
+//! | `mcp` | `Servers`, `helper` |
+//! | `toolserver` | `Servers::builtin` |
+//!
+//! # What a program is promised
+//!
+//! A tool call that changes something outside is never made twice by the library alone. A tool that is [`keyed`](Tool::keyed) is completed
+//! exactly once, as long as it honours its key; a call of any other tool that may have happened is asked about
+//! ([`Outcome::Waiting`], [`Runs::answer`]). This holds for a kill at any instant, and for power loss on storage that honours fsync.
+//!
 //! Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo xtask outside`, which builds
 //! the program of `docs/guide/five-minutes.md` as a crate of its own.
 
+mod answer;
+#[cfg(feature = "toolserver")]
+mod builtin;
 mod env;
 mod error;
 mod joined;
@@ -47,8 +74,10 @@ mod runs;
 #[cfg(feature = "mcp")]
 mod servers;
 mod step;
+mod stream;
 mod tool;
 
+pub use answer::Answer;
 pub use error::Error;
 #[cfg(feature = "anthropic")]
 pub use model::Anthropic;
@@ -59,8 +88,10 @@ pub use runs::Runs;
 #[cfg(feature = "mcp")]
 pub use servers::{Servers, helper};
 pub use step::Step;
+pub use stream::RunStream;
 pub use tool::{Call, Failure, Tool, tool};
 pub use ua_core::{Budgets, Component, Constraints, Escalation, PriceTable, StopCondition};
+pub use ua_llm::ModelFacts;
 pub use ua_runner::{RunEvent, StepOutcome as Outcome};
 pub use ua_store::{Choice, QuestionRecord, RunRecord};
 
@@ -86,7 +117,7 @@ pub mod prelude {
     pub use crate::OpenAi;
     #[cfg(feature = "mcp")]
     pub use crate::Servers;
-    pub use crate::{Call, Error, Failure, Model, Outcome, Runs, Step, tool};
+    pub use crate::{Answer, Call, Error, Failure, Model, Outcome, Runs, Step, tool};
 }
 
 /// Programs use these with the derives of the prelude.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 #[cfg(any(feature = "anthropic", feature = "openai"))]
 use ua_llm::ModelTable;
-use ua_llm::{LlmProvider, Script, ScriptedProvider};
+use ua_llm::{LlmProvider, ModelFacts, Script, ScriptedProvider};
 
 use crate::error::{Error, chain};
 
@@ -15,14 +15,14 @@ pub struct Model {
     pub(crate) name: String,
     /// What must not be kept of what it and tools answer.
     pub(crate) secrets: Vec<(String, String)>,
-    /// The most tokens of history that it reads, where that is known.
-    pub(crate) history_tokens: Option<u64>,
+    /// What is known about it: how much it reads and writes, whether it reads images and writes by a schema.
+    pub(crate) facts: ModelFacts,
 }
 
 impl Model {
-    /// A model of any provider, by the provider's name of it.
+    /// A model of any provider, by the provider's name of it. Nothing is taken to be known about it.
     pub fn of(provider: Arc<dyn LlmProvider>, name: impl Into<String>) -> Self {
-        Self { provider, name: name.into(), secrets: Vec::new(), history_tokens: None }
+        Self { provider, name: name.into(), secrets: Vec::new(), facts: ModelFacts::default() }
     }
 
     /// A model that says what a script says: no network, no key. For tests and for trying things out.
@@ -34,12 +34,29 @@ impl Model {
         Ok(Self::of(Arc::new(ScriptedProvider::new(script)), "scripted"))
     }
 
+    /// The same model, about which this is known: the tokens of its context bound the history that it is sent, and a model that is
+    /// `structured` is given the schema of a typed result with each request.
+    #[must_use]
+    pub fn with_facts(mut self, facts: ModelFacts) -> Self {
+        self.facts = facts;
+        self
+    }
+
     #[cfg(any(feature = "anthropic", feature = "openai"))]
-    fn known(provider: Arc<dyn LlmProvider>, name: &str, variable: &str, key: String) -> Self {
+    fn known(provider: Arc<dyn LlmProvider>, name: &str, variable: &str, key: Option<String>) -> Self {
         let table = ModelTable::shipped();
-        let facts = table.find(provider.name(), name);
-        let history_tokens = facts.and_then(|facts| facts.history_tokens(crate::step::MAX_OUTPUT_TOKENS));
-        Self { provider, name: name.to_owned(), secrets: vec![(variable.to_owned(), key)], history_tokens }
+        let facts = table.find(provider.name(), name).cloned().unwrap_or_default();
+        let secrets = key.map(|key| (variable.to_owned(), key)).into_iter().collect();
+        Self { provider, name: name.to_owned(), secrets, facts }
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("provider", &self.provider.name())
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,7 +85,7 @@ impl Anthropic {
             config.base_url = base_url;
         }
         let provider = ua_llm::AnthropicProvider::new(config, ua_core::system::env())?;
-        Ok(Model::known(Arc::new(provider), model, "ANTHROPIC_API_KEY", key))
+        Ok(Model::known(Arc::new(provider), model, "ANTHROPIC_API_KEY", Some(key)))
     }
 }
 
@@ -89,15 +106,15 @@ fn check_is_private(base_url: &str) -> Result<(), Error> {
     Err(Error::Model(format!("ANTHROPIC_BASE_URL {base_url} would send the key in clear text; use https")))
 }
 
-/// Models behind the OpenAI Responses API.
+/// Models behind OpenAI's interfaces: its own, and those of the many servers that speak Chat Completions.
 #[cfg(feature = "openai")]
 #[derive(Debug)]
 pub struct OpenAi;
 
 #[cfg(feature = "openai")]
 impl OpenAi {
-    /// The model of that name, with the key in `OPENAI_API_KEY`; `OPENAI_BASE_URL` says where the API is, by https unless it is on this
-    /// machine.
+    /// The model of that name behind the Responses API, with the key in `OPENAI_API_KEY`; `OPENAI_BASE_URL` says where the API is, by https
+    /// unless it is on this machine.
     ///
     /// # Errors
     /// [`Error::Model`] when there is no key, or key or address cannot be used.
@@ -108,6 +125,20 @@ impl OpenAi {
             config.base_url = base_url;
         }
         let provider = ua_llm::OpenAiProvider::new(config, ua_core::system::env())?;
+        Ok(Model::known(Arc::new(provider), model, "OPENAI_API_KEY", Some(key)))
+    }
+
+    /// The same behind Chat Completions, which llama.cpp, vLLM, Ollama and many others speak. A server on this machine needs no key.
+    ///
+    /// # Errors
+    /// [`Error::Model`] when key or address cannot be used.
+    pub fn chat_from_env(model: &str) -> Result<Model, Error> {
+        let key = crate::env::var("OPENAI_API_KEY");
+        let mut config = ua_llm::ChatConfig::new(key.clone().map(Into::into));
+        if let Some(base_url) = crate::env::var("OPENAI_BASE_URL") {
+            config.base_url = base_url;
+        }
+        let provider = ua_llm::ChatProvider::new(config, ua_core::system::env())?;
         Ok(Model::known(Arc::new(provider), model, "OPENAI_API_KEY", key))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{CallStatus, Component, Env, Redactor, RunId, RunStatus, StopCondition};
+use ua_core::{Component, Env, Redactor, RunId, RunStatus};
 use ua_dispatch::ToolTransport;
 use ua_runner::{RunEvent, StepHost, StepOutcome};
 use ua_store::{
@@ -17,16 +17,13 @@ use ua_store::{
     RunRecord, RunStore as _, Store,
 };
 
+use crate::answer::Answer;
 use crate::error::Error;
 use crate::step::Step;
-use crate::tool::{Failure, tool};
+use crate::stream::{Events, RunStream};
 
 /// Who answers and changes, in the records.
 const BY: &str = "the program";
-
-/// The tool by which a model gives a typed result, and the kind of effect that counts it.
-const ANSWER: &str = "give_answer";
-const ANSWERED: &str = "answer.give";
 
 /// The most bytes of words that go with an answer; they become part of the conversation.
 const MAX_TEXT: usize = 16 * 1024;
@@ -142,42 +139,51 @@ impl Runs {
         Box::pin(self.drive(step, id, changed)).await
     }
 
-    /// Runs the step for a typed result. The model gives it by a tool whose arguments are a `T`; what does not fit is refused and asked for
-    /// again, and the step is not complete before it was given. Run again, a complete step returns the same result without a request.
+    /// Runs the step for a typed result: the model's last message has to be a `T`, by its JSON Schema. Models that write by a schema are given
+    /// it with each request; whatever a model is, what does not fit is told to it and asked for again, and the step is not complete before it
+    /// fits. Run again, a complete step returns the same result without a request.
     ///
     /// # Errors
-    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled.
+    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled, or when its result fits the schema of `T`
+    /// and `T` cannot be read from it all the same.
     pub async fn run_for<T>(&self, step: &Step, id: &str) -> Result<T, Error>
     where
-        T: DeserializeOwned + JsonSchema + Send + 'static,
+        T: DeserializeOwned + JsonSchema,
     {
-        let answer =
-            tool(ANSWER, "Gives the result of the whole task. Call it once, at the end.", async |_call, _given: T| {
-                Ok::<_, Failure>("Taken.")
-            });
-        let step = step
-            .clone()
-            .tool(answer.local().with_effect_kind(ANSWERED))
-            .say(&format!("When the task is done, give its result by calling mcp__program__{ANSWER}, and then say that you are done."))
-            .stop_when(StopCondition::Effect { effect: ANSWERED.to_owned(), count: 1, max: None });
+        let step = step.clone().output_schema(crate::tool::schema_of::<T>());
         match self.run(&step, id).await? {
-            StepOutcome::Complete { .. } => {}
-            StepOutcome::Waiting { question } => {
-                return Err(Error::NotComplete(format!("answer first: {}", question.text)));
-            }
-            StepOutcome::Stopped { reason, detail } => {
-                return Err(Error::NotComplete(format!("stopped ({reason}): {detail}")));
-            }
-            StepOutcome::Failed { why } => return Err(Error::NotComplete(format!("failed: {why}"))),
-            StepOutcome::Cancelled => return Err(Error::NotComplete("it was cancelled".to_owned())),
+            StepOutcome::Complete { final_output, .. } => serde_json::from_value(final_output)
+                .map_err(|why| Error::NotComplete(format!("the result cannot be read as what was asked for: {why}"))),
+            other @ (StepOutcome::Waiting { .. }
+            | StepOutcome::Stopped { .. }
+            | StepOutcome::Failed { .. }
+            | StepOutcome::Cancelled) => Err(Error::NotComplete(other.to_string())),
         }
-        let records = self.store.load(&run_id(id)?).await.map_err(Error::store("read the result"))?;
-        let given = records.calls.into_iter().rev().find(|call| {
-            call.name.tool == ANSWER && call.name.server == crate::tool::SERVER && call.status == CallStatus::Succeeded
+    }
+
+    /// The same as [`Runs::run`], as a stream of what happens; whoever reads it drives the run.
+    ///
+    /// ```
+    /// # use ua_sdk::prelude::*;
+    /// # async fn watch(runs: &Runs, step: &Step) -> Result<(), Error> {
+    /// let mut run = runs.stream(step, "invoices-2026-11");
+    /// while let Some(event) = run.next().await {
+    ///     if let ua_sdk::RunEvent::Text { delta } = event {
+    ///         print!("{delta}");
+    ///     }
+    /// }
+    /// println!("{}", run.outcome().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream<'a>(&'a self, step: &'a Step, id: &'a str) -> RunStream<'a> {
+        let (events, watcher) = (Events::default(), self.watcher.clone());
+        let told = events.clone();
+        let watched = self.clone().watched(move |event| {
+            watcher(event.clone());
+            told.push(event);
         });
-        let Some(given) = given else { return Err(Error::NotComplete("no result was given".to_owned())) };
-        serde_json::from_value(given.arguments)
-            .map_err(|why| Error::NotComplete(format!("the result that was given does not fit any more: {why}")))
+        RunStream::new(events, Box::pin(async move { watched.run(step, id).await }))
     }
 
     async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
@@ -187,7 +193,7 @@ impl Runs {
         }
         let workspace = self.workspace(id)?;
         #[cfg(feature = "mcp")]
-        let servers = crate::servers::transport(step, &self.locks(), &workspace, &run, &self.env, &self.redactor)?;
+        let servers = crate::servers::transport(step, &self.folder, &workspace, &run, &self.env, &self.redactor)?;
         #[cfg(feature = "mcp")]
         let transport = Some(servers.clone() as Arc<dyn ToolTransport>);
         #[cfg(not(feature = "mcp"))]
@@ -246,26 +252,27 @@ impl Runs {
         Ok(open.into_iter().filter(|question| question.status == QuestionStatus::Open).collect())
     }
 
-    /// Stores a person's answer. It counts when the step is run again; about a call that an ended run went on without, at once.
+    /// Stores a person's answer: a [`Choice`], or an [`Answer`] with words or a proof. It counts when the step is run again; about a call that an ended run went on without, at once.
     ///
     /// # Errors
     /// [`Error::Refused`] for a choice that the question does not offer, [`Error::Store`] when it was answered before.
-    pub async fn answer(&self, question: &QuestionRecord, choice: Choice, text: Option<&str>) -> Result<(), Error> {
+    pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
+        let Answer { choice, text, proof } = answer.into();
         if !question.choices.contains(&choice) {
             let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
             let (id, taken) = (&question.question_id, words.join(", "));
             return Err(Error::Refused(format!("question {id} does not take `{}`; it takes {taken}", choice.as_str())));
         }
-        let words = text.map(str::trim).filter(|text| !text.is_empty());
+        let words = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         if question.kind == QuestionKind::AskUser && choice == Choice::Continue && words.is_none() {
             return Err(Error::Refused(format!("question {} is answered by words", question.question_id)));
         }
         if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
-            ua_ledger::check_elicited(question, text).map_err(|why| {
+            ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
                 Error::Refused(format!("question {} does not take that: {why}", question.question_id))
             })?;
         }
-        if text.is_some_and(|text| text.len() > MAX_TEXT) {
+        if [&text, &proof].into_iter().flatten().any(|text| text.len() > MAX_TEXT) {
             return Err(Error::Refused(format!("the words of an answer are longer than {MAX_TEXT} bytes")));
         }
         let run = self.store.run(&question.run_id).await.map_err(Error::store("read the run"))?;
@@ -276,8 +283,8 @@ impl Runs {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
             choice,
-            proof: None,
-            text: text.map(str::to_owned),
+            proof,
+            text,
             by: BY.to_owned(),
             at: self.env.now(),
         };

@@ -37,16 +37,30 @@ static IS_HELPER: AtomicBool = AtomicBool::new(false);
 /// ```
 pub fn helper() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|first| first == SHIM) {
+    let first = args.next();
+    if first.as_ref().is_some_and(|first| first == SHIM) {
         return Some(ExitCode::from(u8::try_from(run_shim(args)).unwrap_or(1)));
+    }
+    #[cfg(feature = "toolserver")]
+    if first.as_ref().is_some_and(|first| first == crate::builtin::WORD) {
+        return Some(crate::builtin::serve(args));
     }
     IS_HELPER.store(true, Ordering::SeqCst);
     None
 }
 
+/// The program's own file, where it is its own helper.
+pub(crate) fn own_program() -> Result<Option<PathBuf>, Error> {
+    if !IS_HELPER.load(Ordering::SeqCst) {
+        return Ok(None);
+    }
+    let own = std::env::current_exe();
+    own.map(Some).map_err(|why| Error::Servers(format!("this program's own file is not found: {why}")))
+}
+
 fn shim() -> Result<ShimCommand, Error> {
-    let program = if IS_HELPER.load(Ordering::SeqCst) {
-        std::env::current_exe().map_err(|why| Error::Servers(format!("this program's own file is not found: {why}")))?
+    let program = if let Some(own) = own_program()? {
+        own
     } else {
         let path = crate::env::var("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path).map(|folder| folder.join("ua")).find(|file| file.is_file());
@@ -62,6 +76,9 @@ fn shim() -> Result<ShimCommand, Error> {
 #[derive(Debug, Clone)]
 pub struct Servers {
     specs: Vec<ServerSpec>,
+    /// Whether the built-in tool server is one of them.
+    #[cfg(feature = "toolserver")]
+    builtin: bool,
     packs: BTreeMap<String, Option<String>>,
     annotated: Vec<String>,
 }
@@ -98,8 +115,7 @@ impl Servers {
             Some(variable) => Error::Servers(format!("{}; set {variable}", chain(&error))),
             None => fail(error),
         })?;
-        let inherited: BTreeMap<String, String> =
-            PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect();
+        let inherited = passed_on();
         let servers = config.servers.into_iter().map(|(name, reach)| {
             let reach = match reach {
                 Reach::Stdio { command, args, env, cwd } => {
@@ -112,7 +128,33 @@ impl Servers {
             let protocol = protocols.get(&name).cloned().unwrap_or_default();
             ServerSpec { protocol, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
         });
-        Ok(Self { specs: servers.collect(), packs: BTreeMap::new(), annotated: Vec::new() })
+        Ok(Self { specs: servers.collect(), ..Self::none() })
+    }
+
+    fn none() -> Self {
+        Self {
+            specs: Vec::new(),
+            #[cfg(feature = "toolserver")]
+            builtin: false,
+            packs: BTreeMap::new(),
+            annotated: Vec::new(),
+        }
+    }
+
+    /// The built-in tool server alone: files, pages, HTML, uploads, e-mail, notifications and memory, as `ua` has them but for
+    /// `run_command`. This program is that server, too, so [`helper`] has to be the first call in `main`. What it sends lands in `outbox`,
+    /// `objects` and `notifications` of the folder of runs, unless `UA_MAIL` and its like say otherwise.
+    #[cfg(feature = "toolserver")]
+    pub fn builtin() -> Self {
+        Self { builtin: true, ..Self::none() }
+    }
+
+    /// The same with the built-in tool server beside them ([`Servers::builtin`]).
+    #[cfg(feature = "toolserver")]
+    #[must_use]
+    pub fn with_builtin(mut self) -> Self {
+        self.builtin = true;
+        self
     }
 
     /// Says that a server is the package that the shipped pack of that name is about.
@@ -134,24 +176,34 @@ impl Servers {
             let name = crate::tool::SERVER;
             return Err(Error::Servers(format!("`{name}` is the name of the program's own tools; rename the server")));
         }
+        #[cfg(feature = "toolserver")]
+        if self.builtin && self.specs.iter().any(|server| server.name == crate::builtin::NAME) {
+            let name = crate::builtin::NAME;
+            return Err(Error::Servers(format!("`{name}` is the name of the built-in tools; rename the server")));
+        }
         Ok(classifier.with_packs(&self.packs)?.trusting_annotations_of(self.annotated.iter().cloned()))
     }
+}
 
-    /// Keys that the servers are given.
-    fn secrets(&self) -> Vec<(String, String)> {
-        let mut secrets = Vec::new();
-        for server in &self.specs {
-            let given = match &server.reach {
-                Reach::Stdio { env, .. } => env,
-                Reach::Http { headers, .. } => headers,
-            };
-            // `Bearer …` and its like: the word that counts is the last one.
-            secrets.extend(given.iter().filter(|(name, value)| is_secret(name, value)).filter_map(|(name, value)| {
-                Some((format!("{name} of {}", server.name), value.split_whitespace().next_back()?.to_owned()))
-            }));
-        }
-        secrets
+/// Keys that servers are given.
+fn secrets(servers: &[ServerSpec]) -> Vec<(String, String)> {
+    let mut secrets = Vec::new();
+    for server in servers {
+        let given = match &server.reach {
+            Reach::Stdio { env, .. } => env,
+            Reach::Http { headers, .. } => headers,
+        };
+        // `Bearer …` and its like: the word that counts is the last one.
+        secrets.extend(given.iter().filter(|(name, value)| is_secret(name, value)).filter_map(|(name, value)| {
+            Some((format!("{name} of {}", server.name), value.split_whitespace().next_back()?.to_owned()))
+        }));
     }
+    secrets
+}
+
+/// What servers see of this process's environment.
+pub(crate) fn passed_on() -> BTreeMap<String, String> {
+    PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), crate::env::var(name)?))).collect()
 }
 
 /// Whether the value of a variable or header is a secret, by its name. A path is none.
@@ -164,7 +216,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 /// The transport of the step's servers in one run. It is there without servers, too: what an earlier program started has to be gone.
 pub(crate) fn transport(
     step: &Step,
-    locks: &Path,
+    folder: &Path,
     workspace: &Path,
     run: &RunId,
     env: &Env,
@@ -172,16 +224,21 @@ pub(crate) fn transport(
 ) -> Result<Arc<McpTransport>, Error> {
     let mut servers = Vec::new();
     if let Some(wanted) = &step.servers {
-        redactor.learn(wanted.secrets());
         servers.clone_from(&wanted.specs);
+        #[cfg(feature = "toolserver")]
+        if wanted.builtin {
+            servers.push(crate::builtin::server(folder, workspace)?);
+        }
+        redactor.learn(secrets(&servers));
     }
     let starts_any = servers.iter().any(|server| matches!(server.reach, Reach::Stdio { .. }));
     let shim = if starts_any { shim()? } else { ShimCommand { program: PathBuf::new(), args: Vec::new() } };
     for server in &mut servers {
         server.reach.start_in(workspace);
     }
-    let locks = LockDir::new(locks, run.clone(), env.clone())
-        .map_err(|source| Error::Folder { path: locks.to_path_buf(), source })?;
+    let locks = folder.join("locks");
+    let locks =
+        LockDir::new(&locks, run.clone(), env.clone()).map_err(|source| Error::Folder { path: locks, source })?;
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.servers = servers;
     config.stderr_log = Some(workspace.join("logs"));
@@ -197,7 +254,7 @@ mod tests {
         let text = r#"{"mcpServers": {"notes": {"command": "notes", "env": {"NOTES_TOKEN": "t-0123456789", "KEY_FILE": "/k"}},
             "far": {"type": "http", "url": "https://far.example/mcp", "headers": {"Authorization": "Bearer b-0123456789"}}}}"#;
         let mut secrets: Vec<String> =
-            Servers::parse(text, "test").unwrap().secrets().into_iter().map(|(_, value)| value).collect();
+            secrets(&Servers::parse(text, "test").unwrap().specs).into_iter().map(|(_, value)| value).collect();
         secrets.sort();
         assert_eq!(secrets, ["b-0123456789", "t-0123456789"]);
     }

@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::tool::{SERVER, Tool};
 
 /// The most output tokens of one reply, unless the step says otherwise.
-pub(crate) const MAX_OUTPUT_TOKENS: u32 = 8192;
+const MAX_OUTPUT_TOKENS: u32 = 8192;
 
 /// What an agent is to reach, with which tools, within which limits. The definition belongs to the id it is run under: another one under
 /// the same id is refused with what differs, from what to what.
@@ -31,8 +31,10 @@ pub struct Step {
     others: Vec<(Vec<String>, Arc<dyn ToolTransport>)>,
     policies: Vec<String>,
     max_turns: u32,
-    max_output_tokens: u32,
+    max_output_tokens: Option<u32>,
     temperature_milli: Option<u32>,
+    seed: Option<u64>,
+    output_schema: Option<Value>,
     history_max_tokens: Option<u64>,
     blob_threshold_bytes: Option<u64>,
     enforce_idempotency: bool,
@@ -58,8 +60,10 @@ impl Step {
             others: Vec::new(),
             policies: Vec::new(),
             max_turns: 20,
-            max_output_tokens: MAX_OUTPUT_TOKENS,
+            max_output_tokens: None,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
             history_max_tokens: None,
             blob_threshold_bytes: None,
             enforce_idempotency: false,
@@ -125,15 +129,28 @@ impl Step {
         self
     }
 
-    /// The most output tokens of one reply.
+    /// The most output tokens of one reply; 8192, or what the model writes if that is less, unless it is said.
     pub fn max_output_tokens(mut self, tokens: u32) -> Self {
-        self.max_output_tokens = tokens;
+        self.max_output_tokens = Some(tokens);
         self
     }
 
     /// The sampling temperature, in thousandths.
     pub fn temperature_milli(mut self, temperature: u32) -> Self {
         self.temperature_milli = Some(temperature);
+        self
+    }
+
+    /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Run`]).
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The JSON Schema of the result; [`Runs::run_for`](crate::Runs::run_for) takes that of a type. The model's last message has to be a JSON
+    /// value that fits it, and is asked for again until it is.
+    pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
+        self.output_schema = Some(schema.into());
         self
     }
 
@@ -191,15 +208,6 @@ impl Step {
         self
     }
 
-    /// Adds to the system prompt.
-    pub(crate) fn say(mut self, words: &str) -> Self {
-        if !self.system.is_empty() {
-            self.system.push_str("\n\n");
-        }
-        self.system.push_str(words);
-        self
-    }
-
     /// The step as the runner knows it. `servers` is the transport of tool servers, where there are any.
     pub(crate) fn granular(&self, env: &Env, servers: Option<Arc<dyn ToolTransport>>) -> Result<GranularStep, Error> {
         let Some(model) = &self.model else {
@@ -227,16 +235,21 @@ impl Step {
         let tools = Arc::new(Joined { parts });
         let mut agent = Agent::new(model.provider.clone(), model.name.clone(), tools, Arc::new(classifier));
         agent.system.clone_from(&self.system);
-        agent.max_output_tokens = self.max_output_tokens;
+        agent.max_output_tokens =
+            self.max_output_tokens.unwrap_or_else(|| model.facts.output_tokens(MAX_OUTPUT_TOKENS));
+        agent.seed = self.seed;
+        agent.structured = model.facts.structured;
+        agent.images = model.facts.images;
         agent.temperature_milli = self.temperature_milli;
         agent.prices = self.prices.clone();
-        agent.history_tokens = model.history_tokens;
+        agent.history_tokens = model.facts.history_tokens(agent.max_output_tokens);
         let mut step = GranularStep::new(self.name.clone(), agent, self.input.clone());
         step.max_turns = self.max_turns;
         step.history_max_tokens = self.history_max_tokens.unwrap_or(step.history_max_tokens);
         step.blob_threshold_bytes = self.blob_threshold_bytes.unwrap_or(step.blob_threshold_bytes);
         step.enforce_idempotency = self.enforce_idempotency;
         step.degraded_replay = self.degraded_replay;
+        step.output_schema.clone_from(&self.output_schema);
         step.stop_conditions.clone_from(&self.stop_conditions);
         step.budgets = self.budgets.clone();
         step.constraints = self.constraints.clone();

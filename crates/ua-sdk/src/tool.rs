@@ -245,12 +245,6 @@ impl Tool {
         }
         Ok(rule)
     }
-
-    /// The kind of effect of a tool that a step declares itself.
-    pub(crate) fn with_effect_kind(mut self, kind: &str) -> Self {
-        self.effect_kind = Some(kind.to_owned());
-        self
-    }
 }
 
 impl std::fmt::Debug for Tool {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use ua_sdk::crates::ua_store::RunStore as _;
 use ua_sdk::prelude::*;
-use ua_sdk::{Choice, Component};
+use ua_sdk::{Choice, Component, RunEvent};
 
 #[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]
 struct Invoice {
@@ -44,7 +45,7 @@ async fn a_step_is_run_once_and_says_its_result_again() {
     for _ in 0..2 {
         let outcome = Runs::open(folder.path()).unwrap().run(&step, "november").await.unwrap();
         let Outcome::Complete { final_output, turns, .. } = outcome else { panic!("{outcome:?}") };
-        assert_eq!((final_output.as_str(), turns), ("Sent.", 2));
+        assert_eq!((final_output.as_str(), turns), (Some("Sent."), 2));
     }
     assert_eq!(sent.load(Ordering::SeqCst), 1);
     assert!(folder.path().join("workspaces/november").is_dir());
@@ -79,9 +80,9 @@ async fn a_lost_call_of_a_tool_without_a_key_is_asked_about_and_answered_from_th
     let Outcome::Waiting { question } = runs.run(&step, "november").await.unwrap() else { panic!() };
     let open = runs.questions("november").await.unwrap();
     assert_eq!(open.len(), 1);
-    let refused = runs.answer(&question, Choice::Continue, None).await.unwrap_err().to_string();
+    let refused = runs.answer(&question, Choice::Continue).await.unwrap_err().to_string();
     assert!(refused.contains("happened"), "{refused}");
-    runs.answer(&question, Choice::Happened, None).await.unwrap();
+    runs.answer(&question, Answer::new(Choice::Happened).proof("invoice 4711")).await.unwrap();
     assert!(runs.questions("november").await.unwrap().is_empty());
     let outcome = runs.run(&step, "november").await.unwrap();
     assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
@@ -105,16 +106,80 @@ async fn a_typed_result_is_checked_asked_for_again_and_kept() {
     let runs = Runs::open(folder.path()).unwrap();
     let turns = json!([
         {"text": "It is 900 cents."},
-        {"tools": [{"name": "mcp__program__give_answer", "input": {"order": "A-17", "cents": "many"}}]},
-        {"tools": [{"name": "mcp__program__give_answer", "input": {"order": "A-17", "cents": 900}}]},
-        {"text": "Done."},
+        {"text": "{\"order\": \"A-17\", \"cents\": \"many\"}"},
+        {"text": "{\"order\": \"A-17\", \"cents\": 900}"},
     ]);
     let step = Step::new("price").model(model(&turns)).input("What is the invoice of A-17?");
     for _ in 0..2 {
         let given: Invoice = runs.run_for(&step, "price").await.unwrap();
         assert_eq!(given, Invoice { order: "A-17".to_owned(), cents: 900 });
     }
-    assert_eq!(runs.get("price").await.unwrap().turn_index, 4);
+    assert_eq!(runs.get("price").await.unwrap().turn_index, 3);
+    // The schema belongs to the definition.
+    let other = runs.run(&step, "price").await.unwrap_err().to_string();
+    assert!(other.contains("output_schema"), "{other}");
+}
+
+#[tokio::test]
+async fn what_happens_in_a_run_is_a_stream_that_drives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = told.clone();
+    let runs = Runs::open(folder.path()).unwrap().watched(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let step = invoices(&sending(), &sent);
+    let mut run = runs.stream(&step, "november");
+    assert_eq!(sent.load(Ordering::SeqCst), 0, "nobody has read it");
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        events.push(event);
+    }
+    assert!(matches!(run.outcome().await.unwrap(), Outcome::Complete { turns: 2, .. }));
+    let texts: Vec<&str> = events
+        .iter()
+        .filter_map(|event| if let RunEvent::Text { delta } = event { Some(delta.as_str()) } else { None })
+        .collect();
+    assert_eq!((texts, events.len()), (vec!["Sent."], told.load(Ordering::SeqCst)));
+    assert!(events.iter().any(|event| matches!(event, RunEvent::Committed { turn: 2 })), "{events:?}");
+
+    // Dropped in the middle it is a kill, and the next run goes on.
+    let mut dropped = runs.stream(&step, "december");
+    while !matches!(dropped.next().await, Some(RunEvent::Committed { turn: 1 }) | None) {}
+    drop(dropped);
+    let outcome = runs.run(&step, "december").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { turns: 2, .. }), "{outcome:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+}
+
+/// Whatever the shape of an answer, what is large of it lies in one place.
+#[tokio::test]
+async fn a_large_result_is_stored_once_whatever_its_shape() {
+    let line = |number: usize| format!("a-line-of-{number}-that-is-long-enough-to-be-told-from-others ");
+    let shapes: [(&str, Value); 4] = [
+        ("text", json!((0..3_000).map(line).collect::<String>())),
+        ("object", json!({"page": (0..3_000).map(line).collect::<String>(), "status": 200})),
+        ("list", json!((0..3_000).map(line).collect::<Vec<_>>())),
+        ("nested", json!({"rows": (0..3_000).map(|n| json!({"line": line(n), "n": n})).collect::<Vec<_>>()})),
+    ];
+    let kept = async |value: Value| {
+        let folder = tempfile::tempdir().unwrap();
+        let page = tool("page", "A page.", async move |_: Call, (): ()| Ok::<_, Failure>(value)).reads();
+        let turns = json!([{"tools": [{"name": "mcp__program__page", "input": {}}]}, {"text": "Read."}]);
+        let step = Step::new("page").model(model(&turns)).tool(page).input("Read.");
+        let runs = Runs::open(folder.path()).unwrap();
+        let outcome = runs.run(&step, "page").await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+        drop(runs);
+        ua_testkit::stored_bytes(&folder.path().join("runtime_state.db")).unwrap()
+    };
+    let nothing = kept(json!("short")).await;
+    for (shape, value) in shapes {
+        let size = value.to_string().len() as u64;
+        let more = kept(value).await - nothing;
+        assert!(more > size * 9 / 10 && more < size + size / 2, "{shape}: {size} bytes are kept as {more}");
+    }
 }
 
 #[tokio::test]
@@ -209,7 +274,49 @@ async fn what_is_kept_has_no_secret_of_the_program() {
     let step = Step::new("look").model(model(&turns)).tool(leak.reads()).input("Look.");
     let outcome = runs.run(&step, "look").await.unwrap();
     let Outcome::Complete { final_output, .. } = outcome else { panic!("{outcome:?}") };
-    assert!(final_output.contains("[secret SHOP_KEY]"), "{final_output}");
+    assert!(final_output.to_string().contains("[secret SHOP_KEY]"), "{final_output}");
+}
+
+/// What a program shares between its threads and tasks.
+#[tokio::test]
+async fn steps_runs_and_what_drives_them_go_from_thread_to_thread() {
+    fn is_shared<T: Send + Sync + 'static>(_: &T) {}
+    fn goes<T: Send>(going: T) -> T {
+        going
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent);
+    is_shared(&runs);
+    is_shared(&step);
+    is_shared(&model(&sending()));
+    drop(goes(runs.stream(&step, "never")));
+    let outcome = tokio::spawn({
+        let (runs, step) = (runs.clone(), step.clone());
+        async move { goes(runs.run(&step, "november")).await }
+    });
+    assert!(matches!(outcome.await.unwrap().unwrap(), Outcome::Complete { .. }));
+    let error: Box<dyn std::error::Error + Send + Sync> = runs.get("nobody").await.unwrap_err().into();
+    assert!(error.to_string().contains("nobody"));
+}
+
+#[tokio::test]
+async fn a_model_about_which_something_is_known_is_asked_within_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let page =
+        tool("page", "A page.", async |_: Call, (): ()| Ok::<_, Failure>("words and words. ".repeat(500))).reads();
+    let mut turns = vec![json!({"tools": [{"name": "mcp__program__page", "input": {}}]}); 8];
+    turns.push(json!({"text": "Read.", "expect": {"contains": []}}));
+    let facts = ua_sdk::ModelFacts { context: Some(16_000), max_output: Some(1_000), ..Default::default() };
+    let step = Step::new("read").model(model(&json!(turns)).with_facts(facts)).tool(page).input("Read.");
+    let outcome = runs.run(&step, "read").await.unwrap();
+    let Outcome::Complete { usage, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(usage.requests["actual"] == 9, "{usage:?}");
+    let records = runs.store().load(&ua_sdk::crates::ua_core::RunId::parse("read").unwrap()).await.unwrap();
+    let largest = records.requests.iter().map(|request| request.estimated_tokens).max().unwrap();
+    assert!((8_000..14_000).contains(&largest), "a request holds what the model takes: {largest}");
 }
 
 #[tokio::test]

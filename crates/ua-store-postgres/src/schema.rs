@@ -12,7 +12,7 @@ use crate::tls;
 use crate::value::params;
 
 mod embedded {
-    refinery::embed_migrations!("../../migrations/postgres");
+    refinery::embed_migrations!("migrations");
 }
 
 /// The oldest server that this is tested with.

@@ -15,7 +15,7 @@ use crate::error::{refused, refused_because, sql_error};
 use crate::{event_chain, filesystem, pragma};
 
 mod embedded {
-    refinery::embed_migrations!("../../migrations/sqlite");
+    refinery::embed_migrations!("migrations");
 }
 
 /// The schema this program works with.

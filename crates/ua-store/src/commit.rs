@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_core::{
-    CallId, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall,
+    Block, CallId, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall,
     QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId,
     StepStatus, Timestamp, TokenPrice, Usage,
 };
@@ -121,12 +121,15 @@ pub struct RequestReservation {
     pub at: Timestamp,
 }
 
-/// How a request that brought no turn is charged.
+/// The bytes of a reply that count as a token where nobody counted any.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// How a request is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEnd {
     /// The provider said what it cost.
     Actual(Usage),
-    /// It left us and its reply broke off: what had been heard of it by then is charged, and at least the estimate of its input.
+    /// It left us and its reply broke off, or nobody counted it: what was heard of it is charged, and at least the estimate of its input.
     Partial(Usage),
     /// It left us and was not answered: the estimate is charged as input tokens.
     Baseline,
@@ -137,6 +140,18 @@ pub enum RequestEnd {
 }
 
 impl RequestEnd {
+    /// How a request that brought this reply is charged: by what its provider counted, or, where nobody did, by the estimate of its input
+    /// and what was written. So a reservation is never given back because nobody said what was taken of it.
+    pub fn of_reply(reply: &ModelTurn) -> Self {
+        reply.usage.map_or_else(
+            || {
+                let written = reply.blocks.iter().map(Block::written_bytes).sum::<usize>() as u64;
+                Self::Partial(Usage { output_tokens: written.div_ceil(BYTES_PER_TOKEN), ..Usage::default() })
+            },
+            Self::Actual,
+        )
+    }
+
     /// The tokens that are charged for a request of so many estimated input tokens.
     pub fn charged(self, estimated_tokens: u64) -> Usage {
         match self {
@@ -158,7 +173,7 @@ pub struct TurnDraft {
     pub turn: u32,
     /// Its step.
     pub step_id: StepId,
-    /// The request it answers; becomes `actual`, or `baseline` when the reply has no usage.
+    /// The request it answers; becomes `actual`, or `partial` when nobody counted it.
     pub request_id: RequestId,
     /// Digest of that request.
     pub request_sha256: Sha256,

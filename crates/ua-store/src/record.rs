@@ -159,6 +159,13 @@ impl RunRecord {
         self.abort_requested_at.map(|_| EndMark::Abort)
     }
 
+    /// What it came to: the JSON value of a run whose job has an `output_schema`, else the model's last words as a text.
+    pub fn final_value(&self) -> Option<Value> {
+        let text = self.final_output.as_ref()?;
+        let value = self.spec.output_schema.as_ref().and_then(|_| serde_json::from_str(text).ok());
+        Some(value.unwrap_or_else(|| Value::String(text.clone())))
+    }
+
     /// How many of its committed turns it shares with its parent; 0 when it is no fork.
     pub fn shared_turns(&self) -> u32 {
         self.forked_at.map_or(0, |point| point.turn)
@@ -631,7 +638,7 @@ pub enum RequestStatus {
     Reserved,
     /// The provider said what it cost.
     Actual,
-    /// It left us and its reply broke off: what had been heard of it by then is charged, and at least the estimate of its input.
+    /// It left us and its reply broke off, or nobody counted it: what was heard of it is charged, and at least the estimate of its input.
     Partial,
     /// It left us and was not answered: the estimate of its input is charged.
     Baseline,

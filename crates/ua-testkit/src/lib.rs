@@ -34,6 +34,7 @@ mod proxy;
 mod seams;
 mod servers;
 pub mod sim;
+mod stored;
 mod third_party;
 mod unfinished;
 mod world;
@@ -59,6 +60,7 @@ pub use servers::{
     MailApi, MailApiConfig, ObjectSink, ObjectSinkConfig, SiteConfig, SmtpFault, SmtpSink, SmtpSinkConfig, TlsIdentity,
     Webhook, WebhookConfig, serve_site,
 };
+pub use stored::stored_bytes;
 pub use third_party::ThirdParty;
 pub use ua_store::conformance::{Crossing, Plan, StoreSeam, Writes};
 pub use unfinished::Unfinished;

@@ -4,6 +4,7 @@
 //! out of its own, so what is added here with an `env` is set by whoever sets the variable.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -248,6 +249,16 @@ const DEFAULT_REGION: &str = "us-east-1";
 const DEFAULT_COMMAND_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Settings {
+    /// Reads the words that a server is started with, and its environment.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn from_arguments(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let command = <Self as clap::Args>::augment_args(Command::new("toolserver").no_binary_name(true));
+        let read = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        <Self as clap::FromArgMatches>::from_arg_matches(&read).map_err(|error| error.to_string())
+    }
+
     /// The defaults of the command line, with another workspace.
     pub fn in_workspace(workspace: impl Into<PathBuf>) -> Self {
         Self {

@@ -58,6 +58,7 @@ fn row(provider: &str, name: &str, facts: &ModelFacts, own: &ModelTable, day: Op
         context_tokens: facts.context,
         max_output_tokens: facts.max_output.map(u64::from),
         images: facts.images,
+        structured: facts.structured,
         price: facts.price.as_ref().map(|price| shown_price(price, day.filter(|_| !is_own))),
         source: if is_own { "user" } else { "shipped" }.to_owned(),
     }
@@ -90,6 +91,7 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
         context_tokens: facts.and_then(|facts| facts.context),
         max_output_tokens: facts.and_then(|facts| facts.max_output).map(u64::from),
         images: facts.is_some_and(|facts| facts.images),
+        structured: facts.is_some_and(|facts| facts.structured),
         reply_tokens: output.into(),
         history_tokens: history,
         price: facts
@@ -120,6 +122,8 @@ fn page(shown: &ModelShown) -> String {
     ));
     let images = if shown.images { "those that tools answer are sent" } else { "not sent" };
     page.push_str(&format!("Images         {images}\n"));
+    let schema = if shown.structured { "part of each request, and checked" } else { "said in the prompt, and checked" };
+    page.push_str(&format!("Output schema  {schema}\n"));
     let price = match &shown.price {
         None => "not known".to_owned(),
         Some(price) => {

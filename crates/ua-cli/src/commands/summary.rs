@@ -37,7 +37,7 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
         status: run.status,
         stop_reason: run.stop_reason,
         status_detail: run.status_detail.clone(),
-        final_output: run.final_output.clone(),
+        final_output: run.final_value(),
         final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
         workspace_dir: run.workspace_dir.clone(),
         completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),

@@ -97,6 +97,8 @@ pub(crate) struct ModelRow {
     pub(crate) max_output_tokens: Option<u64>,
     /// Whether it is known to read images.
     pub(crate) images: bool,
+    /// Whether it is known to write replies by a JSON Schema.
+    pub(crate) structured: bool,
     /// What it was said to cost.
     pub(crate) price: Option<ModelPriceShown>,
     /// Who says so: `shipped` with this version, or the `user`.
@@ -133,6 +135,8 @@ pub(crate) struct ModelShown {
     pub(crate) max_output_tokens: Option<u64>,
     /// Whether images that tools answer are sent to it.
     pub(crate) images: bool,
+    /// Whether a job's `output_schema` is part of its requests.
+    pub(crate) structured: bool,
     /// The longest reply of a job that does not say.
     pub(crate) reply_tokens: u64,
     /// The most tokens of history of a job that does not say.

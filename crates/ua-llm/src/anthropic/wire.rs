@@ -10,6 +10,7 @@ use ua_core::{Block, Message, Role};
 use crate::ANTHROPIC;
 use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
 use crate::image::{Image, image_of};
+use crate::output::narrowed;
 use crate::request::ModelRequest;
 use crate::schema::folded;
 
@@ -122,6 +123,9 @@ pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Body
     if let Some(milli) = request.temperature_milli {
         frame["temperature"] = json!(f64::from(milli) / 1000.0);
     }
+    if let Some(schema) = request.output_schema.as_ref().and_then(|schema| narrowed(schema, false)) {
+        frame["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+    }
     Body { frame, messages }
 }
 
@@ -230,6 +234,8 @@ mod tests {
             tools: vec![],
             max_output_tokens: 100,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         }
     }
 
@@ -327,6 +333,17 @@ mod tests {
             body(&request(history), false)["messages"][1]["content"][0]["input"],
             json!({"unreadable_input": "{\"x\": "})
         );
+    }
+
+    #[test]
+    fn the_schema_of_the_reply_is_its_output_format() {
+        let mut asked = request(vec![Message::user(Origin::Prompt, "go")]);
+        asked.seed = Some(7);
+        asked.output_schema = Some(json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}));
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
+        let sent = body(&asked, false);
+        assert_eq!(sent["output_config"], json!({"format": {"type": "json_schema", "schema": schema}}));
+        assert_eq!(sent["seed"], Value::Null, "this wire has none");
     }
 
     #[test]

@@ -143,6 +143,10 @@ impl LlmProvider for ReplayProvider {
         "replay"
     }
 
+    fn takes_seed(&self) -> bool {
+        true
+    }
+
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         let turn = self.answer(request)?;
         observer.sent();

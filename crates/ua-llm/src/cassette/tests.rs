@@ -19,6 +19,8 @@ fn request(model: &str, texts: &[&str]) -> ModelRequest {
         tools: vec![],
         max_output_tokens: 10,
         temperature_milli: None,
+        seed: None,
+        output_schema: None,
     }
 }
 

@@ -18,6 +18,8 @@ fn request() -> ModelRequest {
         tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }],
         max_output_tokens: 10,
         temperature_milli: None,
+        seed: None,
+        output_schema: None,
     }
 }
 

@@ -149,6 +149,8 @@ mod tests {
             tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad"), tool("mcp__a__dot.ted")],
             max_output_tokens: 1,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         };
         let told = |message: &str| {
             let error = LlmError::InvalidRequest { status: 400, message: message.into() };

@@ -8,6 +8,7 @@ use super::names::{OPENAI_LONGEST, wire_name};
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
 use crate::image::{Image, image_of};
+use crate::output::{NAME, narrowed};
 use crate::request::ModelRequest;
 use crate::schema::folded;
 
@@ -43,6 +44,13 @@ pub(crate) fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Valu
     }
     if let Some(milli) = request.temperature_milli {
         body["temperature"] = json!(f64::from(milli) / 1000.0);
+    }
+    if let Some(seed) = request.seed {
+        body["seed"] = json!(seed);
+    }
+    if let Some(schema) = request.output_schema.as_ref().and_then(|schema| narrowed(schema, true)) {
+        body["response_format"] =
+            json!({"type": "json_schema", "json_schema": {"name": NAME, "schema": schema, "strict": true}});
     }
     body
 }
@@ -169,6 +177,8 @@ mod tests {
             tools: vec![],
             max_output_tokens: 100,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         }
     }
 
@@ -275,6 +285,9 @@ mod tests {
     fn tools_limit_and_temperature_have_the_names_of_this_wire() {
         let mut asked = request(vec![Message::user(Origin::Prompt, "go")]);
         asked.temperature_milli = Some(250);
+        asked.seed = Some(7);
+        let shape = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        asked.output_schema = Some(shape);
         let schema = json!({"type": "object", "properties": {}});
         let long = format!("mcp__{}", "x".repeat(80));
         asked.tools = vec![ToolOffer { name: long.clone(), description: "d".into(), input_schema: schema.clone() }];
@@ -282,6 +295,11 @@ mod tests {
         let function = json!({"name": wire_name(&long, OPENAI_LONGEST), "description": "d", "parameters": schema});
         assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
         assert_eq!((&body["max_completion_tokens"], &body["max_tokens"]), (&json!(100), &Value::Null));
-        assert_eq!(body["temperature"], json!(0.25));
+        assert_eq!((&body["temperature"], &body["seed"]), (&json!(0.25), &json!(7)));
+        let shape = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false});
+        assert_eq!(
+            body["response_format"],
+            json!({"type": "json_schema", "json_schema": {"name": "result", "schema": shape, "strict": true}})
+        );
     }
 }

@@ -103,6 +103,8 @@ impl Wire {
             tools: Vec::new(),
             max_output_tokens: 10,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         };
         match self {
             Self::Anthropic => runtime.block_on(read_reply(pieces, "m", anthropic::Assembler::default(), &Silent)),

@@ -6,6 +6,7 @@ use ua_core::{Block, Message, Role};
 use crate::OPENAI;
 use crate::chat::names::{OPENAI_LONGEST, wire_name};
 use crate::image::{Image, image_of};
+use crate::output::{NAME, narrowed};
 use crate::request::ModelRequest;
 use crate::schema::folded;
 use crate::session::KnownPrefix;
@@ -44,6 +45,9 @@ pub(crate) fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>
     }
     if let Some(milli) = request.temperature_milli {
         body["temperature"] = json!(f64::from(milli) / 1000.0);
+    }
+    if let Some(schema) = request.output_schema.as_ref().and_then(|schema| narrowed(schema, true)) {
+        body["text"] = json!({"format": {"type": "json_schema", "name": NAME, "schema": schema, "strict": true}});
     }
     if reasons(&request.model) {
         body["include"] = json!(["reasoning.encrypted_content"]);
@@ -165,6 +169,8 @@ mod tests {
             tools: vec![],
             max_output_tokens: 100,
             temperature_milli: None,
+            seed: None,
+            output_schema: None,
         }
     }
 
@@ -270,6 +276,20 @@ mod tests {
         let body = encode_request(&request(vec![prompt]), None, false);
         let parts = json!([{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]);
         assert_eq!(body["input"][0]["content"], parts);
+    }
+
+    #[test]
+    fn the_schema_of_the_reply_is_the_format_of_its_text() {
+        let mut asked = request(history());
+        asked.seed = Some(7);
+        asked.output_schema = Some(json!({"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}}));
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false});
+        let body = encode_request(&asked, None, false);
+        assert_eq!(
+            body["text"],
+            json!({"format": {"type": "json_schema", "name": "result", "schema": schema, "strict": true}})
+        );
+        assert_eq!(body["seed"], Value::Null, "this wire has none");
     }
 
     #[test]

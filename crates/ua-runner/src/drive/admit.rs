@@ -62,7 +62,7 @@ impl Driver<'_> {
             }
             Ok(TurnAdmission::AlreadyComplete) => return Err(self.lease_lost().await),
             Err(ResumeError::FingerprintMismatch { diff }) => {
-                self.machine.apply(Event::SetupChanged { detail: mismatch_text(&diff) })?;
+                self.machine.apply(Event::SetupChanged { detail: mismatch_text(&diff, &self.run) })?;
                 return Ok(false);
             }
             Err(error @ ResumeError::Gap { .. }) if self.reloads >= MAX_GAP_RELOADS => {
@@ -160,7 +160,7 @@ impl Driver<'_> {
                 Err(source) => return Err(RunError::Dispatch { turn, source }),
             }
         }
-        let mut detail = mismatch_text(diff);
+        let mut detail = mismatch_text(diff, &self.run);
         if questions > 0 {
             detail.push_str("\nCalls whose outcome is unknown can be answered meanwhile.");
         }

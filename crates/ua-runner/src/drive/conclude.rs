@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition};
+use ua_core::{
+    CallStatus, CheckpointId, Message, Origin, QuestionId, Role, RunStatus, RunStop, StepStatus, StopCondition,
+};
+use ua_dispatch::OutputSchema;
 use ua_evidence::EvidenceReport;
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
@@ -123,8 +126,20 @@ impl Driver<'_> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
         let report = self.evidence_with_citations(&records).await?;
-        let missing = || Missing { text: report.missing_for_model(), is_for_a_person: report.needs_a_person() };
-        Ok(if report.all_met { Ok(()) } else { Err(missing()) })
+        let mut missing = Vec::new();
+        if !report.all_met {
+            missing.push(report.missing_for_model());
+        }
+        if let Some(schema) = self.wanted_output() {
+            let mut said = records.messages.iter().rev().map(|record| &record.message);
+            let last = said.find(|message| message.role == Role::Assistant).map(Message::text);
+            missing.extend(read_output(schema, &last.unwrap_or_default()).err());
+        }
+        Ok(if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Missing { text: missing.join("\n\n"), is_for_a_person: report.needs_a_person() })
+        })
     }
 
     /// What the conditions come to that have to hold now, those about citations included.
@@ -178,7 +193,9 @@ impl Driver<'_> {
         match conclusion {
             Conclusion::Succeeded { final_output } => {
                 end.status = RunStatus::Succeeded;
-                end.final_output = Some(final_output.clone());
+                // Whatever stood around the value in the message, the value is what is kept.
+                let value = self.wanted_output().and_then(|schema| read_output(schema, final_output).ok());
+                end.final_output = Some(value.map_or_else(|| final_output.clone(), |value| value.to_string()));
                 end.final_artifact_ref = self.main_artifact()?;
                 end.step_end = Some(step(StepStatus::Succeeded, None));
             }
@@ -290,6 +307,12 @@ impl Driver<'_> {
         named.sort_by_key(|path| rank(path));
         Ok(named.into_iter().next())
     }
+}
+
+/// The value that a last message gives.
+fn read_output(schema: &serde_json::Value, message: &str) -> Result<serde_json::Value, String> {
+    // It was read before the run was stored; one that this version cannot read is told like a value that does not fit.
+    OutputSchema::new(schema).map_err(|why| format!("The job's `output_schema` {why}."))?.read(message)
 }
 
 /// What was decided about a call that was in flight, read from its row.

@@ -18,7 +18,7 @@ impl Driver<'_> {
     pub(super) async fn enter_phase(&mut self, next: &str) -> Result<Event, RunError> {
         let diff = self.pin_diff();
         if !diff.is_empty() {
-            return Ok(Event::SetupChanged { detail: mismatch_text(&diff) });
+            return Ok(Event::SetupChanged { detail: mismatch_text(&diff, &self.run) });
         }
         let doing = "begin the next phase";
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
@@ -77,6 +77,11 @@ impl Driver<'_> {
     /// Which conditions have to hold now: those of the phase, and with the last one those of the job.
     pub(super) fn evidence_scope(&self) -> EvidenceScope<'_> {
         EvidenceScope::at_end_of(&self.run.spec, &self.pinned.phase)
+    }
+
+    /// What the last message of this phase has to be, if the run ends with it.
+    pub(super) fn wanted_output(&self) -> Option<&serde_json::Value> {
+        self.run.spec.output_schema.as_ref().filter(|_| self.evidence_scope().is_of_job())
     }
 }
 

@@ -35,7 +35,11 @@ impl Driver<'_> {
         if let Some(note) = self.correction_note.take() {
             self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
         }
-        let messages = compose(&self.history, &self.run, self.settings, self.fit, self.ports.store.as_ref()).await?;
+        let composed = compose(&self.history, &self.run, self.settings, self.fit, self.ports.store.as_ref()).await?;
+        if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
+            (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens });
+        }
+        let messages = composed.messages;
         let offers = self.ports.dispatcher.catalog().offers().filter(|offer| !self.left_out.contains(&offer.name));
         let tools = offers.map(|offer| ToolOffer {
             name: offer.name.clone(),
@@ -49,6 +53,8 @@ impl Driver<'_> {
             tools: tools.collect(),
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
+            seed: self.settings.seed,
+            output_schema: self.wanted_output().filter(|_| self.settings.structured).cloned(),
         };
         let measured = self.measurer.measure(&request);
         let tokens = self.fit.counted(measured.input_tokens);
@@ -71,7 +77,7 @@ impl Driver<'_> {
         let message = reply.clone().into_message();
         let request_sha256 = reserved.sha256;
         self.session.recorded(&reply, request_sha256);
-        let end = reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
+        let end = RequestEnd::of_reply(&reply);
         let draft = TurnDraft {
             turn,
             step_id: self.pinned.step_id.clone(),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 use ua_core::{RunSpec, SpecError};
+use ua_dispatch::{OutputSchema, Rules};
 use ua_store::RunRecord;
 
 use super::GranularStep;
@@ -30,7 +31,7 @@ impl GranularStep {
             "degraded_replay": self.degraded_replay,
             "enforce_idempotency": self.enforce_idempotency,
         });
-        let job = json!({
+        let mut job = json!({
             "objective": objective,
             "inputs": inputs,
             "budgets": budgets,
@@ -40,8 +41,21 @@ impl GranularStep {
             "escalation": self.escalation,
             "tools": {"builtin": false},
         });
+        if let Some(schema) = &self.output_schema {
+            job["output_schema"] = schema.clone();
+        }
         // The checks are those of a job file.
-        RunSpec::parse(&job.to_string())
+        let spec = RunSpec::parse(&job.to_string())?;
+        let invalid = |field: &str, why: String| SpecError::Invalid { field: field.to_owned(), why };
+        if let Some(schema) = &spec.output_schema {
+            OutputSchema::new(schema).map_err(|why| invalid("output_schema", why))?;
+        }
+        Rules::of(&spec).map_err(|why| invalid("constraints.forbidden_actions", why))?;
+        let provider = &self.agent.provider;
+        if self.agent.seed.is_some() && !provider.takes_seed() {
+            return Err(invalid("agent.seed", format!("is set, and {} takes no seed", provider.name())));
+        }
+        Ok(spec)
     }
 
     /// What shapes the step beside its contract.
@@ -54,6 +68,7 @@ impl GranularStep {
             "system": agent.system,
             "max_output_tokens": agent.max_output_tokens,
             "temperature_milli": agent.temperature_milli,
+            "seed": agent.seed,
         })
     }
 }

@@ -46,12 +46,22 @@ pub enum StepError {
         /// Where they should be.
         path: PathBuf,
     },
+    /// The folder is another run's, whose files would count as this one's.
+    #[error("the folder {} is that of run {owner}; give run {run} a folder of its own", path.display())]
+    WorkspaceTaken {
+        /// The run.
+        run: RunId,
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: String,
+    },
     /// The workspace cannot be used.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// The tools cannot keep what is asked of them: one needs a key and cannot take it, or two share a name. Nothing was
     /// sent, and the run waits, stopped, to be gone on with.
-    #[error("offer the agent its tools")]
+    #[error("the agent cannot be offered its tools: {0}")]
     Tools(#[source] DispatchError),
     /// The store refused or failed.
     #[error("{doing}")]
@@ -82,9 +92,10 @@ impl StepError {
     /// What the caller may do next.
     pub fn class(&self) -> FailureClass {
         match self {
-            Self::Definition(_) | Self::AnotherDefinition { .. } | Self::AnotherEntrypoint { .. } => {
-                FailureClass::Permanent
-            }
+            Self::Definition(_)
+            | Self::AnotherDefinition { .. }
+            | Self::AnotherEntrypoint { .. }
+            | Self::WorkspaceTaken { .. } => FailureClass::Permanent,
             Self::Lock(LockError::Held { .. }) => FailureClass::Transient,
             Self::Lock(LockError::Io { .. }) | Self::WorkspaceGone { .. } | Self::Workspace(_) => {
                 FailureClass::Operator

@@ -1,5 +1,8 @@
 //! How a step ended for now.
 
+use std::fmt;
+
+use serde_json::Value;
 use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
 use ua_store::{QuestionRecord, RunRecords};
@@ -13,8 +16,8 @@ pub enum StepOutcome {
     /// The model asked for nothing more and the stop conditions hold. Running the step again under the same id returns
     /// this again, without a request or a call.
     Complete {
-        /// The model's last words.
-        final_output: String,
+        /// The result: a value that fits the step's `output_schema`, or the model's last words as a text.
+        final_output: Value,
         /// Committed turns.
         turns: u32,
         /// What its requests took, over all processes.
@@ -46,7 +49,7 @@ pub enum StepOutcome {
 impl StepOutcome {
     pub(super) fn of(conclusion: Conclusion, records: &RunRecords) -> Self {
         match conclusion {
-            Conclusion::Succeeded { final_output } => Self::complete(final_output, records),
+            Conclusion::Succeeded { .. } => Self::complete(records),
             Conclusion::Failed { why } => Self::Failed { why },
             Conclusion::Cancelled => Self::Cancelled,
             Conclusion::Waiting { question } => Self::Waiting { question },
@@ -58,15 +61,32 @@ impl StepOutcome {
     pub(super) fn of_ended(records: &RunRecords) -> Option<Self> {
         let run = &records.run;
         match run.status {
-            RunStatus::Succeeded => Some(Self::complete(run.final_output.clone().unwrap_or_default(), records)),
+            RunStatus::Succeeded => Some(Self::complete(records)),
             RunStatus::Failed => Some(Self::Failed { why: run.status_detail.clone().unwrap_or_default() }),
             RunStatus::Cancelled => Some(Self::Cancelled),
             RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => None,
         }
     }
 
-    fn complete(final_output: String, records: &RunRecords) -> Self {
+    fn complete(records: &RunRecords) -> Self {
+        let final_output = records.run.final_value().unwrap_or_default();
         let usage = Box::new(UsageSummary::of(records));
         Self::Complete { final_output, turns: records.run.turn_index, usage }
+    }
+}
+
+impl fmt::Display for StepOutcome {
+    /// In one line, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete { final_output: Value::String(text), turns, .. } => {
+                write!(f, "complete after {turns} turns: {text}")
+            }
+            Self::Complete { final_output, turns, .. } => write!(f, "complete after {turns} turns: {final_output}"),
+            Self::Waiting { question } => write!(f, "answer first: {}", question.text),
+            Self::Stopped { reason, detail } => write!(f, "stopped ({reason}), run it again: {detail}"),
+            Self::Failed { why } => write!(f, "failed: {why}"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use tracing::Instrument as _;
-use ua_core::{Component, Message, Origin, RunId, RunSpec, RunStatus, SpecError, Trace};
-use ua_dispatch::Rules;
-use ua_store::{NewRun, OwnerStamp, RunRecord, RunStore, StoreError};
+use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_store::{NewOverride, NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError};
 
-use super::definition::differences;
+use super::definition::{Differs, differences};
 use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::desk::{Desk, DeskPorts};
 use crate::fork::{ForkPlace, ForkPlan, settle_workspace};
@@ -19,8 +19,11 @@ use crate::spans::run_span;
 use crate::worker::{WorkError, Worked, Worker};
 use crate::workspace::Workspace;
 
+/// The part of a definition that may be accepted beside what a run is pinned to.
+const THRESHOLD: &str = "blob_threshold_bytes";
+
 /// `entrypoint` and `run_mode` of a run that a program started.
-const LIBRARY: &str = "library";
+const LIBRARY: &str = Audience::LIBRARY;
 
 impl GranularStep {
     /// Starts the step as the run `run_id`, or goes on with that run from wherever it stands, until it ends or has to wait.
@@ -33,8 +36,6 @@ impl GranularStep {
     /// See [`StepError`]: another definition or owner, tools or a store that cannot be used. Never how the step itself went.
     pub async fn run(&self, host: &StepHost, run_id: &RunId) -> Result<StepOutcome, StepError> {
         let spec = self.spec()?;
-        Rules::of(&spec)
-            .map_err(|why| SpecError::Invalid { field: "constraints.forbidden_actions".to_owned(), why })?;
         let trace = Trace::new(&host.env);
         let owner = owner_stamp(trace.clone());
         let _lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
@@ -51,6 +52,9 @@ impl GranularStep {
         }
         settle_workspace(folder.parent().unwrap_or(folder), &run)?;
         let workspace = Workspace::create(folder)?;
+        if let Err(owner) = workspace.claim(&run.run_id)? {
+            return Err(StepError::WorkspaceTaken { run: run.run_id, path: folder.to_path_buf(), owner });
+        }
         let acquired_at = host.env.now();
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
         let (lease, run) = taken.map_err(StepError::store("take the run"))?;
@@ -156,7 +160,12 @@ impl GranularStep {
         if found.entrypoint != LIBRARY {
             return Err(StepError::AnotherEntrypoint { run: found.run_id, entrypoint: found.entrypoint });
         }
-        let differs = differences(&found, &spec, &launch, &workspace_dir);
+        let mut differs = differences(&found, &spec, &launch, &workspace_dir);
+        if let Some(at) = differs.iter().position(|part| part.part == THRESHOLD)
+            && host.accepts_threshold(&found, &differs[at]).await?
+        {
+            differs.remove(at);
+        }
         if differs.is_empty() { Ok(found) } else { Err(StepError::AnotherDefinition { run: found.run_id, differs }) }
     }
 
@@ -168,8 +177,10 @@ impl GranularStep {
             system: agent.system.clone(),
             max_output_tokens: agent.max_output_tokens,
             history_tokens: agent.history_tokens,
-            images: false,
+            images: agent.images,
+            structured: agent.structured,
             temperature_milli: agent.temperature_milli,
+            seed: agent.seed,
             prices: agent.prices.clone(),
             retry: agent.retry,
             pins: PinSettings { accept: accept.to_vec(), accepted_by, ..PinSettings::of(spec, &agent.prices) },
@@ -178,6 +189,30 @@ impl GranularStep {
 }
 
 impl StepHost {
+    /// Whether another blob threshold was accepted, now or before. The run keeps the one it was started with: where a result lies is
+    /// nothing that the model sees.
+    async fn accepts_threshold(&self, run: &RunRecord, differs: &Differs) -> Result<bool, StepError> {
+        let records = self.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
+        let is_it =
+            |row: &OverrideRecord| row.kind == OverrideKind::Pin && row.value[THRESHOLD] == differs.now.as_str();
+        if records.overrides.iter().any(is_it) {
+            return Ok(true);
+        }
+        if !self.accept.contains(&Component::BlobThreshold) {
+            return Ok(false);
+        }
+        let change = NewOverride {
+            run_id: run.run_id.clone(),
+            kind: OverrideKind::Pin,
+            component: Component::BlobThreshold.as_str().to_owned(),
+            value: json!({ THRESHOLD: differs.now, "differences": [differs.to_string()] }),
+            made_by: "the program".to_owned(),
+            at: self.env.now(),
+        };
+        self.store.insert_override(change).await.map_err(StepError::store("store what was accepted"))?;
+        Ok(true)
+    }
+
     /// The outcome of a run that has ended for good.
     async fn ended(&self, run: &RunRecord) -> Result<Option<StepOutcome>, StepError> {
         if !run.status.is_terminal() {

@@ -109,7 +109,7 @@ impl RunMachine {
     /// The reply and its calls are stored.
     pub(super) fn recorded(&mut self, state: State, calls: Vec<OpenCall>) -> Next {
         let State::Recording { reserved, reply } = state else { return Err(state) };
-        self.charge(reserved, reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual));
+        self.charge(reserved, RequestEnd::of_reply(&reply));
         self.add(Use::Calls(u32::try_from(calls.len()).unwrap_or(u32::MAX)));
         Ok(self.after_recording(Turn::new(reply.stop_reason, reply.text(), calls)))
     }

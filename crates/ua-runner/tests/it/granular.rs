@@ -3,7 +3,9 @@
 //! Granular Execution PRD §7, §9, §10.
 #![expect(clippy::unwrap_used, reason = "a test ends with a panic")]
 
+mod named;
 mod outcomes;
+mod output;
 mod provider_edge;
 mod shop;
 mod tools;

@@ -167,6 +167,10 @@ pub trait Writes: Send + Sync {
     fn seen(&self, run: RunRecord) -> RunRecord {
         run
     }
+    /// What [`Store::blob`] says.
+    fn seen_blob(&self, blob: Blob) -> Blob {
+        blob
+    }
     /// In place of [`Store::commit`].
     async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         inner.commit(by, batch).await
@@ -337,6 +341,6 @@ impl Store for StoreSeam<'_> {
         self.inner().gateway_of(of).await
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
-        self.inner().blob(blob).await
+        self.inner().blob(blob).await.map(|found| self.writes.seen_blob(found))
     }
 }

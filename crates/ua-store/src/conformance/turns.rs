@@ -149,16 +149,19 @@ pub async fn a_write_that_fails_leaves_nothing(store: &dyn Store) {
     assert_eq!(scene.records().await, before);
 }
 
-/// A reply that does not say what it cost is charged what was estimated.
+/// A reply that nobody counted is charged what was estimated of its input, and what was written of it.
 pub async fn a_reply_without_usage_is_charged_as_estimated(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let request = store.reserve_request(&scene.lease, samples::reservation(1)).await.unwrap();
     let mut draft = samples::draft(&scene.step, 1, request, Vec::new());
     draft.reply.usage = None;
+    let written = draft.reply.blocks.iter().map(ua_core::Block::written_bytes).sum::<usize>() as u64;
+    assert!(written > 0);
     store.record_turn(&scene.lease, draft).await.unwrap();
     let records = scene.records().await;
-    let estimate = Usage { input_tokens: 1_200, ..Usage::default() };
-    assert_eq!((records.requests[0].status, records.requests[0].usage), (RequestStatus::Baseline, estimate));
+    let usage = records.requests[0].usage;
+    assert_eq!((records.requests[0].status, usage.input_tokens), (RequestStatus::Partial, 1_200));
+    assert_eq!(usage.output_tokens, written.div_ceil(4));
     assert_eq!(records.turns[0].reply.usage, None);
 }
 

@@ -55,7 +55,7 @@ pub fn turn_recorded(
     if request.turn != draft.turn || request.request_sha256 != draft.request_sha256 {
         return Err(conflict("usage", request_name, "it is not the request that this reply answers"));
     }
-    let end = draft.reply.usage.map_or(RequestEnd::Baseline, RequestEnd::Actual);
+    let end = RequestEnd::of_reply(&draft.reply);
     let request = request_closed(request, end, draft.at)
         .ok_or_else(|| conflict("usage", request_name, "it was charged before this reply was recorded"))?;
     check_calls(run, draft.turn, &draft.calls)?;

@@ -84,6 +84,8 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
         }],
         max_output_tokens: 4096,
         temperature_milli: Some(500),
+        seed: None,
+        output_schema: None,
     }
 }
 

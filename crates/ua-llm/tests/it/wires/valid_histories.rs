@@ -130,6 +130,8 @@ fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
         }],
         max_output_tokens: 64,
         temperature_milli: None,
+        seed: None,
+        output_schema: None,
     }
 }
 

@@ -63,7 +63,7 @@ fn no_crash() -> Arc<CrashPlan> {
 /// Every commit succeeds and no driver learns it: each turn is found committed and skipped, with no second request, call or
 /// usage. The turns are numbered 1 to 5 and nothing is committed twice.
 #[tokio::test]
-async fn cas_skip_no_quota_touch() {
+async fn test_cas_skip_no_quota_touch() {
     let scenario = Scenario::new();
     let commits = Commits::with(Trouble::LoseEveryAnswer);
     let (_, run) = scenario.drive_with(no_crash(), Some(commits.clone())).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_commit_that_keeps_being_refused_ends_the_drive() {
 
 /// A turn that fails leaves history and turn index as they were and keeps its receipts; the next process finishes it from them.
 #[tokio::test]
-async fn loop_abort_on_failure() {
+async fn test_loop_abort_on_failure() {
     let scenario = Scenario::new();
     let error = scenario.drive_with(no_crash(), Some(Commits::with(Trouble::DiskFull))).await.unwrap_err();
     assert!(matches!(error, RunError::Store { .. }), "{error:?}");

@@ -133,60 +133,79 @@ fn starts_something(crossing: &str) -> bool {
 
 /// As long as the store says so nothing starts. The driver looks again a few times, gives up instead of spinning, and the run goes on
 /// from the right state later, with each effect once.
-#[tokio::test]
-async fn nothing_starts_while_the_stored_turn_is_not_the_one_before() {
+async fn nothing_starts(says: Says) {
     for before in [Before::Request, Before::Calls] {
-        for says in [Says::Skip, Says::Behind, Says::Gap, Says::Ended] {
-            let at = format!("{says:?} before {before:?}");
-            let scenario = Scenario::new();
-            let wrong = Wrong::about(says, before, u32::MAX);
-            let error = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap_err();
-            let fits = match says {
-                Says::Skip | Says::Behind => {
-                    matches!(error, RunError::Resume(ResumeError::Behind { wanted, .. }) if wanted == before.wanted())
-                }
-                Says::Gap | Says::Ended => matches!(error, RunError::Resume(ResumeError::CorruptState { .. })),
-            };
-            assert!(fits, "{at}: {error:?}");
-            let crossed = wrong.crossed().unwrap();
-            assert!(!crossed.iter().any(|name| starts_something(name)), "{at}: {crossed:?}");
-            let records = scenario.records().await;
-            assert_eq!(records.run.turn_index, before.wanted() - 1, "{at}");
-            assert_eq!(scenario.world.count(before.next_effect()), 0, "{at}");
-            let asked = records.requests.iter().map(|request| request.turn).max();
-            assert_eq!(asked, Some(if before == Before::Request { 2 } else { 4 }), "{at}");
-
-            let run = scenario.resume_to_the_end(Answers::Truth).await;
-            assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
-            for effect in EFFECTS {
-                assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
+        let at = format!("{says:?} before {before:?}");
+        let scenario = Scenario::new();
+        let wrong = Wrong::about(says, before, u32::MAX);
+        let error = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap_err();
+        let fits = match says {
+            Says::Skip | Says::Behind => {
+                matches!(error, RunError::Resume(ResumeError::Behind { wanted, .. }) if wanted == before.wanted())
             }
-            scenario.check_records(&at).await;
+            Says::Gap | Says::Ended => matches!(error, RunError::Resume(ResumeError::CorruptState { .. })),
+        };
+        assert!(fits, "{at}: {error:?}");
+        let crossed = wrong.crossed().unwrap();
+        assert!(!crossed.iter().any(|name| starts_something(name)), "{at}: {crossed:?}");
+        let records = scenario.records().await;
+        assert_eq!(records.run.turn_index, before.wanted() - 1, "{at}");
+        assert_eq!(scenario.world.count(before.next_effect()), 0, "{at}");
+        let asked = records.requests.iter().map(|request| request.turn).max();
+        assert_eq!(asked, Some(if before == Before::Request { 2 } else { 4 }), "{at}");
+
+        let run = scenario.resume_to_the_end(Answers::Truth).await;
+        assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
+        for effect in EFFECTS {
+            assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
         }
+        scenario.check_records(&at).await;
     }
 }
 
 /// A store that is wrong once is read again before anything starts; the same process then goes on where the run stands: no turn is
 /// asked for twice and no call is sent twice.
-#[tokio::test]
-async fn a_driver_that_stood_at_another_turn_takes_the_stored_state_over_and_goes_on() {
+async fn the_driver_goes_on(says: Says) {
     let undisturbed = Scenario::new();
     undisturbed.drive_with(Arc::new(CrashPlan::new(None)), None).await.unwrap();
     let sums = |records: &ua_store::RunRecords| (records.requests.len(), records.attempts.len(), records.turns.len());
     let expected = sums(&undisturbed.records().await);
     for before in [Before::Request, Before::Calls] {
-        for says in [Says::Skip, Says::Behind, Says::Gap] {
-            let at = format!("{says:?} before {before:?}");
-            let scenario = Scenario::new();
-            let wrong = Wrong::about(says, before, 1);
-            let (_, run) = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap();
-            assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
-            assert!(wrong.crossed().is_some(), "{at}: nobody looked");
-            for effect in EFFECTS {
-                assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
-            }
-            assert_eq!(sums(&scenario.records().await), expected, "{at}");
-            scenario.check_records(&at).await;
+        let at = format!("{says:?} before {before:?}");
+        let scenario = Scenario::new();
+        let wrong = Wrong::about(says, before, 1);
+        let (_, run) = scenario.drive_with(wrong.clone(), Some(wrong.clone())).await.unwrap();
+        assert_eq!(run.status, RunStatus::Succeeded, "{at}: {:?}", run.status_detail);
+        assert!(wrong.crossed().is_some(), "{at}: nobody looked");
+        for effect in EFFECTS {
+            assert_eq!(scenario.world.count(effect), 1, "{effect}, {at}");
         }
+        assert_eq!(sums(&scenario.records().await), expected, "{at}");
+        scenario.check_records(&at).await;
     }
+}
+
+/// Granular Execution PRD §11: a turn that is committed is not executed again, and nothing is appended twice.
+#[tokio::test]
+async fn test_granular_cas_guard_skip() {
+    nothing_starts(Says::Skip).await;
+    the_driver_goes_on(Says::Skip).await;
+}
+
+/// Granular Execution PRD §11: nothing is appended over a gap, and nothing is written.
+#[tokio::test]
+async fn test_granular_cas_gap_failure() {
+    nothing_starts(Says::Gap).await;
+    the_driver_goes_on(Says::Gap).await;
+}
+
+#[tokio::test]
+async fn nothing_starts_while_the_stored_turn_is_not_the_one_before() {
+    nothing_starts(Says::Behind).await;
+    nothing_starts(Says::Ended).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_stood_at_another_turn_takes_the_stored_state_over_and_goes_on() {
+    the_driver_goes_on(Says::Behind).await;
 }

@@ -21,7 +21,7 @@ async fn a_complete_step_says_its_result_again_without_a_request() {
     let shop = Shop::new(SCRIPT, POLICY, done);
     let first = shop.run().await.unwrap();
     let StepOutcome::Complete { final_output, turns, usage } = &first else { panic!("{first:?}") };
-    assert_eq!((final_output.as_str(), *turns, usage.requests["actual"]), ("Ordered.", 3, 3));
+    assert_eq!((final_output.as_str(), *turns, usage.requests["actual"]), (Some("Ordered."), 3, 3));
     assert_eq!(shop.run().await.unwrap(), first);
     assert_eq!((shop.requests(), shop.orders().len()), (3, 1));
     let run = shop.records().await.run;

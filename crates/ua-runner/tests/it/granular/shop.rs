@@ -1,7 +1,8 @@
 //! A shop with a model that follows a script, and tools that count.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -30,6 +31,12 @@ pub(crate) struct Counted {
     pub(crate) context: AtomicU64,
     /// How many requests find nobody.
     pub(crate) outage: AtomicU32,
+    /// How many requests leave and are not answered.
+    pub(crate) silence: AtomicU32,
+    /// Whether nobody says what a reply took.
+    pub(crate) uncounted: AtomicBool,
+    /// How many requests had the schema of their reply.
+    pub(crate) schemas: AtomicU32,
 }
 
 #[async_trait]
@@ -40,15 +47,24 @@ impl LlmProvider for Counted {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         self.requests.fetch_add(1, Ordering::SeqCst);
+        self.schemas.fetch_add(u32::from(request.output_schema.is_some()), Ordering::SeqCst);
         let is_out = |left: u32| left.checked_sub(1);
         if self.outage.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
             return Err(LlmError::Unreachable { host: "nobody".into(), source: "refused".into() });
+        }
+        if self.silence.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
+            observer.sent();
+            return Err(LlmError::Timeout { idle: Duration::from_mins(5) });
         }
         let context = self.context.load(Ordering::SeqCst);
         if context > 0 && estimate_input_tokens(request) > context {
             return Err(LlmError::TooLong { status: 400, message: "prompt is too long".into() });
         }
-        self.inner.complete(request, observer).await
+        let mut reply = self.inner.complete(request, observer).await?;
+        if self.uncounted.load(Ordering::SeqCst) {
+            reply.usage = None;
+        }
+        Ok(reply)
     }
 }
 
@@ -103,6 +119,9 @@ impl Shop {
             requests: AtomicU32::new(0),
             context: AtomicU64::new(0),
             outage: AtomicU32::new(0),
+            silence: AtomicU32::new(0),
+            schemas: AtomicU32::new(0),
+            uncounted: AtomicBool::new(false),
         });
         let agent = Agent::new(model.clone(), "scripted", Arc::new(tools), Arc::new(classifier));
         let store = Arc::new(MemStore::default());

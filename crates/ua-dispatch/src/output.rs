@@ -1,0 +1,93 @@
+//! What a job wants its result to be, and whether what a model said last is that.
+
+use serde_json::Value;
+
+use crate::plan::violations;
+
+/// The schema of a job's result (`output_schema`).
+#[derive(Debug)]
+pub struct OutputSchema {
+    validator: jsonschema::Validator,
+}
+
+impl OutputSchema {
+    /// Reads a schema.
+    ///
+    /// # Errors
+    /// What keeps it from being one, in words.
+    pub fn new(schema: &Value) -> Result<Self, String> {
+        let validator = jsonschema::options().build(schema).map_err(|why| format!("is no JSON Schema: {why}"))?;
+        Ok(Self { validator })
+    }
+
+    /// The value that a model's last message gives. The message is the value, or has it in its only fenced block.
+    ///
+    /// # Errors
+    /// What the model is told: the message has no JSON value, or one that does not fit.
+    pub fn read(&self, message: &str) -> Result<Value, String> {
+        let value = serde_json::from_str(message.trim()).or_else(|why| {
+            let inner = only_block(message).ok_or(why)?;
+            serde_json::from_str(inner)
+        });
+        let value: Value = value.map_err(|why| {
+            format!("The result is missing: your last message is no JSON value ({why}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.")
+        })?;
+        match violations(&self.validator, &value) {
+            None => Ok(value),
+            Some(wrong) => Err(format!(
+                "The result does not fit its schema. {wrong}. Give the whole result again, corrected: one JSON value, and nothing beside it."
+            )),
+        }
+    }
+}
+
+/// What stands in the one fenced block of a text; `None` when it has none or several.
+fn only_block(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("```")?;
+    let (_language, rest) = rest.split_once('\n')?;
+    let (inner, after) = rest.split_once("```")?;
+    (!after.contains("```")).then_some(inner.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> OutputSchema {
+        OutputSchema::new(&json!({"type": "object", "properties": {"cents": {"type": "integer", "minimum": 0}}, "required": ["cents"]}))
+            .unwrap()
+    }
+
+    #[test]
+    fn the_message_is_the_value_or_has_it_in_its_only_block() {
+        for message in [
+            "{\"cents\": 9}",
+            " \n{\"cents\": 9}\n",
+            "```json\n{\"cents\": 9}\n```",
+            "Here it is:\n\n```\n{\"cents\": 9}\n```\nThat is all.",
+        ] {
+            assert_eq!(schema().read(message), Ok(json!({"cents": 9})), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_so_that_it_can_be_corrected() {
+        for (message, words) in [
+            ("It is 9 cents.", "no JSON value"),
+            ("```json\n{\"cents\": 9}\n```\n```json\n{\"cents\": 8}\n```", "no JSON value"),
+            ("{\"cents\": \"nine\"}", "/cents"),
+            ("{\"cents\": -1}", "/cents"),
+            ("{}", "cents"),
+        ] {
+            let told = schema().read(message).unwrap_err();
+            assert!(told.contains(words) && told.ends_with("nothing beside it."), "{message:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused() {
+        assert!(OutputSchema::new(&json!({"type": "objekt"})).unwrap_err().starts_with("is no JSON Schema"));
+    }
+}
