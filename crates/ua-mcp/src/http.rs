@@ -40,7 +40,7 @@ pub(crate) use self::endpoint::{Endpoint, is_this_machine};
 use self::endpoint::{Failure, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
 pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::Horizon;
-pub use self::relay::{Relay, Relayed};
+pub use self::relay::{Relay, Relayed, argument_headers, header_text};
 use crate::dialect::{Dialect, Protocol};
 use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
 use crate::host::{Host, UnderWay};

@@ -61,7 +61,7 @@ pub use error::McpError;
 #[cfg(feature = "conformance")]
 pub use exercise::{exercise, log_in};
 pub use host::{Progress, ProgressWatcher};
-pub use http::{Horizon, Relay, Relayed};
+pub use http::{Horizon, Relay, Relayed, argument_headers, header_text};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
 pub use logins::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address};

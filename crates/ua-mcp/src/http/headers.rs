@@ -44,6 +44,11 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// The value of a digit.
+pub(super) fn digit(c: u8) -> Option<u32> {
+    DIGITS.iter().position(|digit| *digit == c).and_then(|place| u32::try_from(place).ok())
+}
+
 /// The arguments of a tool that go into headers: the way to each, and its header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ParamHeaders(Vec<(Vec<String>, String)>);

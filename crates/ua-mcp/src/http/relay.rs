@@ -2,7 +2,8 @@
 //!
 //! A client and a tool server that speak with each other agree on a version and on capabilities themselves; what is left is the transport: one
 //! request is one POST, whatever comes on its stream beside the answer is handed on, a broken stream is taken up again with a GET, and the stream
-//! that belongs to no request is opened with the session. A request is posted once and never again.
+//! that belongs to no request is opened with the session. A request is posted once and never again. One of the era in which each request stands
+//! for itself says in headers what it is, and belongs to no session.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,16 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use ua_core::Env;
 
-use super::ASIDE;
 use super::endpoint::{self, Endpoint, Failure, LAST_EVENT_ID, NotLetIn, PROTOCOL_VERSION, SESSION_ID};
+use super::headers::{ParamHeaders, encoded, name_of};
 use super::reading::{
     self, Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT, may_be_asked_again, taken_up,
 };
+use super::{ASIDE, METHOD, NAME};
 use crate::logins::{Bearer, Logins};
 
 /// What became of a request.
@@ -98,11 +100,13 @@ impl Relay {
         lock(&self.wire.ended).is_some()
     }
 
-    /// Posts a request whose `id` is this, once, and waits for its answer. `header` goes with it alone.
-    pub async fn request(&self, id: u64, message: &Value, header: Option<(&str, &str)>) -> Relayed {
+    /// Posts a request whose `id` is this, once, and waits for its answer. `headers` go with it alone.
+    pub async fn request(&self, id: u64, message: &Value, own: &[(String, String)]) -> Relayed {
         let wire = &self.wire;
-        let mut headers = wire.headers();
-        if let Some((name, value)) = header {
+        let stands_for_itself = stateless_headers(message);
+        let is_stateless = stands_for_itself.is_some();
+        let mut headers = stands_for_itself.unwrap_or_else(|| wire.headers());
+        for (name, value) in own {
             match endpoint::header(name, value) {
                 Ok((name, value)) => headers.insert(name, value),
                 Err(why) => return Relayed::NotSent(why),
@@ -125,8 +129,10 @@ impl Relay {
         }
         let status = response.status();
         if !status.is_success() {
-            let has_session = lock(&wire.agreed).session.is_some();
-            wire.note(status);
+            let has_session = !is_stateless && lock(&wire.agreed).session.is_some();
+            if !is_stateless {
+                wire.note(status);
+            }
             let not_let_in = wire.endpoint.refused(&response).await;
             let mut body = reading::refusal(response, &wire.env).await;
             match not_let_in {
@@ -135,6 +141,13 @@ impl Relay {
                 }
                 Some(NotLetIn::OwnHeader | NotLetIn::NoToken) | None => {}
                 Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
+            }
+            // In this era an error of the protocol has a status of its own.
+            if let Some(refused) = serde_json::from_str::<Value>(&body)
+                .ok()
+                .filter(|body| is_stateless && body["id"].as_u64() == Some(id) && body["error"]["code"].is_i64())
+            {
+                return Relayed::Answer(refused);
             }
             return match status {
                 StatusCode::NOT_FOUND if has_session => {
@@ -214,6 +227,49 @@ impl Relay {
             }
         }
     }
+}
+
+/// The headers in which a request says what it is, if it is one that stands for itself.
+fn stateless_headers(message: &Value) -> Option<HeaderMap> {
+    let version = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str()?;
+    let method = message["method"].as_str()?;
+    let mut headers = HeaderMap::new();
+    headers.insert(PROTOCOL_VERSION, HeaderValue::from_str(version).ok()?);
+    headers.insert(METHOD, HeaderValue::from_str(method).ok()?);
+    let name = message["params"].as_object().and_then(|params| name_of(method, params));
+    if let Some(name) = name.and_then(|name| HeaderValue::from_str(&encoded(name)).ok()) {
+        headers.insert(NAME, name);
+    }
+    Some(headers)
+}
+
+/// The headers that arguments go into as well, where a tool's schema marks them.
+///
+/// # Errors
+/// What is wrong with a mark; such a tool cannot be called.
+pub fn argument_headers(
+    schema: &Map<String, Value>,
+    arguments: &Map<String, Value>,
+) -> Result<Vec<(String, String)>, String> {
+    Ok(ParamHeaders::of(schema)?.values(arguments))
+}
+
+/// The text that such a header's value stands for; `None` for a value that nobody would have written.
+pub fn header_text(value: &str) -> Option<String> {
+    let Some(coded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(value.to_owned());
+    };
+    let mut bits = Vec::new();
+    let (mut held, mut count) = (0_u32, 0_u32);
+    for c in coded.trim_end_matches('=').bytes() {
+        let digit = super::headers::digit(c)?;
+        (held, count) = (held << 6 | digit, count + 6);
+        if count >= 8 {
+            count -= 8;
+            bits.push(u8::try_from(held >> count & 0xff).ok()?);
+        }
+    }
+    String::from_utf8(bits).ok()
 }
 
 impl Drop for Relay {
