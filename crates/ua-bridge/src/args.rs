@@ -29,7 +29,7 @@ const PASSED: [&str; 12] = [
 const HINTS: [&str; 3] = ["CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "GROK_SESSION_ID"];
 
 /// What the bridge is told: `--socket PATH --name NAME [--start WORD]… [--env NAME]… [--project FOLDER] -- COMMAND ARG…`, or in the place of
-/// the command `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…`.
+/// the command `--url URL [--header LINE]… [--header-from NAME=VARIABLE]…`, or `--all`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
     /// Where the broker listens.
@@ -46,6 +46,8 @@ pub struct Args {
     pub command: Vec<OsString>,
     /// Where it is, when it is reached over HTTP.
     pub url: Option<String>,
+    /// Whether it is all of the user's tool servers as one, which the broker knows.
+    pub all: bool,
     /// What goes with every request there: `Name: value`, where `${NAME}` stands for a variable of `env`.
     pub headers: Vec<String>,
 }
@@ -64,7 +66,7 @@ impl Args {
         };
         loop {
             let Some(option) = args.next() else {
-                if read.url.is_some() {
+                if read.url.is_some() || read.all {
                     break;
                 }
                 return Err("`--` and the tool server's command are missing".to_owned());
@@ -75,6 +77,7 @@ impl Args {
                 Some("--start") => read.start.extend(args.next()),
                 Some("--name") => read.name = text("--name", args.next())?,
                 Some("--env") => read.env.push(text("--env", args.next())?),
+                Some("--all") => read.all = true,
                 Some("--url") => read.url = Some(text("--url", args.next())?),
                 Some("--header") => read.headers.push(text("--header", args.next())?),
                 Some("--header-from") => {
@@ -94,13 +97,19 @@ impl Args {
         if read.url.is_some() && !read.command.is_empty() {
             return Err("a tool server has a `--url` or a command, not both".to_owned());
         }
+        if read.all && (read.url.is_some() || !read.command.is_empty()) {
+            return Err("`--all` stands for the user's tool servers, and takes no other".to_owned());
+        }
+        if read.all && read.name.is_empty() {
+            "all".clone_into(&mut read.name);
+        }
         if read.url.is_none() && !read.headers.is_empty() {
             return Err("`--header` needs a `--url`".to_owned());
         }
         if read.url.is_some() && read.name.is_empty() {
             return Err("`--name` is missing: a `--url` names no tool server".to_owned());
         }
-        if read.url.is_none() && read.command.is_empty() {
+        if read.url.is_none() && read.command.is_empty() && !read.all {
             return Err("the tool server's command is missing behind `--`".to_owned());
         }
         if read.socket.as_os_str().is_empty() {
@@ -129,11 +138,12 @@ impl Args {
             |words: &[String]| format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(","));
         let command: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!(
-            "{{\"wire\":{WIRE},\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
+            "{{\"wire\":{WIRE},\"says_again\":true,\"bridge\":{},\"name\":{},\"command\":{},\"url\":{},\"all\":{},\"headers\":{},\"cwd\":{},\"project\":{},\"parent\":{},\"secret\":{},\"env\":{},\"hints\":{},\"handshake\":{}}}",
             quoted(bridge),
             quoted(&self.name),
             list(&command),
             self.url.as_deref().map_or_else(|| "null".to_owned(), quoted),
+            self.all,
             list(&self.headers),
             quoted(&environment.cwd),
             self.project.as_deref().map_or_else(|| "null".to_owned(), quoted),
@@ -189,6 +199,8 @@ mod tests {
         assert_eq!((read.name.as_str(), read.env.as_slice()), ("mail", &["KEY".to_owned()][..]));
         assert_eq!((read.start.len(), read.command.len()), (2, 5));
         assert_eq!(parse("--socket /s -- /opt/mail-server --x").unwrap().name, "mail-server");
+        let all = parse("--socket /s --all").unwrap();
+        assert!(all.all && all.name == "all" && all.command.is_empty());
         for (words, why) in [
             ("--socket /s mail", "unknown option"),
             ("--socket /s", "are missing"),
@@ -199,6 +211,7 @@ mod tests {
             ("--socket /s --url http://x/mcp", "`--name` is missing"),
             ("--socket /s --name a --url http://x/mcp -- mail", "not both"),
             ("--socket /s --name a --header A:b -- mail", "needs a `--url`"),
+            ("--socket /s --all -- mail", "takes no other"),
             ("--socket /s --name a --header-from A --url http://x/mcp", "HEADER=VARIABLE"),
         ] {
             let refused = parse(words).unwrap_err();
@@ -211,7 +224,10 @@ mod tests {
         let args = parse("--socket /s --name web --header X-Key:${KEY} --env KEY --url http://x/mcp").unwrap();
         let variables = [("KEY".to_owned(), "k".to_owned())].into();
         let hello = args.hello("01", &Environment { variables, cwd: "/".to_owned(), parent: 7 }, None);
-        assert!(hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"headers\":[\"X-Key:${KEY}\"],"), "{hello}");
+        assert!(
+            hello.contains("\"command\":[],\"url\":\"http://x/mcp\",\"all\":false,\"headers\":[\"X-Key:${KEY}\"],"),
+            "{hello}"
+        );
         let whole = parse("--socket /s --name web --header-from X-Key=KEY --url http://x/mcp").unwrap();
         assert_eq!((whole.headers, whole.env), (vec!["X-Key: ${KEY}".to_owned()], vec!["KEY".to_owned()]));
     }

@@ -129,7 +129,7 @@ impl Bridge {
         let mut text = self.args.hello(&self.name, &self.environment, state.handshake.as_deref());
         text.push('\n');
         for open in &state.unanswered {
-            text.push_str(&format!("R {} {}\n", open.name, open.line));
+            text.push_str(&format!("S {} {}\n", open.name, open.line));
         }
         let mut writer = broker.try_clone()?;
         // If it went away just now, reading finds that.

@@ -10,6 +10,7 @@
 //! ```text
 //! hello                         one line of JSON, first of all
 //! R <name> <line>   a request   | A <name> <line>   its answer
+//! S <name> <line>   one that an earlier broker may have had
 //! N <line>   any other message  | L <line>          any other message
 //! D <name>   its answer has been written
 //! E <millis> <eof|signal>   the client has gone, so long after the last answer

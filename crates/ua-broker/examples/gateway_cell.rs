@@ -97,11 +97,36 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         shim: ShimCommand { program: std::env::current_exe().unwrap(), args: vec!["shim".into()] },
         person: "ua".to_owned(),
         hold_wait: Duration::from_millis(hold_millis),
+        rules: ua_broker::GatewayRules::default(),
+        http: None,
+        entries: ua_broker::Entries::default(),
         remote_horizon: Duration::ZERO,
         idle_exit: Duration::from_mins(1),
         logins: None,
     };
+    let mut config = config;
     let env = ua_core::system::env();
+    if root.join("over_http").exists() {
+        let tokens = ua_broker::Tokens::at(root.join("tokens.json"));
+        config.http = Some(ua_broker::HttpSettings { address: "127.0.0.1:0".parse().unwrap(), tokens });
+        let command = [
+            std::env::current_exe().unwrap().display().to_string(),
+            "server".into(),
+            root.join("stub").display().to_string(),
+        ];
+        let entry =
+            ua_broker::EntrySpec { command: command.into(), cwd: root.display().to_string(), ..Default::default() };
+        config.entries.insert("stub".to_owned(), entry);
+    }
+    if let Ok(calls) = fs::read_to_string(root.join("budget")) {
+        config.rules.budgets.push(ua_broker::Budget {
+            client: None,
+            server: Some("stub".to_owned()),
+            effect: Some("email.send".to_owned()),
+            per: ua_broker::BudgetSpan::Day,
+            calls: calls.trim().parse().unwrap(),
+        });
+    }
     let served = runtime.block_on(async {
         let broker = Broker::new(config, Arc::new(store), Arc::new(classifier), Redactor::default(), env);
         fs::write(root.join("broker.pid"), std::process::id().to_string()).unwrap();
@@ -121,16 +146,17 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
 fn server(folder: &Path) -> ExitCode {
     append(&folder.join("servers"), &std::process::id().to_string());
     let mut out = std::io::stdout();
-    for line in std::io::stdin().lock().lines() {
-        let Ok(message) = line.and_then(|line| serde_json::from_str::<Value>(&line).map_err(Into::into)) else {
-            continue;
-        };
+    let mut messages = std::io::stdin().lines().filter_map(|line| {
+        let message = line.and_then(|line| serde_json::from_str::<Value>(&line).map_err(Into::into)).ok()?;
         append(&folder.join("said"), &message.to_string());
+        Some(message)
+    });
+    while let Some(message) = messages.next() {
         let id = &message["id"];
         if id.is_null() || message.get("method").is_none() {
             continue;
         }
-        let Some(answer) = answer(folder, &message, &mut out) else { return ExitCode::from(9) };
+        let Some(answer) = answer(folder, &message, &mut out, &mut messages) else { return ExitCode::from(9) };
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             break;
         }
@@ -138,10 +164,24 @@ fn server(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The answer to a request; `None` when there is to be none.
-fn answer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Option<Value> {
+/// The answer to a request; `None` when there is to be none. `newer` in the folder makes it a tool server of the newer era alone.
+fn answer(
+    folder: &Path,
+    message: &Value,
+    out: &mut impl io::Write,
+    more: &mut dyn Iterator<Item = Value>,
+) -> Option<Value> {
     let (id, params) = (&message["id"], &message["params"]);
+    if folder.join("newer").exists() {
+        return Some(newer(folder, message, out));
+    }
     let result = match message["method"].as_str().unwrap_or_default() {
+        "tools/call" if params["name"] == "ask_size" => Ok(ask_size(out, more)?),
+        "tools/call" if params["name"] == "tell_secret" => {
+            let secret = std::env::var("STUB_SECRET").unwrap_or_default();
+            eprintln!("it is {secret}");
+            Ok(json!({"content": [{"type": "text", "text": format!("it is {secret}")}]}))
+        }
         "initialize" => Ok(json!({
             "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": true}, "resources": {}},
             "serverInfo": {"name": "stub", "version": "7", "title": "A stub"}, "instructions": "Be brief.",
@@ -155,6 +195,54 @@ fn answer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Option<Va
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(why) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": why, "data": {"x": 1}}}),
     })
+}
+
+/// The same tool server where each request stands for itself.
+fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
+    let (id, params) = (&message["id"], &message["params"]);
+    let error = |code: i64| json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}});
+    if params["_meta"]["io.modelcontextprotocol/protocolVersion"] != "2026-07-28" {
+        return error(-32022);
+    }
+    let mut result = match message["method"].as_str().unwrap_or_default() {
+        "server/discover" => {
+            json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "stub", "version": "8"}}})
+        }
+        "tools/list" => tools(),
+        "tools/call" if params["name"] == "ask_size" => match &params["inputResponses"]["size"]["content"]["size"] {
+            Value::String(size) if params["requestState"] == "sealed" => {
+                json!({"content": [{"type": "text", "text": size}]})
+            }
+            _ => {
+                json!({"resultType": "input_required", "requestState": "sealed", "inputRequests": {"size": size_request()}})
+            }
+        },
+        "tools/call" => call(folder, params, out).unwrap_or_default(),
+        _ => return error(-32601),
+    };
+    if result.get("resultType").is_none() {
+        result["resultType"] = json!("complete");
+    }
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+fn size_request() -> Value {
+    json!({"method": "elicitation/create", "params": {"message": "Which size?", "requestedSchema": {"type": "object",
+        "properties": {"size": {"type": "string"}}, "required": ["size"]}}})
+}
+
+/// Asks on the connection, and says what was answered.
+fn ask_size(out: &mut impl io::Write, more: &mut dyn Iterator<Item = Value>) -> Option<Value> {
+    let mut request = size_request();
+    request["jsonrpc"] = json!("2.0");
+    request["id"] = json!("q1");
+    writeln!(out, "{request}").and_then(|()| out.flush()).ok()?;
+    let answer = more.find(|message| message["id"] == "q1")?;
+    let text = answer["result"]["content"]["size"]
+        .as_str()
+        .map_or_else(|| answer["result"]["action"].to_string(), str::to_owned);
+    Some(json!({"content": [{"type": "text", "text": text}]}))
 }
 
 /// The same tool server over Streamable HTTP, with sessions; `address` says where. It lets in who knows the key. Files in its folder say more:
@@ -236,7 +324,7 @@ fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io:
     }
     let mut aside = Vec::new();
     // The connection ends without a word.
-    let Some(answer) = answer(folder, &message, &mut aside) else { return Ok(()) };
+    let Some(answer) = answer(folder, &message, &mut aside, &mut std::iter::empty()) else { return Ok(()) };
     if message["method"] != "tools/call" {
         let mut session = String::new();
         if is_greeting {
@@ -277,6 +365,8 @@ fn tools() -> Value {
         tool("append_line", json!({"text": text}), json!({})),
         tool("charge_card", json!({"amount": {"type": "number"}}), json!({})),
         tool("wire_money", json!({"amount": {"type": "number"}}), json!({})),
+        tool("tell_secret", json!({"to": text}), json!({})),
+        tool("ask_size", json!({}), json!({"annotations": {"readOnlyHint": true}})),
         tool("read_page", json!({"page": text}), json!({"annotations": {"readOnlyHint": true}, "outputSchema": {"type": "object"}})),
     ]})
 }

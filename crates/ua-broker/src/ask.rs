@@ -15,8 +15,9 @@ use ua_store::{
 };
 
 use crate::broker::Broken;
+use crate::client::{Expected, Wanted};
 use crate::connection::Connection;
-use crate::live::{LiveCall, State, Waiting};
+use crate::live::{Ended, LiveCall, State, Waiting};
 use crate::road::{Road, passed_on};
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call};
@@ -33,7 +34,9 @@ pub(crate) enum Reply {
         is_final: bool,
     },
     /// The tool server refused it.
-    Error { code: i64, message: String },
+    Error { code: i64, message: String, data: Value },
+    /// The client is to come back with something.
+    Wanted(Wanted),
 }
 
 /// A request that was told apart.
@@ -44,40 +47,113 @@ enum Known {
     Over(CallId, Rule),
     /// It was refused.
     Refused(CallId, String),
+    /// It was not made a call: this is said.
+    Untaken(Told),
+    /// It brings along something that nobody waits for.
+    Stale,
 }
 
 impl Connection {
-    /// Answers a request for a tool; `None` when the client wants no answer any more.
+    /// Answers a request for a tool; `None` when the client wants no answer any more. `is_first`: nobody sent it before under this name.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         arrival: &str,
+        is_first: bool,
         params: &Value,
         session: &InUse,
         cancel: &CancellationToken,
     ) -> Result<Option<Reply>, Broken> {
         let road = self.road(session).await?;
-        let known = self.tell_apart(arrival, params, session, &road).await?;
+        let known = match params["requestState"].as_str() {
+            Some(state) => self.came_back(arrival, state, params, session, &road).await?,
+            None => self.tell_apart(arrival, is_first, params, session, &road).await?,
+        };
         let ua = &self.broker.config.person;
         let told =
-            |told: Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
+            |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
         match known {
-            Known::Refused(call, why) => Ok(Some(told(Told::NotSent { why }, &call))),
+            Known::Refused(call, why) => Ok(Some(told(&Told::NotSent { why }, &call))),
+            Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
+            Known::Stale => Ok(Some(Reply::Error {
+                code: -32602,
+                message: "`requestState` is none that is waited for; make the call again without it".to_owned(),
+                data: Value::Null,
+            })),
             Known::Over(call, rule) => self.answer_of(&call, rule).await.map(Some),
             Known::Waits(waiting, call, rule) => {
                 let id = call.call_id.clone();
                 match self.wait(waiting, &call, cancel).await {
-                    Waited::Over(None) => self.answer_of(&id, rule).await.map(Some),
-                    Waited::Over(Some(why)) | Waited::Told(why) => Ok(Some(told(why, &id))),
+                    Waited::Over(ended) => match (&ended.told, &ended.reply) {
+                        (Some(why), _) => Ok(Some(told(why, &id))),
+                        (None, Some((call, reply))) => {
+                            self.answer_with(call, reply.clone(), rule, call.updated_at).map(Some)
+                        }
+                        (None, None) => self.answer_of(&id, rule).await.map(Some),
+                    },
+                    Waited::Told(why) => Ok(Some(told(&why, &id))),
+                    Waited::Wanted(wanted) => Ok(Some(Reply::Wanted(wanted))),
                     Waited::Cancelled => Ok(None),
                 }
             }
         }
     }
 
+    /// A request that brings along what its call was asked for. It is that call, and nothing is begun anew.
+    async fn came_back(
+        self: &Arc<Self>,
+        arrival: &str,
+        state: &str,
+        params: &Value,
+        session: &InUse,
+        road: &Arc<Road>,
+    ) -> Result<Known, Broken> {
+        let Some(expected) = self.broker.inputs.take(state) else {
+            // A bridge sends it again when a broker goes away; its call is found as any other.
+            let seen = self.broker.store.arrivals_of(ArrivalsOf::One(arrival.to_owned())).await;
+            return if seen.map_err(Broken::at("look for the same request"))?.is_empty() {
+                Ok(Known::Stale)
+            } else {
+                self.tell_apart(arrival, false, params, session, road).await
+            };
+        };
+        let of_tool = match &expected {
+            Expected::Tool { call, .. } => self.broker.live().get(call).cloned(),
+            Expected::Decision { .. } => None,
+        };
+        let Some(live) = of_tool else {
+            self.brought(expected, &params["inputResponses"]).await?;
+            return self.tell_apart(arrival, false, params, session, road).await;
+        };
+        let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"))?;
+        let planned = self.plan(arrival, params, road)?;
+        if planned.name.raw != record.name.raw || planned.args_hash != record.args_hash {
+            return Ok(Known::Stale);
+        }
+        // Before it goes on, so that its answer has somebody who waits.
+        let waiting = live.ask();
+        let arrived = ArrivalRecord {
+            arrival_id: arrival.to_owned(),
+            run_id: session.run.run_id.clone(),
+            call_id: record.call_id.clone(),
+            client_call: client_call(&params["_meta"]),
+            rule: Rule::Exact.as_str().to_owned(),
+            project: self.project.clone(),
+            tool: record.name.raw.clone(),
+            args_hash: record.args_hash,
+            arrived_at: self.broker.env.now(),
+            answered_at: None,
+            acknowledged_at: None,
+        };
+        session.write(Change::Arrive(NewArrival { arrival: arrived, call: None, step: session.step.clone() })).await?;
+        self.brought(expected, &params["inputResponses"]).await?;
+        Ok(Known::Waits(waiting, Box::new(record), Rule::Exact))
+    }
+
     /// Which call it is. In a project this is decided for one request after the other, and stored before the next is looked at.
     async fn tell_apart(
         self: &Arc<Self>,
         arrival: &str,
+        is_first: bool,
         params: &Value,
         session: &InUse,
         road: &Arc<Road>,
@@ -93,8 +169,7 @@ impl Connection {
         };
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
-        self.broker.flush(&self.project).await?;
-        let seen = self.seen(&asked, &planned, session).await?;
+        let seen = self.seen_by_now(&asked, &planned, session, is_first).await?;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
             arrival: ArrivalRecord {
                 arrival_id: arrival.to_owned(),
@@ -119,6 +194,9 @@ impl Connection {
         };
         match decide(&asked, &seen.calls) {
             Ruling::New => {
+                if let Some(budget) = self.broker.spend(&session.record, &planned, asked.at).await? {
+                    return Ok(Known::Untaken(Told::Budget { budget }));
+                }
                 let position = Position { turn: session.next_place(), ordinal: 1 };
                 let planned = PlannedCall { position, ..planned };
                 let new = noted(planned.call_id.clone(), Rule::New, Some(planned.clone()));
@@ -157,7 +235,7 @@ impl Connection {
 
     /// Nothing is waited for in here: a client that goes away at any moment leaves either nothing or a call that is under way.
     fn begin(self: &Arc<Self>, session: InUse, road: Arc<Road>, call: &CallRecord, is_new: bool) -> Waiting {
-        let live = LiveCall::new(call.call_id.clone(), self.broker.env.now());
+        let live = LiveCall::new(call, self.broker.env.now(), road.upstream.holder().clone());
         let waiting = live.ask();
         self.broker.live().insert(call.call_id.clone(), live.clone());
         tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, live));
@@ -176,7 +254,7 @@ impl Connection {
             blocks: vec![Block::ToolUse(tool_use)],
             stop_reason: StopReason::ToolUse,
             usage: None,
-            model: self.client(),
+            model: self.client().name.clone(),
             response_id: None,
         };
         let mut planned = road.dispatcher.plan(&reply, 1);
@@ -188,12 +266,45 @@ impl Connection {
         }
     }
 
+    /// The calls of the project that this may be, and how they stand by now. What waits in a session to be written is written only where it
+    /// can matter: of a request that comes for the first time and only reads it cannot, and where nothing like it was asked for there is
+    /// nothing that anybody heard of.
+    async fn seen_by_now(
+        &self,
+        asked: &Asked<'_>,
+        planned: &PlannedCall,
+        session: &InUse,
+        is_first: bool,
+    ) -> Result<SeenCalls, Broken> {
+        if is_first && asked.class == SideEffectClass::ReadOnly {
+            return Ok(SeenCalls { calls: Vec::new(), args_hash: planned.args_hash });
+        }
+        // A call is among these before it is written, and until it was.
+        let is_live = self.broker.live().values().any(|live| live.is_same(&planned.name.raw, &planned.args_hash));
+        if is_first && !is_live {
+            let seen = self.seen(asked, planned, session, is_first).await?;
+            if seen.calls.is_empty() {
+                return Ok(seen);
+            }
+        }
+        self.broker.flush(&self.project).await?;
+        self.seen(asked, planned, session, is_first).await
+    }
+
     /// The calls of the project that this may be.
-    async fn seen(&self, asked: &Asked<'_>, planned: &PlannedCall, session: &InUse) -> Result<SeenCalls, Broken> {
+    async fn seen(
+        &self,
+        asked: &Asked<'_>,
+        planned: &PlannedCall,
+        session: &InUse,
+        is_first: bool,
+    ) -> Result<SeenCalls, Broken> {
         let store = &self.broker.store;
-        let read = Broken::at("look for the same call");
-        let one = store.arrivals_of(ArrivalsOf::One(asked.arrival.to_owned())).await.map_err(read)?;
-        let mut arrivals = one;
+        let mut arrivals = Vec::new();
+        if !is_first {
+            let one = store.arrivals_of(ArrivalsOf::One(asked.arrival.to_owned())).await;
+            arrivals = one.map_err(Broken::at("look for the same call"))?;
+        }
         if asked.class != SideEffectClass::ReadOnly {
             let same = ArrivalsOf::Same {
                 project: self.project.clone(),
@@ -245,7 +356,7 @@ impl Connection {
     }
 
     /// Waits for a call, as long as the client does and a person may take.
-    async fn wait(&self, waiting: Waiting, call: &CallRecord, cancel: &CancellationToken) -> Waited {
+    async fn wait(self: &Arc<Self>, waiting: Waiting, call: &CallRecord, cancel: &CancellationToken) -> Waited {
         let (env, patience) = (&self.broker.env, self.patience());
         let hold_wait =
             patience.map_or(self.broker.config.hold_wait, |patience| patience.min(self.broker.config.hold_wait));
@@ -257,22 +368,37 @@ impl Connection {
         loop {
             let now = state.borrow_and_update().clone();
             match now {
-                State::Over(told) => return Waited::Over(told),
+                State::Over(ended) => return Waited::Over(ended),
                 State::Held(question) if asked.is_none() => {
+                    let may_decide = self.may_decide(&question.question_id);
+                    if may_decide && let Some(wanted) = self.hand_over_decision(&question) {
+                        return Waited::Wanted(wanted);
+                    }
+                    if may_decide {
+                        self.spawn(self.clone().ask_for_decision((*question).clone()));
+                    }
+                    // Where the client's dialogue had nobody in front of it, there is nobody to wait for.
+                    let is_in_vain = self.is_in_vain(&question.question_id);
+                    held.set(sleep_or_never(Some(if is_in_vain { Duration::ZERO } else { hold_wait }), env));
                     asked = Some(question);
-                    held.set(sleep_or_never(Some(hold_wait), env));
                 }
                 State::Held(_) => {}
+                State::Asks(ask) => {
+                    if let Some(wanted) = self.hand_over(&call.call_id, &ask) {
+                        return Waited::Wanted(wanted);
+                    }
+                }
                 State::UnderWay => asked = None,
             }
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Waited::Cancelled,
                 changed = state.changed() => if changed.is_err() {
-                    return Waited::Over(None);
+                    return Waited::Over(Arc::default());
                 },
                 () = &mut held, if asked.is_some() => break,
                 () = &mut early => break,
+                () = self.undecided(asked.as_ref().map(|question| &question.question_id)) => break,
             }
         }
         let Some(question) = asked else { return Waited::Told(Told::Running { since: waiting.0.since }) };
@@ -291,6 +417,8 @@ impl Connection {
     /// The answer of a call that is over.
     async fn answer_of(&self, id: &CallId, rule: Rule) -> Result<Reply, Broken> {
         let store = self.broker.store.as_ref();
+        // What it ended with may wait to be written.
+        self.broker.flush(&self.project).await?;
         let call = store.call(id).await.map_err(Broken::at("read the call"))?;
         let ua = &self.broker.config.person;
         let told = |told: Told, is_final| Ok(Reply::Result { result: told.as_result(Some(id), ua), is_final });
@@ -313,6 +441,22 @@ impl Connection {
         else {
             return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
         };
+        let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt"))?;
+        self.answer_with(&call, reply, rule, receipt.received_at)
+    }
+
+    /// What a call ended with, as an answer.
+    fn answer_with(
+        &self,
+        call: &CallRecord,
+        reply: RawReply,
+        rule: Rule,
+        received_at: ua_core::Timestamp,
+    ) -> Result<Reply, Broken> {
+        let told = |told: Told| {
+            let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
+            Ok(Reply::Result { result, is_final: true })
+        };
         let notice = match rule {
             Rule::Owed => Some(Notice::Late),
             Rule::Repeat => Some(Notice::Duplicate),
@@ -320,21 +464,22 @@ impl Connection {
                 call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
             }
         };
-        match whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt"))? {
+        match reply {
             RawReply::ToolResult { result } => {
                 let result = match notice {
-                    Some(notice) => with_notice(result, notice, id, receipt.received_at),
+                    Some(notice) => with_notice(result, notice, &call.call_id, received_at),
                     None => result,
                 };
                 // Nobody is owed a read: whoever asks for it again has it made again.
                 Ok(Reply::Result { result, is_final: call.policy.class.has_effect() })
             }
-            RawReply::RpcError { code, message } => Ok(Reply::Error { code, message }),
-            RawReply::HttpStatus { status, body } => {
-                told(Told::NotSent { why: format!("HTTP {status}: {body}") }, true)
+            RawReply::RpcError { code, message } => {
+                let data = self.upstream.take_error_data(&call.call_id).unwrap_or_default();
+                Ok(Reply::Error { code, message, data })
             }
-            RawReply::Statement { by, proof } => told(Told::Happened { by, proof }, true),
-            RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }, true),
+            RawReply::HttpStatus { status, body } => told(Told::NotSent { why: format!("HTTP {status}: {body}") }),
+            RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
+            RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
         }
     }
 }
@@ -348,7 +493,9 @@ struct SeenCalls {
 /// How waiting ended.
 enum Waited {
     /// The call is over.
-    Over(Option<Told>),
+    Over(Arc<Ended>),
+    /// The client is to come back with something.
+    Wanted(Wanted),
     /// It is not, and the client is told so in time.
     Told(Told),
     /// The client wants no answer.

@@ -14,8 +14,15 @@ use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
 use ua_store::{Store, StoreError};
 
-use crate::live::LiveCall;
+use crate::budget::Spent;
+use crate::client::Inputs;
+use crate::http::HttpSettings;
+use crate::live::{LiveCall, LiveCalls};
 use crate::session::Sessions;
+use crate::settings::{Entries, GatewayRules};
+
+/// Of how many processes it is kept at least what their hooks said.
+const MOST_HOOKS: usize = 1_000;
 
 /// What a broker is made from.
 #[derive(Clone)]
@@ -32,6 +39,12 @@ pub struct BrokerConfig {
     pub person: String,
     /// How long a request waits for a person, if its client does.
     pub hold_wait: Duration,
+    /// What the user says about clients and budgets.
+    pub rules: GatewayRules,
+    /// Where clients come over HTTP, if they may.
+    pub http: Option<HttpSettings>,
+    /// Tool servers for clients that name one: over HTTP, or all at once.
+    pub entries: Entries,
     /// How long after it was given up a request to a tool server over HTTP may still be begun there.
     pub remote_horizon: Duration,
     /// How long it stays without a client and without a call.
@@ -53,11 +66,19 @@ pub struct Broker {
     pub(crate) closing: CancellationToken,
     pub(crate) sessions: Sessions,
     /// What is under way.
-    pub(crate) live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
+    pub(crate) live: LiveCalls,
+    /// What is expected from clients whose requests stand for themselves.
+    pub(crate) inputs: Inputs,
+    /// What of the budgets is used up.
+    pub(crate) spent: Spent,
+    /// Where it listens for clients over HTTP.
+    pub(crate) address: Mutex<Option<std::net::SocketAddr>>,
     /// Who is connected, by bridge.
     pub(crate) connected: Mutex<HashMap<String, Connected>>,
     pub(crate) connections: AtomicUsize,
     projects: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
+    /// What a client's hook said: the session of the process that is the client.
+    hooks: Mutex<HashMap<u32, String>>,
 }
 
 /// Somebody who is connected, for those who look.
@@ -68,6 +89,26 @@ pub(crate) struct Connected {
     pub(crate) project: String,
     pub(crate) identity: &'static str,
     pub(crate) parent: u32,
+    pub(crate) way: Way,
+}
+
+/// How somebody is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Way {
+    /// Through a bridge.
+    #[default]
+    Bridge,
+    /// Over HTTP.
+    Http,
+}
+
+impl Way {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bridge => "bridge",
+            Self::Http => "http",
+        }
+    }
 }
 
 /// The gateway itself could not do something. Nothing was sent.
@@ -104,10 +145,14 @@ impl Broker {
             stop: StopSignal::default(),
             closing: CancellationToken::new(),
             sessions: Sessions::default(),
-            live: Mutex::default(),
+            live: LiveCalls::default(),
+            inputs: Inputs::default(),
+            spent: Spent::default(),
+            address: Mutex::default(),
             connected: Mutex::default(),
             connections: AtomicUsize::new(0),
             projects: Mutex::default(),
+            hooks: Mutex::default(),
         })
     }
 
@@ -115,6 +160,21 @@ impl Broker {
     pub(crate) fn project(&self, project: &str) -> Arc<AsyncMutex<()>> {
         let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         projects.entry(project.to_owned()).or_default().clone()
+    }
+
+    /// The session that a client's own hook named for the process that started the bridge.
+    pub(crate) fn hooked(&self, parent: u32) -> Option<String> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner).get(&parent).cloned()
+    }
+
+    /// A client's hook says which session its process is in from now on.
+    pub(crate) fn hook(&self, process: u32, session: String) {
+        let mut hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Processes that have gone are forgotten when there are many.
+        if hooks.len() >= MOST_HOOKS {
+            hooks.retain(|process, _| std::path::Path::new("/proc").join(process.to_string()).exists());
+        }
+        hooks.insert(process, session);
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {

@@ -1,26 +1,37 @@
-//! One bridge: a client's connection to one tool server.
+//! One client's connection to one tool server, whichever way it came: through a bridge, or over HTTP.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use ua_core::{RunId, sha256};
+use ua_core::{QuestionId, RunId, sha256};
 use ua_dispatch::{Catalog, Rules};
 use ua_store::Change;
 
 use crate::ask::Reply;
 use crate::broker::{Broken, Broker, Connected};
+use crate::era::{self, Client, Era};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse};
+use crate::settings::Patience;
+use crate::subscriptions::{Subscriptions, is_subscribed};
 use crate::texts::Told;
-use crate::upstream::{Launch, Reach, Upstream, spec};
-use crate::wire::{BridgeLine, Hello};
+use crate::upstream::{Launch, Reach, Upstream, lock, spec};
+use crate::wire::Hello;
+
+/// What goes to the client.
+#[derive(Debug)]
+pub(crate) enum ToClient {
+    /// The answer to the request of this name; `None` when the client wants none any more.
+    Answer { name: String, answer: Option<Value> },
+    /// Anything else, with the request that it is about, where there is one.
+    Tell { message: Value, about: Option<String> },
+}
 
 /// A connection.
 pub(crate) struct Connection {
@@ -29,9 +40,9 @@ pub(crate) struct Connection {
     pub(crate) project: String,
     /// Digest of how the tool server is reached.
     pub(crate) reach: String,
-    upstream: Arc<Upstream>,
-    out: mpsc::UnboundedSender<String>,
-    client: Mutex<(String, String)>,
+    pub(crate) upstream: Arc<Upstream>,
+    out: mpsc::UnboundedSender<ToClient>,
+    client: Mutex<(Era, Arc<Client>)>,
     sessions: AsyncMutex<HashMap<Identity, InUse>>,
     roads: AsyncMutex<HashMap<RunId, (InUse, Arc<Road>)>>,
     /// Answers that are on their way to the client, and that were written to it, with the session they are of.
@@ -39,29 +50,51 @@ pub(crate) struct Connection {
     heard: Mutex<Vec<(String, InUse)>>,
     /// Requests under way, by the client's id.
     open: Mutex<HashMap<String, Open>>,
+    tasks: Mutex<JoinSet<()>>,
+    /// Our own requests to the client, by our id.
+    pub(crate) asks: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    pub(crate) asked: AtomicU64,
+    /// Whether somebody sits in front of the client's dialogue, and what was not decided there.
+    away: watch::Sender<Away>,
+    pub(crate) subscriptions: Subscriptions,
+    /// What is listened to at a tool server of the newer era for a client of the older one.
+    listening: Mutex<HashMap<String, CancellationToken>>,
+}
+
+/// Whether somebody sits in front of a client's dialogue.
+#[derive(Debug, Default)]
+struct Away {
+    is_nobody_there: bool,
+    undecided: Vec<QuestionId>,
+}
+
+impl Away {
+    fn is_in_vain(&self, question: &QuestionId) -> bool {
+        self.is_nobody_there || self.undecided.contains(question)
+    }
 }
 
 struct Open {
+    name: String,
     cancel: CancellationToken,
     /// What it is called at the tool server, if it was passed on as it is.
     relayed: Arc<Mutex<Option<u64>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Under which token its client wants to hear how far it is.
+    token: Value,
+    /// Whether its client wants logs of it.
+    wants_logs: bool,
+    is_call: bool,
 }
 
 impl Connection {
-    /// Serves a bridge until it has gone.
-    pub(crate) async fn serve(
+    /// Opens a connection for a client that was let in. What goes to it, goes to `out`.
+    pub(crate) fn open(
         broker: Arc<Broker>,
         hello: Hello,
-        lines: BufReader<OwnedReadHalf>,
-        write: OwnedWriteHalf,
-    ) -> Result<(), Broken> {
+        out: mpsc::UnboundedSender<ToClient>,
+    ) -> Result<Arc<Self>, Broken> {
         let secrets = hello.secret.iter().filter_map(|name| Some((name.clone(), hello.env.get(name)?.clone())));
         broker.redactor.learn(secrets);
-        let (out, outgoing) = mpsc::unbounded_channel();
         let (to_client, from_server) = mpsc::unbounded_channel();
         let project = hello.project();
         let reach = sha256(hello.reach().to_string()).to_hex();
@@ -81,10 +114,11 @@ impl Connection {
             holder,
             stderr_log: broker.config.logs.join(format!("{}.stderr.log", hello.name)),
         };
-        let upstream =
-            Upstream::new(launch, broker.env.clone(), to_client).map_err(|error| Broken::new(error.to_string()))?;
+        let upstream = Upstream::new(launch, broker.env.clone(), broker.live.clone(), to_client)
+            .map_err(|error| Broken::new(error.to_string()))?;
+        let unknown = Arc::new(Client { name: "?".to_owned(), ..Client::default() });
         let connection = Arc::new(Self {
-            client: Mutex::new(("?".to_owned(), String::new())),
+            client: Mutex::new((Era::Handshake, unknown)),
             upstream: Arc::new(upstream),
             broker,
             project,
@@ -95,128 +129,205 @@ impl Connection {
             written: Mutex::default(),
             heard: Mutex::default(),
             open: Mutex::default(),
+            tasks: Mutex::default(),
+            asks: Mutex::default(),
+            asked: AtomicU64::new(1),
+            away: watch::Sender::default(),
+            subscriptions: Subscriptions::default(),
+            listening: Mutex::default(),
             hello,
         });
         if let Some(handshake) = connection.hello.handshake.clone() {
-            connection.greet(&handshake["params"]);
+            connection.greet(Era::Handshake, Client::of_handshake(&handshake["params"]));
             connection.upstream.remember_handshake(&handshake);
         }
         connection.show("connection");
-        let mut tasks = JoinSet::new();
-        tasks.spawn(write_out(outgoing, write));
-        tasks.spawn(connection.clone().pass_on(from_server));
-        connection.clone().read(lines, &mut tasks).await;
-        // Whoever waited here is gone; their calls go on.
-        tasks.shutdown().await;
-        connection.broker.connected().remove(&connection.hello.bridge);
-        connection.leave().await;
-        Ok(())
+        connection.spawn(connection.clone().pass_on(from_server));
+        Ok(connection)
+    }
+
+    /// Does something that ends with the connection.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
     }
 
     fn show(&self, identity: &'static str) {
         let shown = Connected {
             server: self.hello.name.clone(),
-            client: self.client(),
+            client: self.client().name.clone(),
             project: self.project.clone(),
             identity,
             parent: self.hello.parent,
+            way: self.hello.way,
         };
         self.broker.connected().insert(self.hello.bridge.clone(), shown);
     }
 
-    pub(crate) fn client(&self) -> String {
-        lock(&self.client).0.clone()
+    /// Who it is.
+    pub(crate) fn client(&self) -> Arc<Client> {
+        lock(&self.client).1.clone()
     }
 
-    fn greet(&self, params: &Value) {
-        let info = &params["clientInfo"];
-        let word = |name: &str| info[name].as_str().unwrap_or_default().to_owned();
-        *lock(&self.client) = (word("name"), word("version"));
+    /// How the client speaks.
+    pub(crate) fn era(&self) -> Era {
+        lock(&self.client).0
+    }
+
+    fn greet(&self, era: Era, client: Client) {
+        *lock(&self.client) = (era, Arc::new(client));
+        self.show("connection");
     }
 
     /// How long the client waits for an answer, less a tenth; `None` when it waits as long as it takes, or longer than we would.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        let (name, version) = lock(&self.client).clone();
-        let seconds = match (name.as_str(), version.as_str()) {
-            ("claude-code" | "codex-mcp-client" | "goose" | "Visual Studio Code", _) => return None,
-            ("mcp", "0.1.0") => 5,
-            _ => 60,
+        let client = self.client();
+        let seconds = match self.broker.config.rules.clients.get(&client.name).and_then(|rules| rules.patience) {
+            Some(Patience::Unlimited) => return None,
+            Some(Patience::Limited(span)) => return Some(span.mul_f64(0.9)),
+            None => match (client.name.as_str(), client.version.as_str()) {
+                ("claude-code" | "codex-mcp-client" | "goose" | "Visual Studio Code", _) => return None,
+                ("mcp", "0.1.0") => 5,
+                _ => 60,
+            },
         };
         Some(Duration::from_millis(seconds * 900))
     }
 
-    async fn read(self: Arc<Self>, lines: BufReader<OwnedReadHalf>, tasks: &mut JoinSet<()>) {
-        let mut lines = lines.lines();
-        loop {
-            let line = tokio::select! {
-                line = lines.next_line() => line,
-                () = self.broker.closing.cancelled() => return,
-            };
-            let Ok(Some(line)) = line else { return };
-            while tasks.try_join_next().is_some() {}
-            match BridgeLine::read(&line) {
-                Some(BridgeLine::Request(name, message)) => {
-                    self.acknowledge().await;
-                    self.clone().request(name, message, tasks);
-                }
-                Some(BridgeLine::Message(message)) => self.message(message).await,
-                Some(BridgeLine::Delivered(name)) => self.delivered(name).await,
-                Some(BridgeLine::Gone { is_orderly }) => {
-                    if is_orderly {
-                        self.acknowledge().await;
-                    }
-                    return;
-                }
-                None => tracing::debug!("a bridge said something that is no line of ours"),
-            }
-        }
+    /// Whether a question is put in the client's dialogue in vain: nobody is there, or it was not decided there before.
+    pub(crate) fn is_in_vain(&self, question: &QuestionId) -> bool {
+        self.away.borrow().is_in_vain(question)
     }
 
-    fn request(self: Arc<Self>, name: &str, message: &str, tasks: &mut JoinSet<()>) {
-        let Ok(mut message) = serde_json::from_str::<Value>(message) else { return };
-        let (name, id) = (name.to_owned(), message["id"].take());
-        let method = message["method"].as_str().unwrap_or_default().to_owned();
-        let params = message["params"].take();
-        let open = Open { cancel: CancellationToken::new(), relayed: Arc::default() };
-        let (cancel, relayed) = (open.cancel.clone(), open.relayed.clone());
-        lock(&self.open).insert(id.to_string(), open);
-        tasks.spawn(async move {
-            let key = id.to_string();
-            if method == "tools/call" {
-                self.call(&name, id, &params, &cancel).await;
-            } else {
-                let answer = self.other(&method, params, relayed).await;
-                self.answer(&name, id, answer);
-            }
-            lock(&self.open).remove(&key);
+    /// The client's dialogue did not decide a question; so quickly that nobody can have read it.
+    pub(crate) fn was_not_decided(&self, question: &QuestionId, by_nobody: bool) {
+        self.away.send_modify(|away| {
+            away.is_nobody_there |= by_nobody;
+            away.undecided.push(question.clone());
         });
     }
 
+    /// Waits until the client's dialogue did not decide a question.
+    pub(crate) async fn undecided(&self, question: Option<&QuestionId>) {
+        let Some(question) = question else { return std::future::pending().await };
+        if self.away.subscribe().wait_for(|away| away.is_in_vain(question)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn tell_client(&self, message: Value, about: Option<String>) {
+        let _gone = self.out.send(ToClient::Tell { message, about });
+    }
+
+    /// The request of the client that came last and is not answered; a tool call, if there is one.
+    pub(crate) fn newest_open(&self) -> Option<String> {
+        lock(&self.open).values().max_by_key(|open| (open.is_call, &open.name)).map(|open| open.name.clone())
+    }
+
+    /// A request of the client. `is_first`: nobody sent it before under this name.
+    pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, mut message: Value) {
+        let id = message["id"].take();
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        let params = message["params"].take();
+        let era = if method == "initialize" { Era::Handshake } else { era::era_of(&params) };
+        if era == Era::Stateless || method == "server/discover" {
+            if let Some((code, why, data)) = era::refused(&method, &params) {
+                return self.answer(&name, id, Era::Stateless, &method, error(code, &why, data));
+            }
+            let client = Client::of_request(&params["_meta"]);
+            if self.era() != era || *self.client() != client {
+                self.upstream.remember_client(&client);
+                self.greet(era, client);
+            }
+        }
+        let open = Open {
+            name: name.clone(),
+            cancel: CancellationToken::new(),
+            relayed: Arc::default(),
+            token: params["_meta"]["progressToken"].clone(),
+            wants_logs: era == Era::Handshake || params["_meta"].get(era::LOG_LEVEL).is_some(),
+            is_call: method == "tools/call",
+        };
+        let (cancel, relayed) = (open.cancel.clone(), open.relayed.clone());
+        let key = id.to_string();
+        lock(&self.open).insert(key.clone(), open);
+        let connection = self.clone();
+        self.spawn(async move {
+            match method.as_str() {
+                "tools/call" => connection.call(name, is_first, id, era, &params, &cancel).await,
+                "subscriptions/listen" if era == Era::Stateless => {
+                    let answer = connection.subscribe(&name, &id, params, &cancel).await;
+                    connection.answer(&name, id, era, &method, answer);
+                }
+                _ => {
+                    let answer = connection.other(&method, params, relayed).await;
+                    connection.answer(&name, id, era, &method, answer);
+                }
+            }
+            lock(&connection.open).remove(&key);
+        });
+    }
+
+    /// The client does not want the answer to this request any more.
+    pub(crate) fn let_go_of(&self, name: &str) {
+        let cancel = lock(&self.open).values().find(|open| open.name == name).map(|open| open.cancel.clone());
+        if let Some(cancel) = cancel {
+            cancel.cancel();
+        }
+    }
+
     /// Any request but for a tool call: the client and the tool server speak with each other.
-    async fn other(&self, method: &str, params: Value, relayed: Arc<Mutex<Option<u64>>>) -> Value {
+    async fn other(self: &Arc<Self>, method: &str, params: Value, relayed: Arc<Mutex<Option<u64>>>) -> Value {
         let answer = match method {
             "ping" => return json!({"result": {}}),
-            // The older handshake is what both sides are offered.
-            "server/discover" => return error(-32601, "there is no method server/discover"),
+            "server/discover" => self.upstream.discover(&self.client()).await,
             "initialize" => {
-                self.greet(&params);
-                self.show("connection");
+                self.greet(Era::Handshake, Client::of_handshake(&params));
                 self.upstream.initialize(params).await
             }
-            _ => {
-                let params = (!params.is_null()).then_some(params);
-                self.upstream.relay(method, params.as_ref(), |id| *lock(&relayed) = Some(id)).await
+            "resources/subscribe" | "resources/unsubscribe" if self.upstream.era() == Some(Era::Stateless) => {
+                let uri = params["uri"].as_str().unwrap_or_default();
+                if method == "resources/subscribe" {
+                    self.listen(uri, json!({"resourceSubscriptions": [uri]}));
+                } else if let Some(cancel) = lock(&self.listening).remove(uri) {
+                    cancel.cancel();
+                }
+                return json!({"result": {}});
             }
+            _ => self.upstream.relay(method, params, |id| *lock(&relayed) = Some(id)).await,
         };
         match answer {
             Ok(mut answer) => {
                 if method == "tools/list" {
+                    self.upstream.note_schemas(&answer["result"]);
                     self.without_keys(&mut answer["result"]);
                 }
                 answer
             }
-            Err(why) => error(-32603, &format!("the tool server did not answer: {why}")),
+            Err(why) => error(-32603, &format!("the tool server did not answer: {why}"), Value::Null),
         }
+    }
+
+    /// Listens for a client that began with a handshake to what a tool server of the newer era only tells who asks.
+    fn listen(self: &Arc<Self>, what: &str, filter: Value) {
+        let cancel = CancellationToken::new();
+        if lock(&self.listening).insert(what.to_owned(), cancel.clone()).is_some() {
+            return;
+        }
+        let connection = self.clone();
+        self.spawn(async move {
+            let number = Mutex::new(None);
+            tokio::select! {
+                _over = connection.upstream.relay("subscriptions/listen", json!({"notifications": filter}), |id| *lock(&number) = Some(id)) => {}
+                () = cancel.cancelled() => {}
+            }
+            let number = *lock(&number);
+            if let Some(number) = number.filter(|_| cancel.is_cancelled()) {
+                let over = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}});
+                connection.upstream.tell(&over).await;
+            }
+        });
     }
 
     /// Takes out of a list of tools the arguments that are not the model's to choose; all else stays as it came.
@@ -236,74 +347,98 @@ impl Connection {
         }
     }
 
-    async fn call(self: &Arc<Self>, name: &str, id: Value, params: &Value, cancel: &CancellationToken) {
+    async fn call(
+        self: &Arc<Self>,
+        name: String,
+        is_first: bool,
+        id: Value,
+        era: Era,
+        params: &Value,
+        cancel: &CancellationToken,
+    ) {
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
-            Ok(session) => self.ask(name, params, session, cancel).await,
+            Ok(session) => self.ask(&name, is_first, params, session, cancel).await,
             Err(error) => Err(Broken::new(error.to_string())),
         };
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
-                let _gone = self.out.send(format!("A {name} "));
+                let _gone = self.out.send(ToClient::Answer { name, answer: None });
                 return;
             }
             Ok(Some(Reply::Result { result, is_final })) => {
                 if let (Ok(session), true) = (session, is_final) {
-                    lock(&self.written).insert(name.to_owned(), session);
+                    lock(&self.written).insert(name.clone(), session);
                 }
                 json!({"result": result})
             }
-            Ok(Some(Reply::Error { code, message })) => {
+            Ok(Some(Reply::Error { code, message, data })) => {
                 if let Ok(session) = session {
-                    lock(&self.written).insert(name.to_owned(), session);
+                    lock(&self.written).insert(name.clone(), session);
                 }
-                error(code, &message)
+                error(code, &message, data)
             }
+            Ok(Some(Reply::Wanted(wanted))) => json!({"result": wanted.as_result()}),
             Err(broken) => {
                 tracing::warn!(error = %broken, "a tool call could not be taken up");
                 let told = Told::Broken { why: broken.to_string() };
                 json!({"result": told.as_result(None, &self.broker.config.person)})
             }
         };
-        self.answer(name, id, answer);
+        self.answer(&name, id, era, "tools/call", answer);
     }
 
-    fn answer(&self, name: &str, id: Value, mut answer: Value) {
+    fn answer(&self, name: &str, id: Value, era: Era, method: &str, mut answer: Value) {
+        match (era, self.upstream.era()) {
+            (Era::Stateless, _) => era::to_stateless(method, &mut answer, self.upstream.server_info().as_ref()),
+            (Era::Handshake, Some(Era::Stateless)) => era::to_handshake(method, &mut answer),
+            (Era::Handshake, Some(Era::Handshake) | None) => {}
+        }
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = id;
-        let _gone = self.out.send(format!("A {name} {answer}"));
+        let _gone = self.out.send(ToClient::Answer { name: name.to_owned(), answer: Some(answer) });
     }
 
     /// What wants no answer, or is one.
-    async fn message(&self, message: &str) {
-        let Ok(message) = serde_json::from_str::<Value>(message) else { return };
-        if message["method"] == "notifications/cancelled" {
+    pub(crate) async fn message(self: &Arc<Self>, message: Value) {
+        let method = message["method"].as_str();
+        if method == Some("notifications/cancelled") {
             let id = message["params"]["requestId"].to_string();
             let found = lock(&self.open).get(&id).map(|open| (open.cancel.clone(), *lock(&open.relayed)));
             let Some((cancel, relayed)) = found else { return };
             // Whoever asked for a tool goes away; the call goes on.
             cancel.cancel();
             if let Some(relayed) = relayed {
-                let mut passed = message.clone();
+                let mut passed = message;
                 passed["params"]["requestId"] = json!(relayed);
                 self.upstream.tell(&passed).await;
             }
-        } else {
-            self.acknowledge().await;
-            self.upstream.tell(&message).await;
+            return;
+        }
+        self.acknowledge().await;
+        let own = message["id"].as_str().filter(|_| method.is_none()).and_then(|id| lock(&self.asks).remove(id));
+        if let Some(asked) = own {
+            let _gone = asked.send(message);
+            return;
+        }
+        let is_begun = method == Some("notifications/initialized");
+        self.upstream.tell(&message).await;
+        if is_begun && self.upstream.era() == Some(Era::Stateless) {
+            let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+            self.listen("", all);
         }
     }
 
     /// An answer was written to the client.
-    async fn delivered(&self, name: &str) {
+    pub(crate) async fn delivered(&self, name: &str) {
         let Some(session) = lock(&self.written).remove(name) else { return };
         self.note(&session, vec![name.to_owned()], false).await;
         lock(&self.heard).push((name.to_owned(), session));
     }
 
     /// The client goes on, so it has what was written to it before.
-    async fn acknowledge(&self) {
+    pub(crate) async fn acknowledge(&self) {
         let heard = std::mem::take(&mut *lock(&self.heard));
         for (name, session) in heard {
             self.note(&session, vec![name], true).await;
@@ -315,12 +450,15 @@ impl Connection {
     }
 
     async fn session(&self, meta: &Value) -> Result<InUse, Broken> {
-        let identity = Identity::of(meta, &self.client(), &self.hello);
+        let client = self.client();
+        let hooked = self.broker.hooked(self.hello.parent);
+        let identity = Identity::of(meta, &client.name, &self.hello, hooked.as_deref());
         let mut sessions = self.sessions.lock().await;
         if let Some(session) = sessions.get(&identity) {
             return Ok(session.again());
         }
-        let session = self.broker.session(&self.project, &self.hello, &self.client(), &identity, &self.reach).await?;
+        let named = self.hello.principal.as_deref().unwrap_or(&client.name);
+        let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
         sessions.insert(identity, session.again());
         Ok(session)
@@ -344,8 +482,80 @@ impl Connection {
             if message["method"] == "notifications/tools/list_changed" {
                 self.roads.lock().await.clear();
             }
-            let _gone = self.out.send(format!("L {message}"));
+            let is_request = message.get("id").is_some();
+            match self.era() {
+                Era::Handshake if self.upstream.era() == Some(Era::Stateless) && is_subscribed(&message) => {
+                    if message["method"] != "notifications/subscriptions/acknowledged" {
+                        self.tell_client(untagged(message), None);
+                    }
+                }
+                Era::Handshake => {
+                    let about = self.about(&message);
+                    self.tell_client(message, about);
+                }
+                Era::Stateless if is_request => self.ask_whoever_called(message),
+                Era::Stateless if is_subscribed(&message) => self.publish(&message),
+                Era::Stateless => {
+                    let about = self.about(&message);
+                    if about.is_some() {
+                        self.tell_client(message, about);
+                    }
+                }
+            }
         }
+    }
+
+    /// Which request of the client a message is about.
+    fn about(&self, message: &Value) -> Option<String> {
+        let open = lock(&self.open);
+        let newest = |of: &dyn Fn(&&Open) -> bool| {
+            open.values().filter(of).max_by_key(|open| (open.is_call, &open.name)).map(|open| open.name.clone())
+        };
+        match message["method"].as_str().unwrap_or_default() {
+            "notifications/progress" => {
+                let token = &message["params"]["progressToken"];
+                newest(&|open| open.token == *token && !token.is_null())
+            }
+            "notifications/message" => newest(&|open| open.wants_logs),
+            _ if is_subscribed(message) => None,
+            _ => newest(&|_| true),
+        }
+    }
+
+    /// A request of a tool server of the older era, for a client that is asked by answering it.
+    fn ask_whoever_called(self: &Arc<Self>, message: Value) {
+        let connection = self.clone();
+        self.spawn(async move {
+            let live = {
+                let live = lock(&connection.broker.live);
+                let ours = live.values().filter(|live| live.holder == *connection.upstream.holder() && live.is_awaited());
+                ours.max_by(|a, b| (a.since, &a.call).cmp(&(b.since, &b.call))).cloned()
+            };
+            let request = json!({"method": message["method"], "params": message.get("params").cloned().unwrap_or_else(|| json!({}))});
+            let name = "asked";
+            let answers = match live {
+                Some(live) => live.ask_for(Map::from_iter([(name.to_owned(), request)]), &connection.broker.env).await,
+                None => None,
+            };
+            let mut answer = match answers.and_then(|mut answers| answers.remove(name)) {
+                Some(result) => json!({"result": result}),
+                None => error(-32601, "the client cannot be asked for that now", Value::Null),
+            };
+            answer["jsonrpc"] = json!("2.0");
+            answer["id"] = message["id"].clone();
+            connection.upstream.tell(&answer).await;
+        });
+    }
+
+    /// The client has gone: nobody waits here any more, and what was under way goes on. In an orderly way it had what was written to it.
+    pub(crate) async fn close(self: Arc<Self>, is_orderly: bool) {
+        if is_orderly {
+            self.acknowledge().await;
+        }
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        tasks.shutdown().await;
+        self.broker.connected().remove(&self.hello.bridge);
+        self.leave().await;
     }
 
     /// Lets go of everything. The tool server stays while a call is under way.
@@ -366,15 +576,18 @@ impl Connection {
     }
 }
 
-fn error(code: i64, message: &str) -> Value {
-    json!({"error": {"code": code, "message": message}})
+fn error(code: i64, message: &str, data: Value) -> Value {
+    let mut error = json!({"error": {"code": code, "message": message}});
+    if !data.is_null() {
+        error["error"]["data"] = data;
+    }
+    error
 }
 
-async fn write_out(mut outgoing: mpsc::UnboundedReceiver<String>, mut write: OwnedWriteHalf) {
-    while let Some(mut line) = outgoing.recv().await {
-        line.push('\n');
-        if write.write_all(line.as_bytes()).await.is_err() {
-            return;
-        }
+/// A message without the tool server's number of a subscription that the client knows nothing of.
+fn untagged(mut message: Value) -> Value {
+    if let Some(meta) = message["params"].get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.remove(era::SUBSCRIPTION);
     }
+    message
 }

@@ -13,18 +13,28 @@
 //!
 //! Deliberately absent: a model, a drive, the environment, the command line.
 
+mod aggregate;
 mod ask;
+mod bridge;
 mod broker;
+mod budget;
+mod client;
 mod connection;
+mod era;
+mod http;
 mod live;
 mod road;
 pub mod rules;
 mod serve;
 mod session;
+mod settings;
+mod subscriptions;
 mod texts;
 mod upstream;
 mod wire;
 
 pub use broker::{Broken, Broker, BrokerConfig};
-pub use serve::{BrokerLock, Served, ask_broker, serve};
+pub use http::{HttpSettings, Tokens};
+pub use serve::{BrokerLock, Served, ask_broker, hook_broker, serve};
+pub use settings::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRules, Patience};
 pub use wire::WIRE;

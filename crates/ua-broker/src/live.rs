@@ -1,11 +1,13 @@
 //! A call that this process has under way, and those who wait for it. It belongs to the broker: whoever goes away takes nothing of it along.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, watch};
-use ua_core::{CallId, Timestamp};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, oneshot, watch};
+use ua_core::{ArgsHash, CallId, Env, RawReply, RunId, Timestamp};
 use ua_dispatch::{Dispatched, Handed};
 use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore as _};
 
@@ -13,9 +15,16 @@ use crate::broker::Broker;
 use crate::road::Road;
 use crate::session::InUse;
 use crate::texts::Told;
+use crate::upstream::lock;
 
 /// How often a question is looked at while somebody waits for its answer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long it is waited for what a tool asks for in the middle of a call.
+const INPUT_PATIENCE: Duration = Duration::from_mins(10);
+
+/// The calls under way, of all connections.
+pub(crate) type LiveCalls = Arc<Mutex<HashMap<CallId, Arc<LiveCall>>>>;
 
 /// Where it stands.
 #[derive(Debug, Clone)]
@@ -24,23 +33,100 @@ pub(crate) enum State {
     UnderWay,
     /// A person is asked.
     Held(Box<QuestionRecord>),
-    /// It is over: its record says how, or this does.
-    Over(Option<Told>),
+    /// Its tool asks for something.
+    Asks(Arc<Ask>),
+    /// It is over.
+    Over(Arc<Ended>),
+}
+
+/// How a call ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// What is told in the place of a result.
+    pub(crate) told: Option<Told>,
+    /// Its record, with the tool's own words, where these are what it ended with; else both are read.
+    pub(crate) reply: Option<(Box<CallRecord>, RawReply)>,
+}
+
+/// What a tool asks for before it has a result: requests by name. Whoever takes it answers it, once.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) requests: Map<String, Value>,
+    is_taken: AtomicBool,
+    reply: Mutex<Option<oneshot::Sender<Option<Map<String, Value>>>>>,
+}
+
+impl Ask {
+    /// Takes it, if nobody did.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Taken> {
+        (!self.is_taken.swap(true, Ordering::AcqRel)).then(|| Taken(self.clone()))
+    }
+
+    /// What is answered where nobody can be asked; `None` when a tool cannot go on without.
+    pub(crate) fn declined(&self) -> Option<Map<String, Value>> {
+        let answer = |(name, request): (&String, &Value)| {
+            let answer = match request["method"].as_str().unwrap_or_default() {
+                "elicitation/create" => json!({"action": "cancel"}),
+                "roots/list" => json!({"roots": []}),
+                _ => return None,
+            };
+            Some((name.clone(), answer))
+        };
+        self.requests.iter().map(answer).collect()
+    }
+}
+
+/// Somebody answers it. Who goes away before says that nobody is there.
+pub(crate) struct Taken(Arc<Ask>);
+
+impl Taken {
+    pub(crate) fn ask(&self) -> &Ask {
+        &self.0
+    }
+
+    /// Answers it; `None` says that nobody can.
+    pub(crate) fn answer(self, answers: Option<Map<String, Value>>) {
+        self.say(answers);
+    }
+
+    fn say(&self, answers: Option<Map<String, Value>>) {
+        let reply = lock(&self.0.reply).take();
+        if let Some(reply) = reply {
+            let _over = reply.send(answers);
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.say(self.0.declined());
+    }
 }
 
 /// A call under way.
 pub(crate) struct LiveCall {
     pub(crate) call: CallId,
     pub(crate) since: Timestamp,
+    /// Whose tool server it goes to.
+    pub(crate) holder: RunId,
+    /// What it is, as whoever asks for the same again would have it.
+    same: (String, ArgsHash),
     pub(crate) state: watch::Sender<State>,
     askers: AtomicUsize,
     left: Notify,
 }
 
 impl LiveCall {
-    pub(crate) fn new(call: CallId, since: Timestamp) -> Arc<Self> {
+    pub(crate) fn new(call: &CallRecord, since: Timestamp, holder: RunId) -> Arc<Self> {
         let (state, _) = watch::channel(State::UnderWay);
-        Arc::new(Self { call, since, state, askers: AtomicUsize::new(0), left: Notify::new() })
+        let same = (call.name.raw.clone(), call.args_hash);
+        let (call, askers, left) = (call.call_id.clone(), AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { call, since, holder, same, state, askers, left })
+    }
+
+    /// Whether it is a call of this tool with these arguments.
+    pub(crate) fn is_same(&self, tool: &str, args_hash: &ArgsHash) -> bool {
+        self.same.0 == tool && self.same.1 == *args_hash
     }
 
     pub(crate) fn askers(&self) -> usize {
@@ -53,6 +139,20 @@ impl LiveCall {
 
     pub(crate) fn is_held(&self) -> bool {
         matches!(*self.state.borrow(), State::Held(_))
+    }
+
+    /// Asks those who wait for what its tool asks for. Where nobody answers, people are said to be away.
+    pub(crate) async fn ask_for(&self, requests: Map<String, Value>, env: &Env) -> Option<Map<String, Value>> {
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask { requests, is_taken: AtomicBool::new(false), reply: Mutex::new(Some(reply)) };
+        let ask = Arc::new(ask);
+        self.state.send_replace(State::Asks(ask.clone()));
+        let answers = tokio::select! {
+            answers = answer => answers.unwrap_or_else(|_| ask.declined()),
+            () = env.clock.sleep(INPUT_PATIENCE) => ask.declined(),
+        };
+        self.state.send_replace(State::UnderWay);
+        answers
     }
 
     /// Somebody waits for it from now on.
@@ -83,15 +183,19 @@ impl Broker {
         is_new: bool,
         live: Arc<LiveCall>,
     ) {
-        let told = self.carried(&session, &road, &call, is_new, &live).await;
+        let ended = self.carried(&session, &road, &call, is_new, &live).await;
         road.upstream.drop_meta(&call.call_id);
-        if let Some(told) = told {
+        let reply = road.upstream.take_reply(&call.call_id);
+        if let Some((told, record)) = ended {
+            // The tool's own words are what it ended with, if nobody else said what became of it.
+            let is_own = |record: &CallRecord| record.resolution.is_none() && record.deduplicated_from.is_none();
+            let reply = record.filter(|record| is_own(record)).zip(reply);
             self.live().remove(&call.call_id);
-            live.state.send_replace(State::Over(told));
+            live.state.send_replace(State::Over(Arc::new(Ended { told, reply })));
         }
     }
 
-    /// What is told if its record does not say it; `None` when it waits for a person and nobody waits for it.
+    /// How it ended: what is told if its record does not say it, and the record. `None` when it waits for a person and nobody waits for it.
     async fn carried(
         &self,
         session: &InUse,
@@ -99,7 +203,7 @@ impl Broker {
         call: &CallRecord,
         is_new: bool,
         live: &LiveCall,
-    ) -> Option<Option<Told>> {
+    ) -> Option<(Option<Told>, Option<Box<CallRecord>>)> {
         let mut planned = if is_new { std::slice::from_ref(call) } else { &[] };
         let mut is_first = true;
         loop {
@@ -111,16 +215,21 @@ impl Broker {
             };
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
             if std::mem::take(&mut is_first) && self.is_let_go(session, call, live).await {
-                session.flush().await;
                 return None;
             }
-            let handed = Handed { planned: std::mem::take(&mut planned), is_last: false };
+            // What a read brought is written with what comes next: it is made again for whoever asks again.
+            let is_last = !call.policy.class.has_effect();
+            let handed = Handed { planned: std::mem::take(&mut planned), is_last };
             let ids = std::slice::from_ref(&call.call_id);
             let dispatched = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop)).await;
             drop(passes);
+            if is_last && session.outbox.holds() {
+                session.soon();
+            }
             let why = match dispatched.map(|mut all| all.pop()) {
-                Ok(Some(Dispatched::Settled(_))) => return Some(None),
+                Ok(Some(Dispatched::Settled(record))) => return Some((None, Some(record))),
                 Ok(Some(Dispatched::Held(question))) => {
+                    drop(road.upstream.take_reply(&call.call_id));
                     live.state.send_replace(State::Held(question.clone()));
                     if !self.answered(session, call, &question, live).await {
                         return None;
@@ -132,7 +241,7 @@ impl Broker {
                 Ok(Some(Dispatched::Stopped) | None) => "the gateway is stopping; ask again in a moment".to_owned(),
                 Err(error) => chain(&error),
             };
-            return Some(Some(Told::Broken { why }));
+            return Some((Some(Told::Broken { why }), None));
         }
     }
 
@@ -145,6 +254,8 @@ impl Broker {
         let _quiet = project.lock().await;
         let is_left = !live.is_awaited();
         if is_left {
+            // Whoever asks for it next finds it among those under way, or written.
+            session.flush().await;
             self.live().remove(&call.call_id);
         }
         is_left

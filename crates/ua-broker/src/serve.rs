@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::bridge;
 use crate::broker::{Broken, Broker};
-use crate::connection::Connection;
+use crate::http;
 use crate::session::Sessions;
+use crate::upstream::lock;
 use crate::wire::{Control, Visitor, WIRE, Wanted};
 
 /// How often it is looked whether anybody needs the broker.
@@ -57,17 +59,23 @@ impl BrokerLock {
     }
 }
 
-/// Serves until nobody needs the broker, or somebody says that it is to end. `lock` is held until then.
+/// Serves until nobody needs the broker, or somebody says that it is to end. `own` is held until then.
 ///
 /// # Errors
 /// What the broker needs is not there: the store, or the socket.
-pub async fn serve(broker: Arc<Broker>, lock: BrokerLock) -> Result<Served, Broken> {
+pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broken> {
+    let over_http = broker.config.http.is_some();
     let io = |doing: &'static str| move |error: io::Error| Broken::new(format!("{doing}: {error}"));
     for folder in broker.config.socket.parent().into_iter().chain([broker.config.logs.as_path()]) {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io("make a folder"))?;
     }
     broker.clear_up().await?;
     let listener = listen(&broker.config.socket).map_err(io("listen"))?;
+    if let Some(settings) = &broker.config.http {
+        let address = http::listen(&broker, settings).await?;
+        tracing::info!(%address, "clients over HTTP are served");
+        *lock(&broker.address) = Some(address);
+    }
     let mut idle_since = broker.env.now();
     loop {
         tokio::select! {
@@ -83,7 +91,8 @@ pub async fn serve(broker: Arc<Broker>, lock: BrokerLock) -> Result<Served, Brok
             () = broker.env.clock.sleep(LOOK_EVERY) => {}
             () = broker.closing.cancelled() => break,
         }
-        if broker.connections.load(Ordering::Acquire) > 0 || !broker.live().is_empty() {
+        // A client over HTTP cannot start the next one.
+        if over_http || broker.connections.load(Ordering::Acquire) > 0 || !broker.live().is_empty() {
             idle_since = broker.env.now();
         } else if broker.env.now().since(idle_since) >= broker.config.idle_exit {
             break;
@@ -98,7 +107,7 @@ pub async fn serve(broker: Arc<Broker>, lock: BrokerLock) -> Result<Served, Brok
     while broker.env.now() < ends && !is_over(&broker.sessions, &broker).await {
         broker.env.clock.sleep(POLL).await;
     }
-    drop(lock.0);
+    drop(own.0);
     Ok(Served::Over)
 }
 
@@ -141,13 +150,17 @@ async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
     }
     match Visitor::read(first.trim_end()) {
         Ok(Visitor::Bridge(hello)) => {
-            if let Err(error) = Connection::serve(broker.clone(), *hello, lines, write).await {
+            if let Err(error) = bridge::serve(broker.clone(), *hello, lines, write).await {
                 tracing::warn!(%error, "a bridge could not be served");
             }
         }
         Ok(Visitor::Control(wanted)) => {
             let answer = match wanted {
                 Wanted::Status => status(broker),
+                Wanted::Hook { process, session } => {
+                    broker.hook(process, session);
+                    json!({"heard": true})
+                }
                 Wanted::Stop => {
                     broker.closing.cancel();
                     json!({"stopping": true})
@@ -169,7 +182,7 @@ fn status(broker: &Broker) -> Value {
         .map(|(bridge, one)| {
             json!({
                 "bridge": bridge, "server": one.server, "client": one.client, "project": one.project,
-                "identity": one.identity, "parent": one.parent,
+                "identity": one.identity, "parent": one.parent, "way": one.way.as_str(),
             })
         })
         .collect();
@@ -184,7 +197,11 @@ fn status(broker: &Broker) -> Value {
             })
         })
         .collect();
-    json!({"pid": std::process::id(), "bridges": bridges, "calls": calls})
+    let address = lock(&broker.address).map(|address| format!("http://{address}"));
+    json!({
+        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "wire": WIRE, "http": address, "bridges": bridges,
+        "calls": calls,
+    })
 }
 
 /// Asks the broker at `socket` how things stand, or to end; `None` when there is none.
@@ -192,6 +209,18 @@ fn status(broker: &Broker) -> Value {
 /// # Errors
 /// It is there and does not answer as it should.
 pub async fn ask_broker(socket: &Path, stop: bool) -> io::Result<Option<Value>> {
+    want(socket, if stop { Wanted::Stop } else { Wanted::Status }).await
+}
+
+/// Tells the broker at `socket` what a client's hook says: the session that its process is in from now on. `None` when there is none.
+///
+/// # Errors
+/// It is there and does not answer as it should.
+pub async fn hook_broker(socket: &Path, process: u32, session: &str) -> io::Result<Option<Value>> {
+    want(socket, Wanted::Hook { process, session: session.to_owned() }).await
+}
+
+async fn want(socket: &Path, control: Wanted) -> io::Result<Option<Value>> {
     let (address, _open) = address(socket)?;
     let mut stream = match UnixStream::connect(address).await {
         Ok(stream) => stream,
@@ -200,7 +229,7 @@ pub async fn ask_broker(socket: &Path, stop: bool) -> io::Result<Option<Value>> 
         }
         Err(error) => return Err(error),
     };
-    let control = Control { wire: WIRE, control: if stop { Wanted::Stop } else { Wanted::Status } };
+    let control = Control { wire: WIRE, control };
     let mut line = serde_json::to_string(&control)?;
     line.push('\n');
     stream.write_all(line.as_bytes()).await?;

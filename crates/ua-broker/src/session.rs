@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -42,11 +42,15 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// By what the call says itself, else by what the client's environment says where the client is one that sets it, else by the connection.
-    pub(crate) fn of(meta: &Value, client: &str, hello: &Hello) -> Self {
+    /// By what the call says itself, else by what the client's own hook said of its process, else by what the client's environment says where the
+    /// client is one that sets it, else by the connection.
+    pub(crate) fn of(meta: &Value, client: &str, hello: &Hello, hooked: Option<&str>) -> Self {
         let said = |name: &&str| meta[*name].as_str().map(|value| format!("{name}:{value}"));
         if let Some(key) = IN_META.iter().find_map(said) {
             return Self { key, level: "exact" };
+        }
+        if let Some(session) = hooked {
+            return Self { key: format!("env:{session}"), level: "exact" };
         }
         let hint = |of: &str, name: &str| hello.hints.get(name).filter(|_| client == of).cloned();
         let hinted = hint("claude-code", "CLAUDE_CODE_SESSION_ID").or_else(|| hint("grok", "GROK_SESSION_ID"));
@@ -73,6 +77,8 @@ pub(crate) struct Session {
     /// Reads pass together, an effect alone.
     pub(crate) barrier: Arc<RwLock<()>>,
     next: AtomicU32,
+    /// Whether what waits is sent in a moment.
+    is_soon: AtomicBool,
     /// Connections and calls that need it.
     users: AtomicUsize,
     _lock: RunLock,
@@ -108,14 +114,19 @@ impl InUse {
     /// Notes something that nobody may need before the session's next write: with that, or in a moment. Who decides about a call of the
     /// project sends it first.
     pub(crate) async fn later(&self, change: Change) {
-        let waits = self.outbox.holds();
         self.outbox.hold("note what a client has heard", change).await;
-        if waits {
+        self.soon();
+    }
+
+    /// Sends in a moment what waits, unless it leaves with another write before.
+    pub(crate) fn soon(&self) {
+        if self.is_soon.swap(true, Ordering::AcqRel) {
             return;
         }
         let session = self.again();
         tokio::spawn(async move {
             session.broker.env.clock.sleep(SOON).await;
+            session.is_soon.store(false, Ordering::Release);
             session.flush().await;
         });
     }
@@ -284,6 +295,7 @@ impl Broker {
             trace,
             barrier: Arc::default(),
             next: AtomicU32::new(last + 1),
+            is_soon: AtomicBool::new(false),
             users: AtomicUsize::new(1),
             _lock: lock,
         });
@@ -378,9 +390,11 @@ mod tests {
             (json!({}), "mcp", &claude, "connection:b1", "connection"),
             (json!({}), "claude-code", &hello(&[]), "connection:b1", "connection"),
         ] {
-            let identity = Identity::of(&meta, client, hello);
+            let identity = Identity::of(&meta, client, hello, None);
             assert_eq!((identity.key.as_str(), identity.level), (key, level));
         }
+        let hooked = Identity::of(&json!({}), "claude-code", &claude, Some("s2"));
+        assert_eq!((hooked.key.as_str(), hooked.level), ("env:s2", "exact"));
         assert_eq!(client_call(&json!({"claudecode/toolUseId": "toolu_1"})).as_deref(), Some("toolu_1"));
     }
 }

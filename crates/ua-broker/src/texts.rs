@@ -16,6 +16,8 @@ pub(crate) enum Told {
     Running { since: Timestamp },
     /// A person decides first.
     Held { question: QuestionId, kind: QuestionKind },
+    /// A budget of the user does not have it.
+    Budget { budget: String },
     /// It was not sent.
     NotSent { why: String },
     /// A person said that it happened.
@@ -31,6 +33,7 @@ impl Told {
             Self::Running { .. } => "running",
             Self::Held { kind: QuestionKind::NearDuplicate, .. } => "rival",
             Self::Held { .. } => "held",
+            Self::Budget { .. } => "budget",
             Self::NotSent { .. } => "not_sent",
             Self::Happened { .. } => "happened",
             Self::Broken { .. } => "broken",
@@ -61,6 +64,10 @@ impl Told {
             Self::Held { question, .. } => format!(
                 "Not sent yet. A person has to decide first: `{ua} answer {question}`. Go on with other work; the same call again returns \
                  this, or the result."
+            ),
+            Self::Budget { budget } => format!(
+                "Not sent: the budget of {budget} is used up. Do not try to have the same done in another way. The person who runs the gateway \
+                 sets budgets in its gateway.toml."
             ),
             Self::NotSent { why } => why.clone(),
             Self::Happened { by, proof } => {
@@ -144,6 +151,7 @@ mod tests {
             (Told::Running { since: Timestamp::from_millis(0) }, "do not reword it"),
             (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),
             (Told::Held { question, kind: QuestionKind::Approval }, "decide first"),
+            (Told::Budget { budget: "3 `email.send` a day".into() }, "3 `email.send` a day is used up"),
         ] {
             let result = told.as_result(None, "ua");
             assert!(result["content"][0]["text"].as_str().unwrap().contains(words), "{result}");

@@ -7,22 +7,28 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::process::Command;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use ua_core::{
     CallId, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
     ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, Relayed, ShimArgs, ShimCommand};
+use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimCommand, argument_headers};
+
+mod process;
+
+pub(crate) use self::process::Unanswered;
+use self::process::{Link, Pipe, Process, read};
+use crate::era::{self, Client, Era};
+use crate::live::LiveCalls;
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IDLE_POLL: Duration = Duration::from_millis(50);
 /// How many pages of a list are read.
 const MAX_PAGES: usize = 1_000;
+/// How long a server may leave `server/discover` unanswered before it is taken for one of the era of the handshake.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a tool may ask for something before it has a result.
+const MOST_ROUNDS: u32 = 20;
+/// Of how many calls it is kept what their errors said beside their words.
+const MOST_KEPT: usize = 1_000;
 
 /// How a tool server is started.
 #[derive(Debug, Clone)]
@@ -76,61 +88,89 @@ pub(crate) struct Upstream {
     /// What the server says by itself, for the client.
     to_client: mpsc::UnboundedSender<Value>,
     process: AsyncMutex<Option<Arc<Process>>>,
-    /// The client's `initialize`, which is made again with each process.
-    handshake: Mutex<Option<Value>>,
+    /// Who it is spoken with for, and how that client began; made again with each process.
+    greeting: Mutex<Option<Greeting>>,
+    /// What it said when it was greeted, and how it is spoken with.
+    known: Mutex<Option<(Era, Value)>>,
+    /// Which logs a client of the other era wants.
+    log_level: Mutex<Option<Value>>,
     /// What the client said about a call beside its arguments.
     metas: Mutex<HashMap<CallId, Map<String, Value>>>,
+    /// What the server answered, until whoever waits has it.
+    replies: Mutex<HashMap<CallId, RawReply>>,
+    /// What an error of a call said beside its words.
+    error_data: Mutex<HashMap<CallId, Value>>,
+    /// Headers that arguments of a tool go into as well, by tool: its schema.
+    schemas: Mutex<HashMap<String, Map<String, Value>>>,
+    /// The calls that are under way, of all connections.
+    live: LiveCalls,
 }
 
-/// One process, or one session with an endpoint.
-struct Process {
-    generation: String,
-    next: AtomicU64,
-    link: Link,
+/// How a client began.
+#[derive(Debug, Clone)]
+enum Greeting {
+    /// With a handshake: its parameters.
+    Handshake(Value),
+    /// Not at all: each of its requests says who it is.
+    Stateless(Client),
 }
 
-/// How its messages get there.
-enum Link {
-    Pipe(Arc<Pipe>),
-    Remote { relay: Relay, under_way: AtomicUsize },
-}
-
-/// The pipes of a process.
-struct Pipe {
-    stdin: AsyncMutex<Option<ChildStdin>>,
-    pending: Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>,
-    ended: CancellationToken,
-    child: AsyncMutex<Child>,
-}
-
-/// Why a request has no answer.
-#[derive(Debug)]
-pub(crate) enum Unanswered {
-    /// No byte of it left.
-    NotSent(String),
-    /// It left, or may have.
-    Lost(String),
-    /// An HTTP status that is no success.
-    Refused { status: u16, body: String },
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Upstream {
-    pub(crate) fn new(launch: Launch, env: Env, to_client: mpsc::UnboundedSender<Value>) -> io::Result<Self> {
+    pub(crate) fn new(
+        launch: Launch,
+        env: Env,
+        live: LiveCalls,
+        to_client: mpsc::UnboundedSender<Value>,
+    ) -> io::Result<Self> {
         let locks = LockDir::new(&launch.locks, launch.holder.clone(), env.clone())?;
-        let (process, handshake, metas) = (AsyncMutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self { launch, locks, env, to_client, process, handshake, metas })
+        Ok(Self {
+            launch,
+            locks,
+            env,
+            to_client,
+            process: AsyncMutex::default(),
+            greeting: Mutex::default(),
+            known: Mutex::default(),
+            log_level: Mutex::default(),
+            metas: Mutex::default(),
+            replies: Mutex::default(),
+            error_data: Mutex::default(),
+            schemas: Mutex::default(),
+            live,
+        })
     }
 
     /// The client's `initialize`, which an earlier broker answered.
     pub(crate) fn remember_handshake(&self, request: &Value) {
-        *lock(&self.handshake) = request.get("params").cloned();
+        *lock(&self.greeting) = request.get("params").cloned().map(Greeting::Handshake);
     }
 
-    /// Starts the server with the client's `initialize`; the answer is the server's own.
+    /// Who it is spoken with for, where that client's requests stand for themselves.
+    pub(crate) fn remember_client(&self, client: &Client) {
+        *lock(&self.greeting) = Some(Greeting::Stateless(client.clone()));
+    }
+
+    /// What the server said when it was greeted, as `serverInfo` says it.
+    pub(crate) fn server_info(&self) -> Option<Value> {
+        let known = lock(&self.known);
+        let (era, said) = known.as_ref()?;
+        let info = match era {
+            Era::Handshake => &said["serverInfo"],
+            Era::Stateless => &said["_meta"]["io.modelcontextprotocol/serverInfo"],
+        };
+        info.is_object().then(|| info.clone())
+    }
+
+    /// How it is spoken with, once that is known.
+    pub(crate) fn era(&self) -> Option<Era> {
+        lock(&self.known).as_ref().map(|(era, _)| *era)
+    }
+
+    /// Starts the server with the client's `initialize`; the answer is the server's own, or what it says about itself where it knows no handshake.
     pub(crate) async fn initialize(&self, params: Value) -> Result<Value, Unanswered> {
         let mut running = self.process.lock().await;
         let process = match running.as_ref().filter(|process| !process.has_ended()) {
@@ -139,36 +179,125 @@ impl Upstream {
         };
         *running = Some(process.clone());
         drop(running);
-        let answer = process.request("initialize", &params).await?;
+        let answer = self.shake_hands(&process, &params).await?;
         if answer.get("result").is_some() {
-            *lock(&self.handshake) = Some(params);
+            *lock(&self.greeting) = Some(Greeting::Handshake(params));
         }
         Ok(answer)
+    }
+
+    /// What the server can do, for a client whose requests stand for themselves.
+    pub(crate) async fn discover(&self, client: &Client) -> Result<Value, Unanswered> {
+        self.remember_client(client);
+        let process = self.running_process().await.map_err(Unanswered::NotSent)?;
+        if process.is_stateless() {
+            let params = self.prepared(&process, json!({}));
+            return process.request("server/discover", params).await;
+        }
+        let known = lock(&self.known).clone();
+        Ok(json!({"result": era::discovery(&known.map(|(_, said)| said).unwrap_or_default())}))
+    }
+
+    /// A handshake, or, with a server that knows none, asking it what it can do.
+    async fn shake_hands(&self, process: &Process, params: &Value) -> Result<Value, Unanswered> {
+        let was_stateless = process.is_stateless();
+        let refused = if was_stateless { None } else { Some(process.request("initialize", params.clone()).await) };
+        if let Some(Ok(answer)) = &refused
+            && let Some(result) = answer.get("result")
+        {
+            self.found(process, Era::Handshake, result);
+            return Ok(answer.clone());
+        }
+        match refused {
+            Some(Err(lost @ (Unanswered::Lost(_) | Unanswered::NotSent(_)))) => return Err(lost),
+            Some(Ok(_) | Err(Unanswered::Refused { .. })) | None => {}
+        }
+        match self.asked(process, &Client::of_handshake(params)).await {
+            Some(discovered) => {
+                let wanted = params["protocolVersion"].as_str().unwrap_or_default();
+                let greeting = era::greeting(&discovered, wanted);
+                self.found(process, Era::Stateless, &discovered);
+                Ok(json!({"result": greeting}))
+            }
+            None => refused.unwrap_or_else(|| Err(Unanswered::Lost("it said nothing about itself".to_owned()))),
+        }
+    }
+
+    /// What a server says that knows the newer era; `None` for another one.
+    async fn asked(&self, process: &Process, client: &Client) -> Option<Value> {
+        let mut meta = Map::new();
+        client.sign(&mut meta, None);
+        let asked = tokio::select! {
+            asked = process.request("server/discover", json!({"_meta": meta})) => asked.ok()?,
+            () = self.env.clock.sleep(DISCOVER_PATIENCE) => return None,
+        };
+        let result = asked.get("result")?;
+        let supported = result["supportedVersions"].as_array().into_iter().flatten();
+        supported.into_iter().any(|version| version == era::NEWER).then(|| result.clone())
+    }
+
+    fn found(&self, process: &Process, era: Era, said: &Value) {
+        let _known = process.era.set(era);
+        *lock(&self.known) = Some((era, said.clone()));
     }
 
     /// A message of the client that wants no answer, or is one. Without a process nobody misses it.
     pub(crate) async fn tell(&self, message: &Value) {
         let process = self.process.lock().await.clone();
-        if let Some(process) = process.filter(|process| !process.has_ended()) {
-            let _gone = process.write(message).await;
+        let Some(process) = process.filter(|process| !process.has_ended()) else { return };
+        let is_cancel = message["method"] == "notifications/cancelled";
+        // A server without sessions has nothing to remember; over HTTP a request is cancelled by closing its stream.
+        if process.is_stateless() && (!is_cancel || process.is_remote()) {
+            return;
         }
+        let _gone = process.write(message).await;
     }
 
     /// A request of the client as it came, to a process that is started when there is none. `named` hears the id that it has there.
-    pub(crate) async fn relay(
-        &self,
-        method: &str,
-        params: Option<&Value>,
-        named: impl Fn(u64),
-    ) -> Result<Value, Unanswered> {
+    pub(crate) async fn relay(&self, method: &str, params: Value, named: impl Fn(u64)) -> Result<Value, Unanswered> {
         let process = self.running_process().await.map_err(Unanswered::NotSent)?;
-        match process.request_named(method, params, None, &named).await {
+        if method == "logging/setLevel" && process.is_stateless() {
+            // Each request says for itself which logs it wants.
+            *lock(&self.log_level) = params.get("level").cloned();
+            return Ok(json!({"result": {}}));
+        }
+        let prepared = self.prepared(&process, params.clone());
+        match process.request_named(method, prepared, &[], &named).await {
             // A session that is over refused it unread; the next one is begun as the client began the first.
             Err(Unanswered::NotSent(_)) if process.is_remote() => {
                 let process = self.running_process().await.map_err(Unanswered::NotSent)?;
-                process.request_named(method, params, None, &named).await
+                let prepared = self.prepared(&process, params);
+                process.request_named(method, prepared, &[], &named).await
             }
             answered => answered,
+        }
+    }
+
+    /// Parameters as this process wants them: saying for themselves who asks, or without that.
+    fn prepared(&self, process: &Process, mut params: Value) -> Value {
+        if process.is_stateless() {
+            if !params.is_object() {
+                params = json!({});
+            }
+            let client = self.client();
+            let level = lock(&self.log_level).clone();
+            if let Some(meta) = params
+                .as_object_mut()
+                .and_then(|params| params.entry("_meta").or_insert_with(|| json!({})).as_object_mut())
+            {
+                client.sign(meta, level.as_ref());
+            }
+        } else if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
+            era::unsigned(meta);
+        }
+        params
+    }
+
+    fn client(&self) -> Client {
+        match &*lock(&self.greeting) {
+            Some(Greeting::Handshake(params)) => Client::of_handshake(params),
+            Some(Greeting::Stateless(client)) => client.clone(),
+            None => Client::default(),
         }
     }
 
@@ -179,6 +308,35 @@ impl Upstream {
 
     pub(crate) fn drop_meta(&self, call: &CallId) {
         lock(&self.metas).remove(call);
+    }
+
+    /// What the server answered to a call, in its own words; once.
+    pub(crate) fn take_reply(&self, call: &CallId) -> Option<RawReply> {
+        lock(&self.replies).remove(call)
+    }
+
+    /// What an error said beside its words; once.
+    pub(crate) fn take_error_data(&self, call: &CallId) -> Option<Value> {
+        lock(&self.error_data).remove(call)
+    }
+
+    /// Who holds the locks of its processes, which tells it from others.
+    pub(crate) fn holder(&self) -> &RunId {
+        &self.launch.holder
+    }
+
+    /// The arguments of a call that go into headers as well, as the tool's schema marks them, as far as its list was read.
+    pub(crate) fn marked(&self, tool: &str, arguments: &Map<String, Value>) -> Vec<(String, String)> {
+        lock(&self.schemas).get(tool).and_then(|schema| argument_headers(schema, arguments).ok()).unwrap_or_default()
+    }
+
+    /// What the tools of a page of its list want to be called with.
+    pub(crate) fn note_schemas(&self, page: &Value) {
+        let mut schemas = lock(&self.schemas);
+        for tool in page["tools"].as_array().into_iter().flatten() {
+            let (Some(name), Some(schema)) = (tool["name"].as_str(), tool["inputSchema"].as_object()) else { continue };
+            schemas.insert(name.to_owned(), schema.clone());
+        }
     }
 
     /// Waits until nothing is asked of it.
@@ -220,7 +378,7 @@ impl Upstream {
                 let relay = Relay::new(name, url, headers, self.env.clone(), self.to_client.clone(), logins)?;
                 let generation = Horizon::generation(&self.locks.unique());
                 let link = Link::Remote { relay, under_way: AtomicUsize::new(0) };
-                return Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link }));
+                return Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link, era: OnceLock::new() }));
             }
         };
         let Some((program, args)) = command.split_first() else { return Err("it has no command".to_owned()) };
@@ -248,38 +406,60 @@ impl Upstream {
             child: AsyncMutex::new(child),
         });
         tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
-        Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link: Link::Pipe(pipe) }))
+        let link = Link::Pipe(pipe);
+        Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link, era: OnceLock::new() }))
     }
 
-    /// The running process, started and greeted as the client greeted it when there is none.
+    /// The running process, started and greeted for the client when there is none.
     async fn running_process(&self) -> Result<Arc<Process>, String> {
         let mut running = self.process.lock().await;
         if let Some(process) = running.as_ref().filter(|process| !process.has_ended()) {
             return Ok(process.clone());
         }
-        let greeting = lock(&self.handshake).clone();
+        let greeting = lock(&self.greeting).clone();
         let greeting = greeting.ok_or("the client has not greeted it")?;
         let process = self.start()?;
-        let greeted = tokio::select! {
-            greeted = process.request("initialize", &greeting) => greeted.map_err(|why| format!("it did not start: {why}"))?,
+        tokio::select! {
+            greeted = self.greet(&process, &greeting) => greeted?,
             () = self.env.clock.sleep(PATIENCE) => return Err("it did not answer the handshake in time".to_owned()),
+        }
+        *running = Some(process.clone());
+        Ok(process)
+    }
+
+    /// Finds out how a process is spoken with, as far as that is not known already.
+    async fn greet(&self, process: &Process, greeting: &Greeting) -> Result<(), String> {
+        let era = self.era();
+        let handshake = match greeting {
+            Greeting::Handshake(params) => params.clone(),
+            Greeting::Stateless(client) => {
+                if era != Some(Era::Handshake)
+                    && let Some(discovered) = self.asked(process, client).await
+                {
+                    self.found(process, Era::Stateless, &discovered);
+                    return Ok(());
+                }
+                client.handshake()
+            }
         };
+        let greeted = self.shake_hands(process, &handshake).await.map_err(|why| format!("it did not start: {why}"))?;
         if let Some(error) = greeted.get("error") {
             return Err(format!("it refused the handshake: {}", error["message"]));
         }
-        process
-            .write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
-            .await
-            .map_err(|e| e.to_string())?;
-        *running = Some(process.clone());
-        Ok(process)
+        if process.is_stateless() {
+            return Ok(());
+        }
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        process.write(&initialized).await.map_err(|error| error.to_string())
     }
 
     /// One request of our own, which only looks.
     async fn look(&self, method: &str, params: &Value) -> Result<Value, String> {
         let process = self.running_process().await?;
         let answer = tokio::select! {
-            answer = process.request(method, params) => answer.map_err(|why| why.to_string())?,
+            answer = process.request(method, self.prepared(&process, params.clone())) => {
+                answer.map_err(|why| why.to_string())?
+            }
             () = self.env.clock.sleep(PATIENCE) => return Err(format!("it did not answer {method} in time")),
         };
         match (answer.get("result"), answer.get("error")) {
@@ -311,33 +491,94 @@ impl Upstream {
         if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
             return Outcome::NotSent { why };
         }
+        let mut headers: Vec<(String, String)> =
+            header.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        if process.is_stateless() && process.is_remote() {
+            let schemas = lock(&self.schemas);
+            let marked = schemas.get(&permit.name().tool).map(|schema| argument_headers(schema, &arguments));
+            match marked.transpose() {
+                Ok(marked) => headers.extend(marked.unwrap_or_default()),
+                Err(why) => return Outcome::NotSent { why },
+            }
+        }
+        let call = &permit.call().call_id;
+        lock(&self.replies).remove(call);
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
+        let params = self.prepared(&process, params);
         let deadline = permit.call().policy.timeout.filter(|_| permit.call().policy.class == SideEffectClass::ReadOnly);
         let answer = async {
             tokio::select! {
-                answer = process.request_named("tools/call", Some(&params), header, &|_| ()) => answer,
+                answer = self.rounds(&process, call, params, &headers) => answer,
                 () = sleep_or_never(deadline, &self.env) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
             }
         };
         let outcome = match answer.await {
-            Ok(answer) => match (answer.get("result"), answer.get("error")) {
-                (Some(result), _) => Outcome::Raw(RawReply::ToolResult { result: result.clone() }),
-                (None, Some(error)) => Outcome::Raw(RawReply::RpcError {
-                    code: error["code"].as_i64().unwrap_or(0),
-                    message: error["message"].as_str().unwrap_or_default().to_owned(),
-                }),
+            Ok(mut answer) => match (answer.get_mut("result").map(Value::take), answer.get("error")) {
+                (Some(result), _) => Outcome::Raw(RawReply::ToolResult { result }),
+                (None, Some(error)) => {
+                    if let Some(data) = error.get("data") {
+                        let mut kept = lock(&self.error_data);
+                        if kept.len() >= MOST_KEPT {
+                            kept.clear();
+                        }
+                        kept.insert(call.clone(), data.clone());
+                    }
+                    Outcome::Raw(RawReply::RpcError {
+                        code: error["code"].as_i64().unwrap_or(0),
+                        message: error["message"].as_str().unwrap_or_default().to_owned(),
+                    })
+                }
                 (None, None) => Outcome::Lost { why: "it answered neither a result nor an error".to_owned() },
             },
             Err(Unanswered::NotSent(why)) => Outcome::NotSent { why },
             Err(Unanswered::Lost(why)) => Outcome::Lost { why },
             Err(Unanswered::Refused { status, body }) => Outcome::Raw(RawReply::HttpStatus { status, body }),
         };
+        if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = &outcome {
+            lock(&self.replies).insert(call.clone(), reply.clone());
+        }
         match &outcome {
             Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } | Outcome::Continues(_) => {}
             // A status or an error of the protocol may still be read as an unknown outcome.
             Outcome::Lost { .. } | Outcome::Raw(_) => self.launch.horizon.given_up(&process.generation),
         }
         outcome
+    }
+
+    /// A call, and what its tool asks for before it has a result. Each round goes on with the call that was begun; nothing is begun anew.
+    async fn rounds(
+        &self,
+        process: &Process,
+        call: &CallId,
+        mut params: Value,
+        headers: &[(String, String)],
+    ) -> Result<Value, Unanswered> {
+        for round in 0..MOST_ROUNDS {
+            let answered = process.request_named("tools/call", params.clone(), headers, &|_| ()).await;
+            let answer = match answered {
+                // The first round was taken, so nothing that is said to a later one proves that nothing happened.
+                Err(Unanswered::NotSent(why)) if round > 0 => return Err(Unanswered::Lost(why)),
+                Err(refused @ Unanswered::Refused { .. }) if round > 0 => {
+                    return Err(Unanswered::Lost(refused.to_string()));
+                }
+                answered => answered?,
+            };
+            let Some(requests) = answer.get("result").and_then(era::asked_for) else { return Ok(answer) };
+            let live = lock(&self.live).get(call).cloned();
+            let answers = match live {
+                Some(live) => live.ask_for(requests, &self.env).await,
+                None => None,
+            };
+            let Some(answers) = answers else {
+                return Err(Unanswered::Lost("it asked for something that nobody could answer".to_owned()));
+            };
+            params["inputResponses"] = Value::Object(answers);
+            match answer["result"].get("requestState") {
+                Some(state) => params["requestState"] = state.clone(),
+                None => drop(params.as_object_mut().and_then(|params| params.remove("requestState"))),
+            }
+        }
+        Err(Unanswered::Lost("it does not stop asking".to_owned()))
     }
 
     /// A generation's name in the ledger says whose lock it has, since the next broker knows nothing of this connection.
@@ -351,146 +592,6 @@ async fn sleep_or_never(span: Option<Duration>, env: &Env) {
         Some(span) => env.clock.sleep(span).await,
         None => std::future::pending().await,
     }
-}
-
-impl std::fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
-            Self::Refused { status, body } => {
-                let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
-                write!(f, "it answered HTTP status {status}: {}", body.trim())
-            }
-        }
-    }
-}
-
-impl Process {
-    fn has_ended(&self) -> bool {
-        match &self.link {
-            Link::Pipe(pipe) => pipe.ended.is_cancelled(),
-            Link::Remote { relay, .. } => relay.is_over(),
-        }
-    }
-
-    fn is_remote(&self) -> bool {
-        matches!(self.link, Link::Remote { .. })
-    }
-
-    fn is_idle(&self) -> bool {
-        match &self.link {
-            Link::Pipe(pipe) => lock(&pipe.pending).as_ref().is_none_or(HashMap::is_empty),
-            Link::Remote { under_way, .. } => under_way.load(Ordering::Acquire) == 0,
-        }
-    }
-
-    async fn write(&self, message: &Value) -> io::Result<()> {
-        match &self.link {
-            Link::Pipe(pipe) => pipe.write(message).await,
-            Link::Remote { relay, .. } => relay.tell(message).await.map_err(io::Error::other),
-        }
-    }
-
-    async fn request(&self, method: &str, params: &Value) -> Result<Value, Unanswered> {
-        self.request_named(method, Some(params), None, &|_| ()).await
-    }
-
-    /// One request, once. `header` goes with it where there are headers.
-    async fn request_named(
-        &self,
-        method: &str,
-        params: Option<&Value>,
-        header: Option<(&str, &str)>,
-        named: &impl Fn(u64),
-    ) -> Result<Value, Unanswered> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method});
-        if let Some(params) = params.filter(|params| !params.is_null()) {
-            message["params"] = params.clone();
-        }
-        let (relay, under_way) = match &self.link {
-            Link::Pipe(pipe) => {
-                let answer = pipe.expect(id)?;
-                named(id);
-                return pipe.request(&message, answer).await;
-            }
-            Link::Remote { relay, under_way } => (relay, under_way),
-        };
-        named(id);
-        let _under_way = UnderWay::one(under_way);
-        match relay.request(id, &message, header).await {
-            Relayed::Answer(answer) => Ok(answer),
-            Relayed::Status { status, body } => Err(Unanswered::Refused { status, body }),
-            Relayed::NotSent(why) => Err(Unanswered::NotSent(why)),
-            Relayed::Lost(why) => Err(Unanswered::Lost(why)),
-        }
-    }
-}
-
-/// A request that is counted until nobody waits for it.
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl<'a> UnderWay<'a> {
-    fn one(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Pipe {
-    async fn write(&self, message: &Value) -> io::Result<()> {
-        let mut stdin = self.stdin.lock().await;
-        let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut line = message.to_string();
-        line.push('\n');
-        stdin.write_all(line.as_bytes()).await?;
-        stdin.flush().await
-    }
-
-    /// Whoever is answered under this id from now on.
-    fn expect(&self, id: u64) -> Result<oneshot::Receiver<Value>, Unanswered> {
-        let (answered, answer) = oneshot::channel();
-        match lock(&self.pending).as_mut() {
-            Some(pending) => pending.insert(id, answered),
-            None => return Err(Unanswered::NotSent("the tool server has ended".to_owned())),
-        };
-        Ok(answer)
-    }
-
-    async fn request(&self, message: &Value, answer: oneshot::Receiver<Value>) -> Result<Value, Unanswered> {
-        if let Err(error) = self.write(message).await {
-            // A part of it may be in the pipe.
-            return Err(Unanswered::Lost(format!("the tool server ended while it was asked: {error}")));
-        }
-        answer.await.map_err(|_| Unanswered::Lost("the tool server ended before it answered".to_owned()))
-    }
-}
-
-/// Reads what the server says until it says nothing more.
-async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
-    let mut lines = BufReader::new(stdout).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        // A server that logs to its output: not a message.
-        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        if message.get("method").is_some() {
-            let _gone = to_client.send(message);
-            continue;
-        }
-        let id = message["id"].as_u64().or_else(|| message["id"].as_str()?.parse().ok());
-        let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
-        if let Some(waiting) = waiting {
-            let _gone = waiting.send(message);
-        }
-    }
-    pipe.ended.cancel();
-    // Whoever waits finds that nobody will answer, and nobody waits any more from now on.
-    drop(lock(&pipe.pending).take());
 }
 
 /// A tool as the server describes it.
@@ -523,6 +624,7 @@ impl ToolTransport for Upstream {
         for _ in 0..MAX_PAGES {
             let params = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let page = self.look("tools/list", &params).await.map_err(failed)?;
+            self.note_schemas(&page);
             let listed = page["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
             tools.extend(listed.iter().filter_map(|tool| spec(server, tool)));
             match page.get("nextCursor").filter(|next| !next.is_null()) {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::broker::Way;
+
 /// The version of these lines.
 pub const WIRE: u32 = 1;
 
@@ -41,6 +43,18 @@ pub(crate) struct Hello {
     /// The client's `initialize`, when an earlier broker answered it.
     #[serde(default)]
     pub(crate) handshake: Option<Value>,
+    /// Whether the client has all of the user's tool servers as one.
+    #[serde(default)]
+    pub(crate) all: bool,
+    /// Whether the bridge says which of its requests it sends again.
+    #[serde(default)]
+    pub(crate) says_again: bool,
+    /// How the client is connected; a bridge does not say it.
+    #[serde(skip)]
+    pub(crate) way: Way,
+    /// Who it is by its token, which counts more than what it calls itself.
+    #[serde(skip)]
+    pub(crate) principal: Option<String>,
 }
 
 impl Hello {
@@ -102,13 +116,20 @@ pub(crate) struct Control {
 }
 
 /// What is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wanted {
     /// How things stand.
     Status,
     /// That it ends, once what is under way is over.
     Stop,
+    /// That it knows in which session a client's process is.
+    Hook {
+        /// The client's process, which started the bridges.
+        process: u32,
+        /// The client's name of the session.
+        session: String,
+    },
 }
 
 /// Who came to the socket.
@@ -130,7 +151,8 @@ impl Visitor {
             return Ok(Self::Control(control.control));
         }
         let hello: Hello = serde_json::from_value(value).map_err(|error| error.to_string())?;
-        if hello.command.is_empty() != hello.url.is_some() || hello.name.is_empty() || hello.name.contains(['.', '/']) {
+        let is_one = hello.command.is_empty() == hello.url.is_some();
+        if is_one == hello.all || hello.name.is_empty() || hello.name.contains(['.', '/']) {
             return Err("it names no tool server".to_owned());
         }
         hello.headers()?;
@@ -141,8 +163,8 @@ impl Visitor {
 /// A line of a bridge behind its first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BridgeLine<'l> {
-    /// A request, with the bridge's name for it.
-    Request(&'l str, &'l str),
+    /// A request, with the bridge's name for it, and whether an earlier connection may have had it.
+    Request { name: &'l str, message: &'l str, is_again: bool },
     /// Any other message of the client.
     Message(&'l str),
     /// The answer to a request was written to the client.
@@ -158,7 +180,10 @@ impl<'l> BridgeLine<'l> {
     pub(crate) fn read(line: &'l str) -> Option<Self> {
         let (kind, rest) = line.split_once(' ')?;
         match kind {
-            "R" => rest.split_once(' ').map(|(name, message)| Self::Request(name, message)),
+            "R" | "S" => {
+                let (name, message) = rest.split_once(' ')?;
+                Some(Self::Request { name, message, is_again: kind == "S" })
+            }
             "N" => Some(Self::Message(rest)),
             "D" => Some(Self::Delivered(rest)),
             "E" => {
@@ -177,7 +202,11 @@ mod tests {
 
     #[test]
     fn what_the_bridge_says_is_understood() {
-        assert_eq!(BridgeLine::read("R 01A {\"id\": 1}"), Some(BridgeLine::Request("01A", "{\"id\": 1}")));
+        assert_eq!(
+            BridgeLine::read("R 01A {\"id\": 1}"),
+            Some(BridgeLine::Request { name: "01A", message: "{\"id\": 1}", is_again: false })
+        );
+        assert!(matches!(BridgeLine::read("S 01A {}"), Some(BridgeLine::Request { is_again: true, .. })));
         assert_eq!(BridgeLine::read("E 999 eof"), Some(BridgeLine::Gone { is_orderly: false }));
         assert_eq!(BridgeLine::read("E 1000 eof"), Some(BridgeLine::Gone { is_orderly: true }));
         assert_eq!(BridgeLine::read("E 0 signal"), Some(BridgeLine::Gone { is_orderly: true }));
@@ -200,6 +229,9 @@ mod tests {
         for (header, why) in [("X-Key", "no `Name"), ("A: ${KEY", "without"), ("A: ${HOME}", "--env HOME")] {
             assert!(remote(header).is_err_and(|refused| refused.contains(why)), "{header}");
         }
+        let all = r#"{"wire":1,"bridge":"b","name":"all","command":[],"all":true,"cwd":"/"}"#;
+        assert!(matches!(Visitor::read(all), Ok(Visitor::Bridge(hello)) if hello.all));
+        assert!(Visitor::read(&all.replace("true", "false")).is_err());
         assert!(matches!(Visitor::read(r#"{"wire":1,"control":"stop"}"#), Ok(Visitor::Control(Wanted::Stop))));
         assert!(Visitor::read(r#"{"wire":2}"#).is_err_and(|why| why.contains("version 2")));
     }

@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod crashes;
+mod deciding;
+mod eras;
+mod http;
 mod matrix;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;

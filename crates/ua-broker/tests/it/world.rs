@@ -115,6 +115,25 @@ impl GatewayWorld {
         self.until_status(&format!("{count} calls"), |calls| calls.len() == count);
     }
 
+    /// What the broker says of how things stand.
+    pub(crate) fn status(&self) -> Option<Value> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(ua_broker::ask_broker(&self.path("gateway.sock"), false)).ok()?
+    }
+
+    /// Starts the broker as one that serves clients over HTTP, and says where.
+    pub(crate) fn over_http(&self) -> String {
+        fs::write(self.path("over_http"), "").unwrap();
+        let mut start = Command::new(cell());
+        start.arg("start").arg(self.folder.path()).arg(self.hold_millis.to_string());
+        assert!(start.status().unwrap().success());
+        self.status().unwrap()["http"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned()
+    }
+
+    pub(crate) fn token(&self, client: &str) -> String {
+        ua_broker::Tokens::at(self.path("tokens.json")).make(client, &ua_core::system::env()).unwrap()
+    }
+
     fn until_status(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let socket = self.path("gateway.sock");
@@ -211,6 +230,8 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) session: Option<String>,
     pub(crate) info: Value,
+    /// Whether each of its requests stands for itself.
+    pub(crate) is_stateless: bool,
 }
 
 impl Client {
@@ -243,7 +264,7 @@ impl Client {
             }
         });
         let info = json!({"name": "claude-code", "version": "2"});
-        Self { child, stdin, lines, heard: Vec::new(), next: 0, session: None, info }
+        Self { child, stdin, lines, heard: Vec::new(), next: 0, session: None, info, is_stateless: false }
     }
 
     pub(crate) fn say(&mut self, message: &Value) {
@@ -253,6 +274,8 @@ impl Client {
 
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
+        let params =
+            if self.is_stateless { &crate::eras::signed_by(&self.info, &json!({}), params.clone()) } else { params };
         self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
         self.next
     }
@@ -276,6 +299,9 @@ impl Client {
     }
 
     pub(crate) fn greet(mut self) -> Self {
+        if self.is_stateless {
+            return self;
+        }
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": self.info});
         let id = self.request("initialize", &params);
@@ -317,7 +343,7 @@ impl Client {
 
     /// It goes on once more, so that it is known to have what it was told, and ends.
     pub(crate) fn done(mut self) {
-        let id = self.request("ping", &json!({}));
+        let id = self.request(if self.is_stateless { "tools/list" } else { "ping" }, &json!({}));
         self.answer(id);
         self.killed();
     }

@@ -1,0 +1,271 @@
+//! Asking the client: what a tool asks for in the middle of a call, and our own questions in the client's dialogue.
+//!
+//! A client that began with a handshake is asked on its connection. One whose requests stand for themselves is answered with what is asked for,
+//! and comes back with it; the name that it brings along is a number that nobody can guess, is used once, and means nothing to the next broker,
+//! where the same call is found as any other that comes again.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
+use ua_core::{CallId, Env, QuestionId, Timestamp};
+use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
+
+use crate::broker::Broken;
+use crate::connection::Connection;
+use crate::era::Era;
+use crate::live::Ask;
+use crate::upstream::lock;
+
+/// Under which name a decision is asked for.
+const DECISION: &str = "decision";
+/// What answers sooner than this is no person.
+const NOBODY: Duration = Duration::from_secs(1);
+/// What is expected of clients at most, at once.
+const MOST_EXPECTED: usize = 10_000;
+/// How long a client may take for its people's answer.
+const DIALOGUE: Duration = Duration::from_hours(24);
+
+/// What a client was told to come back with, by the name that it brings along.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs(Mutex<HashMap<String, Expected>>);
+
+/// What is expected.
+#[derive(Debug, Clone)]
+pub(crate) enum Expected {
+    /// What the tool of a call under way asked for.
+    Tool { call: CallId, ask: Arc<Ask> },
+    /// What is to become of a call.
+    Decision { question: Box<QuestionRecord>, asked_at: Timestamp },
+}
+
+impl Inputs {
+    fn expect(&self, expected: Expected, env: &Env) -> String {
+        let name = format!("{:016x}{:016x}", env.entropy.next_u64(), env.entropy.next_u64());
+        let mut inputs = lock(&self.0);
+        if inputs.len() >= MOST_EXPECTED {
+            inputs.clear();
+        }
+        inputs.insert(name.clone(), expected);
+        name
+    }
+
+    /// What was expected under this name; once.
+    pub(crate) fn take(&self, name: &str) -> Option<Expected> {
+        lock(&self.0).remove(name)
+    }
+}
+
+/// What a client whose requests stand for themselves is answered with in the place of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) requests: Map<String, Value>,
+    pub(crate) state: String,
+}
+
+impl Wanted {
+    pub(crate) fn as_result(&self) -> Value {
+        json!({"resultType": "input_required", "inputRequests": self.requests, "requestState": self.state})
+    }
+}
+
+impl Connection {
+    /// What to answer the client with, so that it comes back with what the tool asks for; `None` when it is asked on its connection, or cannot be.
+    pub(crate) fn hand_over(self: &Arc<Self>, call: &CallId, ask: &Arc<Ask>) -> Option<Wanted> {
+        let client = self.client();
+        let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
+        if self.era() == Era::Stateless && can {
+            let expected = Expected::Tool { call: call.clone(), ask: ask.clone() };
+            let state = self.broker.inputs.expect(expected, &self.broker.env);
+            return Some(Wanted { requests: ask.requests.clone(), state });
+        }
+        if let Some(taken) = ask.take() {
+            let connection = self.clone();
+            self.spawn(async move {
+                let answers =
+                    if can { connection.asked_on_the_connection(taken.ask()).await } else { taken.ask().declined() };
+                taken.answer(answers);
+            });
+        }
+        None
+    }
+
+    async fn asked_on_the_connection(&self, ask: &Ask) -> Option<Map<String, Value>> {
+        let mut answers = Map::new();
+        for (name, request) in &ask.requests {
+            let method = request["method"].as_str().unwrap_or_default();
+            let params = request.get("params").cloned().unwrap_or_else(|| json!({}));
+            match self.ask_client(method, params, DIALOGUE).await {
+                Some(answer) => drop(answers.insert(name.clone(), answer)),
+                None => return ask.declined(),
+            }
+        }
+        Some(answers)
+    }
+
+    /// A request of ours to the client, on its connection. `None` when it has no answer, or refuses.
+    pub(crate) async fn ask_client(&self, method: &str, params: Value, patience: Duration) -> Option<Value> {
+        let id = format!("ua-{}", self.asked.fetch_add(1, Ordering::Relaxed));
+        let (answered, answer) = oneshot::channel();
+        lock(&self.asks).insert(id.clone(), answered);
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.tell_client(message, self.newest_open());
+        let answer = tokio::select! {
+            answer = answer => answer.ok(),
+            () = self.broker.env.clock.sleep(patience) => None,
+        };
+        lock(&self.asks).remove(&id);
+        answer?.get("result").cloned()
+    }
+
+    /// Whether this client's own dialogue may be asked a question about a call.
+    pub(crate) fn may_decide(&self, question: &QuestionId) -> bool {
+        let client = self.client();
+        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && !self.is_in_vain(question)
+    }
+
+    /// What to answer the client with, so that it comes back with a person's decision.
+    pub(crate) fn hand_over_decision(&self, question: &QuestionRecord) -> Option<Wanted> {
+        if self.era() != Era::Stateless {
+            return None;
+        }
+        let expected = Expected::Decision { question: Box::new(question.clone()), asked_at: self.broker.env.now() };
+        let state = self.broker.inputs.expect(expected, &self.broker.env);
+        let request = json!({"method": "elicitation/create", "params": form(question)});
+        Some(Wanted { requests: Map::from_iter([(DECISION.to_owned(), request)]), state })
+    }
+
+    /// Has the client's own dialogue ask for a decision, on the connection. What nobody can have read says that nobody is there.
+    pub(crate) async fn ask_for_decision(self: Arc<Self>, question: QuestionRecord) {
+        let begun = self.broker.env.now();
+        let Some(answer) = self.ask_client("elicitation/create", form(&question), DIALOGUE).await else { return };
+        if let Err(error) = self.decided(&question, &answer, self.broker.env.now().since(begun)).await {
+            tracing::warn!(%error, "a decision in the client's dialogue could not be stored");
+        }
+    }
+
+    /// What the client's dialogue answered. Only what was accepted with a choice is an answer; the question stays open else.
+    async fn decided(&self, question: &QuestionRecord, answer: &Value, after: Duration) -> Result<(), Broken> {
+        let chosen = answer["content"][DECISION].as_str().filter(|_| answer["action"] == "accept");
+        let Some(choice) = chosen.and_then(|word| choices(question).into_iter().find(|choice| choice.as_str() == word))
+        else {
+            self.was_not_decided(&question.question_id, after < NOBODY);
+            return Ok(());
+        };
+        let text = |name: &str| answer["content"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let answer = NewAnswer {
+            question_id: question.question_id.clone(),
+            choice,
+            proof: text("proof").filter(|_| choice == Choice::Happened),
+            text: text("remark"),
+            by: format!("elicitation:{}", self.client().name),
+            at: self.broker.env.now(),
+        };
+        match self.broker.store.insert_answer(answer).await {
+            // Somebody else may have been quicker.
+            Ok(_) | Err(ua_store::StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(Broken::at("store a decision")(error)),
+        }
+    }
+
+    /// What a client brings along that came back with what it was asked for. The call that goes on, if there is one.
+    pub(crate) async fn brought(&self, expected: Expected, responses: &Value) -> Result<Option<CallId>, Broken> {
+        match expected {
+            Expected::Tool { call, ask } => {
+                if let Some(taken) = ask.take() {
+                    taken.answer(Some(responses.as_object().cloned().unwrap_or_default()));
+                }
+                Ok(Some(call))
+            }
+            Expected::Decision { question, asked_at } => {
+                let after = self.broker.env.now().since(asked_at);
+                self.decided(&question, &responses[DECISION], after).await?;
+                Ok(question.call_id.clone())
+            }
+        }
+    }
+}
+
+/// What may be chosen in the client's dialogue: what is about this call, and not the end of the session.
+fn choices(question: &QuestionRecord) -> Vec<Choice> {
+    question.choices.iter().copied().filter(|choice| *choice != Choice::Abort).collect()
+}
+
+/// The form of a question.
+fn form(question: &QuestionRecord) -> Value {
+    let choices = choices(question);
+    let words: Vec<&str> = choices.iter().map(|choice| choice.as_str()).collect();
+    let named: Vec<&str> = choices.iter().map(|choice| in_words(*choice)).collect();
+    let mut properties = json!({DECISION: {"type": "string", "title": "Decision", "enum": words, "enumNames": named}});
+    if choices.contains(&Choice::Happened) {
+        properties["proof"] = json!({"type": "string", "title": "Proof, if it happened",
+            "description": "What the other side calls it: a message id, an order number."});
+    }
+    json!({"mode": "form", "message": shown(&question.text, &question.question_id),
+        "requestedSchema": {"type": "object", "properties": properties, "required": [DECISION]}})
+}
+
+fn shown(text: &str, question: &QuestionId) -> String {
+    format!("{}\n\n(Question {question} of the gateway; it can be answered in a terminal as well.)", text.trim())
+}
+
+const fn in_words(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Happened => "It happened",
+        Choice::Execute => "Do it",
+        Choice::Skip => "Leave it",
+        Choice::Abort => "End the session",
+        Choice::Continue => "Continue",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::RunId;
+    use ua_store::{QuestionKind, QuestionStatus};
+
+    use super::*;
+
+    #[test]
+    fn a_form_offers_what_is_about_the_call() {
+        let question = QuestionRecord {
+            question_id: QuestionId::parse("q_1").unwrap(),
+            run_id: RunId::parse("r").unwrap(),
+            call_id: None,
+            kind: QuestionKind::UnknownOutcome,
+            text: "What became of it?\n".to_owned(),
+            detail: Value::Null,
+            choices: vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort],
+            created_at: Timestamp::from_millis(0),
+            status: QuestionStatus::Open,
+            answer: None,
+            closed_because: None,
+        };
+        let form = form(&question);
+        let properties = &form["requestedSchema"]["properties"];
+        assert_eq!(properties[DECISION]["enum"], json!(["happened", "execute", "skip"]));
+        assert_eq!(properties[DECISION]["enumNames"].as_array().unwrap().len(), 3);
+        assert!(properties["proof"].is_object() && form["message"].as_str().unwrap().contains("Question q_1"));
+        let approval = QuestionRecord { choices: vec![Choice::Execute, Choice::Skip], ..question };
+        assert!(super::form(&approval)["requestedSchema"]["properties"].get("proof").is_none());
+    }
+
+    #[test]
+    fn what_is_expected_is_had_once() {
+        let inputs = Inputs::default();
+        let env = ua_core::system::env();
+        let ask = Expected::Decision {
+            question: Box::new(serde_json::from_value(json!({
+                "question_id": "q_1", "run_id": "r", "call_id": null, "kind": "approval", "text": "", "detail": null, "choices": [],
+                "created_at": "2026-01-01T00:00:00Z", "status": "open", "answer": null
+            })).unwrap()),
+            asked_at: Timestamp::from_millis(0),
+        };
+        let name = inputs.expect(ask, &env);
+        assert!(name.len() == 32 && inputs.take("0").is_none());
+        assert!(inputs.take(&name).is_some() && inputs.take(&name).is_none());
+    }
+}

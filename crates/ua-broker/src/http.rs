@@ -1,0 +1,512 @@
+//! Clients that speak HTTP: Streamable HTTP on an address of this machine, both eras.
+//!
+//! Whoever comes needs a token, which says which client it is; web pages are kept out by `Host` and `Origin`. A tool server is named in the path
+//! (`/s/<name>/mcp`). A client of the older era has a session, and what is said to it is kept for a while: a stream that breaks is taken up again
+//! where it broke. One of the newer era has none; a stream that it closes is one that nobody waits at any more. Neither ends a call.
+//!
+//! Invariant: an answer counts as delivered when its stream was written to its end, and no sooner.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use ua_core::Timestamp;
+use ua_mcp::header_text;
+
+mod session;
+mod streams;
+mod tokens;
+
+use self::session::HttpSession;
+pub use self::tokens::Tokens;
+use crate::broker::{Broken, Broker};
+use crate::era::{self, NEWER};
+use crate::upstream::lock;
+
+/// The longest message.
+const LONGEST: usize = 16 * 1024 * 1024;
+/// How long a session without traffic is kept.
+const SESSION_LIFE: Duration = Duration::from_hours(1);
+/// How often it is looked for those.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// What a request says in headers and in itself is not the same.
+const HEADER_MISMATCH: i64 = -32020;
+/// What its client would have to be able to do is not declared.
+const MISSING_CAPABILITY: i64 = -32021;
+const INVALID_REQUEST: i64 = -32600;
+/// Revisions that begin with a handshake.
+const WITH_HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Where clients reach the broker over HTTP.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// The address, one of this machine.
+    pub address: SocketAddr,
+    /// Who is let in.
+    pub tokens: Tokens,
+}
+
+/// What serves clients over HTTP.
+pub(crate) struct Front {
+    broker: Arc<Broker>,
+    tokens: Tokens,
+    /// Sessions of clients that began with a handshake, by name.
+    sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
+    /// What serves clients without sessions, by client, tool server and project.
+    standing: Mutex<HashMap<(String, String, String), Arc<HttpSession>>>,
+}
+
+/// Listens, and serves whoever comes until the broker closes. The address says where it listens.
+pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Result<SocketAddr, Broken> {
+    let failed = |error: std::io::Error| Broken::new(format!("listen on http://{}: {error}", settings.address));
+    if !settings.address.ip().is_loopback() {
+        return Err(Broken::new(format!("listen on http://{}: it is no address of this machine", settings.address)));
+    }
+    let listener = TcpListener::bind(settings.address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let front = Arc::new(Front {
+        broker: broker.clone(),
+        tokens: settings.tokens.clone(),
+        sessions: Mutex::default(),
+        standing: Mutex::default(),
+    });
+    tokio::spawn(front.serve(listener));
+    Ok(address)
+}
+
+impl Front {
+    async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        // An event is small and somebody waits for it.
+                        let _slower = stream.set_nodelay(true);
+                        let front = self.clone();
+                        tokio::spawn(async move {
+                            let service = service_fn(|request| {
+                                let front = front.clone();
+                                async move { Ok::<_, Infallible>(front.pass(request).await) }
+                            });
+                            let connection = hyper::server::conn::http1::Builder::new()
+                                .timer(TokioTimer::new())
+                                .serve_connection(TokioIo::new(stream), service);
+                            if let Err(error) = connection.await {
+                                tracing::debug!(%error, "a connection of a client ended badly");
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a client could not be let in");
+                        self.broker.env.clock.sleep(Duration::from_millis(200)).await;
+                    }
+                },
+                () = self.broker.env.clock.sleep(LOOK_EVERY) => self.forget_idle().await,
+                () = self.broker.closing.cancelled() => break,
+            }
+        }
+        for session in self.drained(|_| true) {
+            session.close(false).await;
+        }
+    }
+
+    /// Takes out the sessions of which this is so.
+    fn drained(&self, of: impl Fn(&HttpSession) -> bool) -> Vec<Arc<HttpSession>> {
+        let mut gone = Vec::new();
+        let mut keep = |session: &Arc<HttpSession>| {
+            let goes = of(session);
+            if goes {
+                gone.push(session.clone());
+            }
+            !goes
+        };
+        lock(&self.sessions).retain(|_, session| keep(session));
+        lock(&self.standing).retain(|_, session| keep(session));
+        gone
+    }
+
+    async fn forget_idle(&self) {
+        let now: Timestamp = self.broker.env.now();
+        for session in self.drained(|session| session.is_idle_since(now, SESSION_LIFE)) {
+            session.close(true).await;
+        }
+    }
+
+    async fn pass(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let headers = request.headers();
+        if !is_of_this_machine(headers) {
+            return refusal(StatusCode::FORBIDDEN, "only programs of this machine are served, under its own name");
+        }
+        let token = text_of(headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+        let Some(who) = token.and_then(|token| self.tokens.whose(token.trim())) else {
+            let why = "send a token as `Authorization: Bearer …`; `ua gateway token NAME` makes one";
+            let mut response = refusal(StatusCode::UNAUTHORIZED, why);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
+        };
+        let path = request.uri().path().to_owned();
+        let server = path.strip_prefix("/s/").and_then(|rest| rest.strip_suffix("/mcp")).unwrap_or_default();
+        if !self.broker.config.entries.contains_key(server) {
+            return refusal(StatusCode::NOT_FOUND, "there is no such tool server; they are at /s/NAME/mcp");
+        }
+        match *request.method() {
+            Method::POST => self.post(&who, server, request).await,
+            Method::GET => self.get(&who, request.headers()),
+            Method::DELETE => match self.session_of(&who, request.headers()) {
+                Ok(session) => {
+                    lock(&self.sessions).remove(&session.id);
+                    session.close(true).await;
+                    empty(StatusCode::NO_CONTENT)
+                }
+                Err(refused) => refused,
+            },
+            _ => {
+                let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "POST, GET or DELETE");
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE"));
+                response
+            }
+        }
+    }
+
+    /// The session that a request names.
+    fn session_of(&self, who: &str, headers: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
+        let Some(id) = text_of(headers, "mcp-session-id") else {
+            let why = "begin with `initialize`, and send the session's name as `Mcp-Session-Id`";
+            return Err(said(StatusCode::BAD_REQUEST, &Value::Null, INVALID_REQUEST, why, Value::Null));
+        };
+        let session = lock(&self.sessions).get(id).filter(|session| session.who == who).cloned();
+        // Its client begins anew, and asks again for what has no answer.
+        session.ok_or_else(|| {
+            said(StatusCode::NOT_FOUND, &Value::Null, -32001, "there is no such session; begin anew", Value::Null)
+        })
+    }
+
+    /// The stream that belongs to no request, or one that broke.
+    fn get(&self, who: &str, headers: &HeaderMap) -> Response<Body> {
+        if !accepts(headers, "text/event-stream") {
+            return refusal(StatusCode::NOT_ACCEPTABLE, "accept text/event-stream");
+        }
+        if text_of(headers, "mcp-session-id").is_none() {
+            let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "without a session there is only POST");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        let session = match self.session_of(who, headers) {
+            Ok(session) => session,
+            Err(refused) => return refused,
+        };
+        match session.reader_after(text_of(headers, "last-event-id")) {
+            Some(reader) => reader.into_stream(false),
+            None => refusal(StatusCode::NOT_FOUND, "what was said on that stream is not kept any more"),
+        }
+    }
+
+    async fn post(self: &Arc<Self>, who: &str, server: &str, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let headers = &parts.headers;
+        let bytes = match Limited::new(body, LONGEST).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(_) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "a message is at most 16 MiB"),
+        };
+        let broken = |why: &str| said(StatusCode::BAD_REQUEST, &Value::Null, -32700, why, Value::Null);
+        let message: Value = match serde_json::from_slice(&bytes) {
+            Ok(message @ Value::Object(_)) => message,
+            Ok(_) => {
+                return said(
+                    StatusCode::BAD_REQUEST,
+                    &Value::Null,
+                    INVALID_REQUEST,
+                    "one message a request",
+                    Value::Null,
+                );
+            }
+            Err(error) => return broken(&format!("the message is no JSON: {error}")),
+        };
+        let version = text_of(headers, "mcp-protocol-version");
+        let method = message["method"].as_str().unwrap_or_default();
+        let is_stateless = method != "initialize"
+            && (message["params"]["_meta"].get(era::PROTOCOL).is_some()
+                || method == "server/discover"
+                || version == Some(NEWER))
+            || (method == "initialize" && version == Some(NEWER));
+        if is_stateless {
+            self.stateless(who, server, headers, message).await
+        } else {
+            self.in_session(who, server, headers, message).await
+        }
+    }
+
+    /// A request that stands for itself.
+    async fn stateless(
+        self: &Arc<Self>,
+        who: &str,
+        server: &str,
+        headers: &HeaderMap,
+        message: Value,
+    ) -> Response<Body> {
+        let id = message["id"].clone();
+        if id.is_null() || message.get("method").is_none() {
+            // There is nothing to be told: what is cancelled is a stream that was closed.
+            return empty(StatusCode::ACCEPTED);
+        }
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        if let Err(why) = is_what_its_headers_say(headers, &message) {
+            return said(StatusCode::BAD_REQUEST, &id, HEADER_MISMATCH, &why, Value::Null);
+        }
+        if let Some((code, why, data)) = era::refused(&method, &message["params"]) {
+            return said(status_of(code).unwrap_or(StatusCode::BAD_REQUEST), &id, code, &why, data);
+        }
+        let project = text_of(headers, "ua-project").map(str::to_owned);
+        let session = match self.standing(who, server, project) {
+            Ok(session) => session,
+            Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
+        };
+        if method == "tools/call"
+            && let Err(why) = session.arguments_are_what_headers_say(headers, &message["params"])
+        {
+            return said(StatusCode::BAD_REQUEST, &id, HEADER_MISMATCH, &why, Value::Null);
+        }
+        let mut reader = session.asked(message).await;
+        // An error has a status, so it is waited for what comes first.
+        match reader.first().await {
+            Some(answer) if reader.is_over() => {
+                let status = answer["error"]["code"].as_i64().and_then(status_of).unwrap_or(StatusCode::OK);
+                reader.into_answer(status, &answer)
+            }
+            Some(_) | None => reader.into_stream(false),
+        }
+    }
+
+    /// What serves a client without sessions.
+    fn standing(&self, who: &str, server: &str, project: Option<String>) -> Result<Arc<HttpSession>, Broken> {
+        let key = (who.to_owned(), server.to_owned(), project.clone().unwrap_or_default());
+        let mut standing = lock(&self.standing);
+        if let Some(session) = standing.get(&key) {
+            return Ok(session.clone());
+        }
+        let session = HttpSession::open(&self.broker, who, server, project, true)?;
+        standing.insert(key, session.clone());
+        Ok(session)
+    }
+
+    /// A message of a client that has a session, or begins one.
+    async fn in_session(
+        self: &Arc<Self>,
+        who: &str,
+        server: &str,
+        headers: &HeaderMap,
+        message: Value,
+    ) -> Response<Body> {
+        let id = message["id"].clone();
+        let version = text_of(headers, "mcp-protocol-version");
+        if let Some(version) = version.filter(|version| !WITH_HANDSHAKE.contains(version)) {
+            let why = format!("revision {version} of the protocol is not spoken here");
+            let data = json!({"supported": WITH_HANDSHAKE, "requested": version});
+            return said(StatusCode::BAD_REQUEST, &id, era::UNSUPPORTED_VERSION, &why, data);
+        }
+        let is_request = !id.is_null() && message.get("method").is_some();
+        if message["method"] == "initialize" && is_request {
+            return self.begin(who, server, headers, message).await;
+        }
+        let session = match self.session_of(who, headers) {
+            Ok(session) => session,
+            Err(refused) => return refused,
+        };
+        if !is_request {
+            session.told(message).await;
+            return empty(StatusCode::ACCEPTED);
+        }
+        let is_call = message["method"] == "tools/call";
+        let mut reader = session.asked(message).await;
+        let streams = accepts(headers, "text/event-stream");
+        if is_call && streams {
+            // At once, and with a name: where it breaks it is taken up again, however long the tool takes.
+            return reader.into_stream(true);
+        }
+        match reader.first().await {
+            Some(answer) if reader.is_over() || !streams => reader.into_answer(StatusCode::OK, &answer),
+            Some(_) | None => reader.into_stream(true),
+        }
+    }
+
+    async fn begin(self: &Arc<Self>, who: &str, server: &str, headers: &HeaderMap, message: Value) -> Response<Body> {
+        let id = message["id"].clone();
+        let project = text_of(headers, "ua-project").map(str::to_owned);
+        let session = match HttpSession::open(&self.broker, who, server, project, false) {
+            Ok(session) => session,
+            Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
+        };
+        let mut reader = session.asked(message).await;
+        let answer = reader.answer().await.unwrap_or_default();
+        if answer.get("result").is_none() {
+            let response = reader.into_answer(StatusCode::OK, &answer);
+            session.close(true).await;
+            return response;
+        }
+        lock(&self.sessions).insert(session.id.clone(), session.clone());
+        let mut response = reader.into_answer(StatusCode::OK, &answer);
+        if let Ok(name) = HeaderValue::from_str(&session.id) {
+            response.headers_mut().insert("mcp-session-id", name);
+        }
+        response
+    }
+}
+
+/// The HTTP status of an error that has one.
+fn status_of(code: i64) -> Option<StatusCode> {
+    match code {
+        -32601 => Some(StatusCode::NOT_FOUND),
+        HEADER_MISMATCH | MISSING_CAPABILITY | era::UNSUPPORTED_VERSION => Some(StatusCode::BAD_REQUEST),
+        _ => None,
+    }
+}
+
+fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let all = headers.get_all(ACCEPT);
+    let mut kinds = all.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    kinds.any(|one| {
+        matches!(one.split(';').next().unwrap_or_default().trim(), "*/*" | "text/*") || one.trim().starts_with(kind)
+    })
+}
+
+/// A web page that a browser shows must not reach tools, whatever name it has this machine resolved to.
+fn is_of_this_machine(headers: &HeaderMap) -> bool {
+    let is_own = |host: &str| {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        matches!(name, "127.0.0.1" | "localhost" | "::1")
+    };
+    let origin = headers.get(ORIGIN).map(|origin| {
+        let origin = origin.to_str().unwrap_or_default();
+        origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).is_some_and(is_own)
+    });
+    text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
+}
+
+/// Whether a request is what its headers say, by which others route it.
+fn is_what_its_headers_say(headers: &HeaderMap, message: &Value) -> Result<(), String> {
+    let params = &message["params"];
+    let version = text_of(headers, "mcp-protocol-version");
+    // Where it says nothing of itself it is refused for that.
+    if let Some(own) = params["_meta"][era::PROTOCOL].as_str()
+        && version != Some(own)
+    {
+        return Err(format!("`MCP-Protocol-Version` is not {own}"));
+    }
+    let method = message["method"].as_str().unwrap_or_default();
+    if text_of(headers, "mcp-method") != Some(method) {
+        return Err(format!("`Mcp-Method` is not {method}"));
+    }
+    let field = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return Ok(()),
+    };
+    let name = params[field].as_str().unwrap_or_default();
+    let said = text_of(headers, "mcp-name").and_then(header_text);
+    if said.as_deref() == Some(name) { Ok(()) } else { Err(format!("`Mcp-Name` is not {name}")) }
+}
+
+pub(crate) fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed_unsync()
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(full(""));
+    *response.status_mut() = status;
+    response
+}
+
+fn refusal(status: StatusCode, why: &'static str) -> Response<Body> {
+    let mut response = Response::new(full(why));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// An error of the protocol.
+fn said(status: StatusCode, id: &Value, code: i64, why: &str, data: Value) -> Response<Body> {
+    let mut error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}});
+    if !data.is_null() {
+        error["error"]["data"] = data;
+    }
+    as_json(status, &error)
+}
+
+pub(crate) fn as_json(status: StatusCode, message: &Value) -> Response<Body> {
+    let mut response = Response::new(full(message.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(of: &[(&'static str, &str)]) -> HeaderMap {
+        of.iter().map(|(name, value)| (hyper::header::HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_programs_of_this_machine_are_served() {
+        for (host, origin, is_own) in [
+            ("127.0.0.1:7433", None, true),
+            ("localhost", Some("http://localhost:3000"), true),
+            ("[::1]:7433", Some("https://[::1]"), true),
+            ("evil.example.com", None, false),
+            ("127.0.0.1.evil.example.com", None, false),
+            ("127.0.0.1", Some("http://evil.example.com"), false),
+            ("127.0.0.1", Some("null"), false),
+        ] {
+            let mut given = headers(&[("host", host)]);
+            if let Some(origin) = origin {
+                given.insert(ORIGIN, origin.parse().unwrap());
+            }
+            assert_eq!(is_of_this_machine(&given), is_own, "{host} {origin:?}");
+        }
+        assert!(!is_of_this_machine(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_request_is_what_its_headers_say() {
+        let call = json!({"method": "tools/call", "params": {"name": "send ü", "_meta": {era::PROTOCOL: NEWER}}});
+        let good =
+            [("mcp-protocol-version", NEWER), ("mcp-method", "tools/call"), ("mcp-name", "=?base64?c2VuZCDDvA==?=")];
+        assert_eq!(is_what_its_headers_say(&headers(&good), &call), Ok(()));
+        for (place, other) in [(0, "2025-11-25"), (1, "tools/list"), (2, "send")] {
+            let mut bad = good;
+            bad[place].1 = other;
+            assert!(is_what_its_headers_say(&headers(&bad), &call).is_err(), "{bad:?}");
+        }
+        assert!(is_what_its_headers_say(&headers(&good[..2]), &call).is_err());
+    }
+
+    #[test]
+    fn what_is_accepted_is_read_from_lists() {
+        let of = |accept: &str| accepts(&headers(&[("accept", accept)]), "text/event-stream");
+        assert!(of("application/json, text/event-stream") && of("*/*") && of("text/event-stream;q=0.5"));
+        assert!(!of("application/json") && !accepts(&HeaderMap::new(), "text/event-stream"));
+    }
+}

@@ -1,0 +1,252 @@
+//! A client over HTTP and its connection to one tool server.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use ua_core::Timestamp;
+
+use super::streams::{Log, Reader};
+use super::text_of;
+use crate::broker::{Broken, Broker, Way};
+use crate::connection::{Connection, ToClient};
+use crate::upstream::lock;
+use crate::wire::Hello;
+
+/// Of how many answers that were given the streams are kept.
+const MOST_ENDED: usize = 64;
+
+/// A session of a client that began with a handshake, or what serves one without sessions.
+pub(super) struct HttpSession {
+    pub(super) id: String,
+    /// Whose token it came with.
+    pub(super) who: String,
+    is_stateless: bool,
+    connection: Arc<Connection>,
+    streams: Mutex<Streams>,
+    open: AtomicUsize,
+    used_at: Mutex<Timestamp>,
+}
+
+struct Streams {
+    next: u64,
+    /// What belongs to no request.
+    standing: Arc<Log>,
+    logs: HashMap<u64, Arc<Log>>,
+    /// Those of requests without an answer, by the request's name.
+    waiting: HashMap<String, u64>,
+    ended: VecDeque<u64>,
+}
+
+impl HttpSession {
+    /// Opens a connection to a tool server that is among the user's.
+    pub(super) fn open(
+        broker: &Arc<Broker>,
+        who: &str,
+        server: &str,
+        project: Option<String>,
+        is_stateless: bool,
+    ) -> Result<Arc<Self>, Broken> {
+        let hello = Hello::of_entry(broker, who, server, project)?;
+        let id = broker.env.uuid_v7() + &format!("{:016x}", broker.env.entropy.next_u64());
+        let (out, outgoing) = mpsc::unbounded_channel();
+        let connection = Connection::open(broker.clone(), hello, out)?;
+        let standing = Log::new(0, None);
+        let streams = Streams {
+            next: 1,
+            logs: HashMap::from([(0, standing.clone())]),
+            standing,
+            waiting: HashMap::new(),
+            ended: VecDeque::new(),
+        };
+        let session = Arc::new(Self {
+            id,
+            who: who.to_owned(),
+            is_stateless,
+            connection,
+            streams: Mutex::new(streams),
+            open: AtomicUsize::new(0),
+            used_at: Mutex::new(broker.env.now()),
+        });
+        broker.connections.fetch_add(1, Ordering::AcqRel);
+        tokio::spawn(hand_on(Arc::downgrade(&session), outgoing));
+        Ok(session)
+    }
+
+    fn used(&self) {
+        *lock(&self.used_at) = self.connection.broker.env.now();
+    }
+
+    pub(super) fn is_idle_since(&self, now: Timestamp, life: Duration) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+            && lock(&self.streams).waiting.is_empty()
+            && now.since(*lock(&self.used_at)) >= life
+    }
+
+    pub(super) fn stream_opened(&self) {
+        self.open.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn stream_closed(&self, log: &Log, is_done: bool) {
+        self.open.fetch_sub(1, Ordering::AcqRel);
+        self.used();
+        // A client of the newer era that closes a stream waits for nothing there any more.
+        if self.is_stateless
+            && !is_done
+            && let Some(request) = &log.request
+        {
+            self.connection.let_go_of(request);
+        }
+    }
+
+    /// A request; whoever is given the reader hears its answer.
+    pub(super) async fn asked(self: &Arc<Self>, message: Value) -> Reader {
+        self.used();
+        // A session goes on one request after the other; those that share a client without sessions know nothing of each other, but
+        // what was written to it was written.
+        self.connection.acknowledge().await;
+        let name = self.connection.broker.env.uuid_v7();
+        let log = {
+            let mut streams = lock(&self.streams);
+            let number = streams.next;
+            streams.next += 1;
+            let log = Log::new(number, Some(name.clone()));
+            streams.logs.insert(number, log.clone());
+            streams.waiting.insert(name.clone(), number);
+            log
+        };
+        // The name was made for it just now.
+        self.connection.request(name, true, message);
+        Reader::new(self.clone(), log, 0)
+    }
+
+    /// A message that wants no answer.
+    pub(super) async fn told(&self, message: Value) {
+        self.used();
+        self.connection.message(message).await;
+    }
+
+    /// The stream that belongs to no request, or the one that broke, from where it broke.
+    pub(super) fn reader_after(self: &Arc<Self>, last: Option<&str>) -> Option<Reader> {
+        self.used();
+        let streams = lock(&self.streams);
+        let (log, place) = match last {
+            None => (streams.standing.clone(), 0),
+            Some(last) => {
+                let (number, place) = last.split_once('-')?;
+                (streams.logs.get(&number.parse::<u64>().ok()?)?.clone(), place.parse().ok()?)
+            }
+        };
+        drop(streams);
+        Some(Reader::new(self.clone(), log, place))
+    }
+
+    /// A stream was written to its end.
+    pub(super) async fn written(&self, log: &Log) {
+        if let Some(request) = &log.request {
+            self.connection.delivered(request).await;
+        }
+    }
+
+    /// Whether a call's arguments are what its headers say, where the tool's schema marks them.
+    pub(super) fn arguments_are_what_headers_say(&self, headers: &HeaderMap, params: &Value) -> Result<(), String> {
+        let arguments = params["arguments"].as_object().cloned().unwrap_or_default();
+        let tool = params["name"].as_str().unwrap_or_default();
+        for (name, value) in self.connection.upstream.marked(tool, &arguments) {
+            let said = text_of(headers, &name.to_ascii_lowercase()).and_then(ua_mcp::header_text);
+            if said != ua_mcp::header_text(&value) {
+                return Err(format!("`{name}` is not what the arguments say"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it. In an orderly way its client has had what was written to it.
+    pub(super) async fn close(&self, is_orderly: bool) {
+        self.connection.clone().close(is_orderly).await;
+        let streams = {
+            let streams = lock(&self.streams);
+            streams.logs.values().cloned().collect::<Vec<_>>()
+        };
+        for log in streams {
+            log.say(None, true);
+        }
+        self.connection.broker.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn say(&self, item: ToClient) {
+        let mut streams = lock(&self.streams);
+        match item {
+            ToClient::Answer { name, answer } => {
+                let Some(number) = streams.waiting.remove(&name) else { return };
+                if let Some(log) = streams.logs.get(&number) {
+                    log.say(answer, true);
+                }
+                streams.ended.push_back(number);
+                if streams.ended.len() > MOST_ENDED
+                    && let Some(oldest) = streams.ended.pop_front()
+                {
+                    streams.logs.remove(&oldest);
+                }
+            }
+            ToClient::Tell { message, about } => {
+                let of_request =
+                    about.and_then(|name| streams.waiting.get(&name)).and_then(|number| streams.logs.get(number));
+                match of_request {
+                    Some(log) => log.say(Some(message), false),
+                    None if self.is_stateless => {}
+                    None => streams.standing.say(Some(message), false),
+                }
+            }
+        }
+    }
+}
+
+/// Hands what goes to the client to its streams, as long as there is a session.
+async fn hand_on(session: std::sync::Weak<HttpSession>, mut outgoing: mpsc::UnboundedReceiver<ToClient>) {
+    while let Some(item) = outgoing.recv().await {
+        let Some(session) = session.upgrade() else { return };
+        session.say(item);
+    }
+}
+
+impl Hello {
+    /// Of a client that only names one of the user's tool servers.
+    pub(crate) fn of_entry(broker: &Broker, who: &str, server: &str, project: Option<String>) -> Result<Self, Broken> {
+        let entry = broker.config.entries.get(server);
+        let entry = entry.ok_or_else(|| Broken::new(format!("there is no tool server `{server}`")))?;
+        let mut env = entry.env.clone();
+        let mut secret = entry.secret.clone();
+        let mut headers = Vec::new();
+        for (place, (name, value)) in entry.headers.iter().enumerate() {
+            // As a bridge sends it: a header's value is that of a variable, which is kept out of what is stored.
+            let variable = format!("UA_HEADER_{place}");
+            headers.push(format!("{name}: ${{{variable}}}"));
+            secret.push(variable.clone());
+            env.insert(variable, value.clone());
+        }
+        Ok(Self {
+            wire: crate::wire::WIRE,
+            bridge: broker.env.uuid_v7(),
+            name: server.to_owned(),
+            command: entry.command.clone(),
+            url: entry.url.clone(),
+            headers,
+            cwd: entry.cwd.clone(),
+            project: Some(project.unwrap_or_else(|| format!("http:{who}"))),
+            parent: 0,
+            secret,
+            env,
+            hints: std::collections::BTreeMap::new(),
+            handshake: None,
+            all: false,
+            says_again: true,
+            way: Way::Http,
+            principal: Some(who.to_owned()),
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! One process of a tool server, or one session with an endpoint: requests and their answers, once each.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use ua_mcp::{Relay, Relayed};
+
+use super::lock;
+use crate::era::Era;
+
+/// One process, or one session with an endpoint.
+pub(super) struct Process {
+    pub(super) generation: String,
+    pub(super) next: AtomicU64,
+    pub(super) link: Link,
+    /// How it is spoken with, once it was greeted.
+    pub(super) era: OnceLock<Era>,
+}
+
+/// How its messages get there.
+pub(super) enum Link {
+    Pipe(Arc<Pipe>),
+    Remote { relay: Relay, under_way: AtomicUsize },
+}
+
+/// The pipes of a process.
+pub(super) struct Pipe {
+    pub(super) stdin: AsyncMutex<Option<ChildStdin>>,
+    pub(super) pending: Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>,
+    pub(super) ended: CancellationToken,
+    pub(super) child: AsyncMutex<Child>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// No byte of it left.
+    NotSent(String),
+    /// It left, or may have.
+    Lost(String),
+    /// An HTTP status that is no success.
+    Refused { status: u16, body: String },
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
+            Self::Refused { status, body } => {
+                let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+                write!(f, "it answered HTTP status {status}: {}", body.trim())
+            }
+        }
+    }
+}
+
+impl Process {
+    pub(super) fn has_ended(&self) -> bool {
+        match &self.link {
+            Link::Pipe(pipe) => pipe.ended.is_cancelled(),
+            Link::Remote { relay, .. } => relay.is_over(),
+        }
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.link, Link::Remote { .. })
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        match &self.link {
+            Link::Pipe(pipe) => lock(&pipe.pending).as_ref().is_none_or(HashMap::is_empty),
+            Link::Remote { under_way, .. } => under_way.load(Ordering::Acquire) == 0,
+        }
+    }
+
+    pub(super) async fn write(&self, message: &Value) -> io::Result<()> {
+        match &self.link {
+            Link::Pipe(pipe) => pipe.write(message).await,
+            Link::Remote { relay, .. } => relay.tell(message).await.map_err(io::Error::other),
+        }
+    }
+
+    /// Whether each request stands for itself there.
+    pub(super) fn is_stateless(&self) -> bool {
+        self.era.get() == Some(&Era::Stateless)
+    }
+
+    pub(super) async fn request(&self, method: &str, params: Value) -> Result<Value, Unanswered> {
+        self.request_named(method, params, &[], &|_| ()).await
+    }
+
+    /// One request, once. `headers` go with it where there are headers.
+    pub(super) async fn request_named(
+        &self,
+        method: &str,
+        params: Value,
+        headers: &[(String, String)],
+        named: &impl Fn(u64),
+    ) -> Result<Value, Unanswered> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method});
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        let (relay, under_way) = match &self.link {
+            Link::Pipe(pipe) => {
+                let answer = pipe.expect(id)?;
+                named(id);
+                return pipe.request(id, &message, answer).await;
+            }
+            Link::Remote { relay, under_way } => (relay, under_way),
+        };
+        named(id);
+        let _under_way = UnderWay::one(under_way);
+        match relay.request(id, &message, headers).await {
+            Relayed::Answer(answer) => Ok(answer),
+            Relayed::Status { status, body } => Err(Unanswered::Refused { status, body }),
+            Relayed::NotSent(why) => Err(Unanswered::NotSent(why)),
+            Relayed::Lost(why) => Err(Unanswered::Lost(why)),
+        }
+    }
+}
+
+/// A request that is counted until nobody waits for it.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn one(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A request that nobody waits for any more when this is dropped.
+struct Expected<'a> {
+    pipe: &'a Pipe,
+    id: u64,
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        if let Some(pending) = lock(&self.pipe.pending).as_mut() {
+            pending.remove(&self.id);
+        }
+    }
+}
+
+impl Pipe {
+    async fn write(&self, message: &Value) -> io::Result<()> {
+        let mut stdin = self.stdin.lock().await;
+        let stdin = stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut line = message.to_string();
+        line.push('\n');
+        stdin.write_all(line.as_bytes()).await?;
+        stdin.flush().await
+    }
+
+    /// Whoever is answered under this id from now on.
+    fn expect(&self, id: u64) -> Result<oneshot::Receiver<Value>, Unanswered> {
+        let (answered, answer) = oneshot::channel();
+        match lock(&self.pending).as_mut() {
+            Some(pending) => pending.insert(id, answered),
+            None => return Err(Unanswered::NotSent("the tool server has ended".to_owned())),
+        };
+        Ok(answer)
+    }
+
+    async fn request(&self, id: u64, message: &Value, answer: oneshot::Receiver<Value>) -> Result<Value, Unanswered> {
+        let _expected = Expected { pipe: self, id };
+        if let Err(error) = self.write(message).await {
+            // A part of it may be in the pipe.
+            return Err(Unanswered::Lost(format!("the tool server ended while it was asked: {error}")));
+        }
+        answer.await.map_err(|_| Unanswered::Lost("the tool server ended before it answered".to_owned()))
+    }
+}
+
+/// Reads what the server says until it says nothing more.
+pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
+    let mut lines = BufReader::new(stdout).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        // A server that logs to its output: not a message.
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        if message.get("method").is_some() {
+            let _gone = to_client.send(message);
+            continue;
+        }
+        let id = message["id"].as_u64().or_else(|| message["id"].as_str()?.parse().ok());
+        let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
+        if let Some(waiting) = waiting {
+            let _gone = waiting.send(message);
+        }
+    }
+    pipe.ended.cancel();
+    // Whoever waits finds that nobody will answer, and nobody waits any more from now on.
+    drop(lock(&pipe.pending).take());
+}

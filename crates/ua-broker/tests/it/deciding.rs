@@ -1,0 +1,110 @@
+//! Questions in the client's own dialogue, and budgets.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use ua_store::QuestionKind;
+
+use crate::eras::signed;
+use crate::world::{GatewayWorld, mail, text, told, until};
+
+fn wire() -> Value {
+    json!({"amount": 9})
+}
+
+/// G12: the client's dialogue decides, on its connection.
+#[test]
+fn a_person_decides_in_the_clients_dialogue() {
+    for (decision, effects) in [("execute", 1), ("skip", 0)] {
+        let mut world = GatewayWorld::new();
+        world.hold_millis = 60_000;
+        let mut client = world.client().greet();
+        let id = client.call("wire_money", &wire());
+        let asked = client.hear("the question", |message| message["method"] == "elicitation/create");
+        let choices = asked["params"]["requestedSchema"]["properties"]["decision"]["enum"].as_array().unwrap().clone();
+        assert!(choices.contains(&json!(decision)) && !choices.contains(&json!("abort")), "{asked}");
+        let content = json!({"decision": decision});
+        client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": content}}));
+        let result = client.answer(id)["result"].clone();
+        assert_eq!(world.effects().len(), effects, "{decision}: {result}");
+        assert_eq!(result["isError"] == false, effects == 1, "{decision}: {result}");
+        client.done();
+        world.check();
+    }
+}
+
+/// A headless client says at once that nobody chose: the question stays open, and the model is told where it is answered.
+#[test]
+fn a_dialogue_with_nobody_in_front_of_it_decides_nothing() {
+    for action in ["decline", "cancel"] {
+        let mut world = GatewayWorld::new();
+        world.hold_millis = 60_000;
+        let mut client = world.client().greet();
+        let id = client.call("wire_money", &wire());
+        let asked = client.hear("the question", |message| message["method"] == "elicitation/create");
+        client.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": action}}));
+        assert_eq!(told(&client.answer(id)["result"]), "held");
+        let questions = world.questions();
+        assert_eq!((questions.len(), questions[0].kind), (1, QuestionKind::Approval));
+        // It is not asked again, and does not wait for anybody.
+        let again = client.result("wire_money", &wire());
+        assert!(told(&again) == "held" && client.heard.iter().all(|message| message["method"] != "elicitation/create"));
+        world.answer(&questions[0], ua_store::Choice::Execute);
+        assert_eq!(text(&client.result("wire_money", &wire())), "done, 1 so far");
+        client.done();
+        world.check();
+    }
+}
+
+/// The same for a client of the newer era, which is asked in the place of a result and comes back.
+#[test]
+fn a_person_decides_in_the_dialogue_of_a_client_of_the_newer_era() {
+    let mut world = GatewayWorld::new();
+    world.hold_millis = 60_000;
+    let mut client = world.client();
+    let forms = json!({"elicitation": {"form": {}}});
+    let call = json!({"name": "wire_money", "arguments": wire()});
+    let id = client.request("tools/call", &signed(&forms, call.clone()));
+    let wanted = client.answer(id)["result"].clone();
+    assert_eq!(wanted["inputRequests"]["decision"]["method"], "elicitation/create", "{wanted}");
+    let mut back = call;
+    back["requestState"] = wanted["requestState"].clone();
+    back["inputResponses"] = json!({"decision": {"action": "accept", "content": {"decision": "execute"}}});
+    let id = client.request("tools/call", &signed(&forms, back));
+    let answer = client.answer(id);
+    assert_eq!((text(&answer["result"]).as_str(), world.effects().len()), ("done, 1 so far", 1), "{answer}");
+    client.killed();
+    world.check();
+}
+
+/// What a day has is had: another call is refused before anything is sent, by the next broker too.
+#[test]
+fn a_budget_is_kept_over_sessions_and_brokers() {
+    let world = GatewayWorld::new();
+    fs::write(world.path("budget"), "2").unwrap();
+    let mail_to = |to: &str| {
+        let mut mail = mail();
+        mail["to"] = json!(to);
+        mail
+    };
+    let mut client = world.session("s1").greet();
+    client.result("send_email", &mail_to("a@example.com"));
+    // The same again is none of its own.
+    client.result("send_email", &mail_to("a@example.com"));
+    let mut other = world.session("s2").greet();
+    other.result("send_email", &mail_to("b@example.com"));
+    let refused = other.result("send_email", &mail_to("c@example.com"));
+    assert_eq!(told(&refused), "budget", "{refused}");
+    assert!(text(&refused).contains("2 `email.send` of `stub` a day"), "{refused}");
+    world.kill_broker();
+    let refused = until("the next broker", || {
+        let refused = other.result("send_email", &mail_to("c@example.com"));
+        (told(&refused) == "budget").then_some(refused)
+    });
+    assert_eq!((world.effects().len(), refused["isError"] == true), (2, true));
+    // Everything else goes on.
+    assert_eq!(other.result("append_line", &json!({"text": "a"}))["isError"], false);
+    client.done();
+    other.done();
+    world.check();
+}
