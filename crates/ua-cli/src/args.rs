@@ -212,6 +212,7 @@ In a client's configuration it stands in front of the old command of a tool serv
 Examples:
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
   ua gateway --name crm --header-from X-Key=CRM_KEY --url https://crm.example.com/mcp
+  ua gateway --all
   ua gateway status"
 )]
 pub struct GatewayArgs {
@@ -236,6 +237,9 @@ pub struct GatewayArgs {
     /// A header whose value is that of a variable, which no argument shows; may be repeated
     #[arg(long, value_name = "HEADER=VARIABLE", requires = "url")]
     pub header_from: Vec<String>,
+    /// All tool servers of servers.json in the gateway's folder as one, their tools named SERVER__TOOL: for a client with room for few
+    #[arg(long, conflicts_with_all = ["url", "old"])]
+    pub all: bool,
     /// The tool server's command
     #[arg(last = true, value_name = "COMMAND")]
     pub old: Vec<std::ffi::OsString>,
@@ -276,9 +280,47 @@ Examples:
 Examples:
   ua gateway stop")]
     Stop,
-    /// Be the broker (internal)
-    #[command(hide = true)]
+    /// End the broker and start the next one: after an upgrade, and after a change of gateway.toml
+    #[command(after_help = "\
+Clients see a pause. What is under way is waited for, for half a minute.
+
+Examples:
+  ua gateway restart")]
+    Restart,
+    /// Be the broker, in the foreground, as a service does for clients over HTTP
+    #[command(after_help = "\
+Clients that start a bridge start the broker by themselves. One over HTTP cannot: where gateway.toml has `[http]`, run
+this as a service of the user; it stays until it is stopped.
+
+Examples:
+  ua gateway serve
+  systemd-run --user ua gateway serve")]
     Serve,
+    /// Make a token for a client over HTTP, and print it; an earlier one of that client holds no more
+    #[command(after_help = "\
+A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and
+servers.json beside it the tool servers. The name stands in what is stored.
+
+Examples:
+  ua gateway token codex
+  ua gateway token codex --remove
+  ua gateway token --list")]
+    Token {
+        /// The client's name
+        #[arg(required_unless_present = "list", conflicts_with = "list")]
+        client: Option<String>,
+        /// Take its token away
+        #[arg(long)]
+        remove: bool,
+        /// Name the clients that have one
+        #[arg(long)]
+        list: bool,
+    },
+    /// Hear from a client's hook which session it is in; reads what the hook is told, and never fails
+    #[command(after_help = "\
+In Claude Code's settings, so that a session that is continued is known for the same:
+  {\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
+    Hook,
 }
 
 /// `ua job`.

@@ -112,9 +112,17 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         },
         Command::Gateway(args) => match args.command {
             Some(GatewayCommand::Install(_) | GatewayCommand::Uninstall(_)) => Some("change a client's configuration"),
-            Some(GatewayCommand::Stop) => Some("stop the gateway's broker"),
+            Some(GatewayCommand::Stop | GatewayCommand::Restart) => Some("stop the gateway's broker"),
+            Some(GatewayCommand::Token { list: false, .. }) => Some("change who may come to the gateway over HTTP"),
             // A client that an agent started has its tool servers behind the gateway as any other has.
-            Some(GatewayCommand::Status { .. } | GatewayCommand::Start | GatewayCommand::Serve) | None => None,
+            Some(
+                GatewayCommand::Status { .. }
+                | GatewayCommand::Start
+                | GatewayCommand::Serve
+                | GatewayCommand::Hook
+                | GatewayCommand::Token { .. },
+            )
+            | None => None,
         },
         #[cfg(feature = "toolserver")]
         Command::Toolserver(_) => None,
@@ -354,6 +362,8 @@ mod tests {
             "ua db migrate",
             "ua db copy",
             "ua gateway stop",
+            "ua gateway restart",
+            "ua gateway token x",
             "ua gateway install --file x.json",
         ] {
             assert!(needs(line), "{line}");
@@ -370,6 +380,8 @@ mod tests {
             "ua db check",
             "ua tools list",
             "ua gateway status",
+            "ua gateway token --list",
+            "ua gateway hook",
             "ua gateway -- mail-server",
         ] {
             assert!(!needs(line), "{line}");

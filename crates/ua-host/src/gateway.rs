@@ -2,7 +2,10 @@
 //!
 //! It has a folder of its own, the same wherever a client works, so that a person finds all its questions in one place.
 
+mod agent;
+mod config;
 mod install;
+mod look;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_broker::{Broker, BrokerConfig, BrokerLock, Served, ask_broker};
+use ua_broker::{Broker, BrokerConfig, BrokerLock, HttpSettings, Served, Tokens, ask_broker, hook_broker};
 use ua_mcp::ShimCommand;
 use ua_store::RunRecord;
 
@@ -21,7 +24,11 @@ use crate::policies;
 use crate::roots::state_folder;
 use crate::settings::Settings;
 
+pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use install::{Change, Edited, Front, What, install, uninstall};
+pub use look::{Looked, look};
+
+pub(crate) use agent::above as agent_above;
 
 /// The broker's socket, in its folder.
 const SOCKET: &str = "gateway.sock";
@@ -31,6 +38,8 @@ const POLL: Duration = Duration::from_millis(10);
 const START: Duration = Duration::from_secs(30);
 /// How long after it was given up a request may still be begun at a tool server over HTTP.
 const HORIZON: Duration = Duration::from_secs(30);
+/// How long a broker that is to end may take.
+const DRAIN: Duration = Duration::from_secs(60);
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
 const BRIDGE: &str = "ua-bridge";
 
@@ -200,7 +209,9 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     let lock = BrokerLock::take(&home.locks());
     let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
     let Some(lock) = lock else { return Ok(Served::Another) };
-    let classifier = policies::classifier_of_user(host.settings(), &[], &[], None)?;
+    let said = GatewayConfig::read(&root)?;
+    let classifier = policies::classifier_of_user(host.settings(), &said.policies, &[], None)?;
+    let entries = said.entries(host, &root)?;
     let store = home.open()?;
     let config = BrokerConfig {
         socket: root.join(SOCKET),
@@ -208,9 +219,12 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         logs: root.join("logs"),
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
         person: format!("ua --root {}", root.display()),
-        hold_wait: waits.hold,
+        hold_wait: said.hold_wait.unwrap_or(waits.hold),
+        rules: said.rules,
+        http: said.listen.map(|address| HttpSettings { address, tokens: tokens(&root) }),
+        entries,
         remote_horizon: HORIZON,
-        idle_exit: waits.idle,
+        idle_exit: said.idle_exit.unwrap_or(waits.idle),
         logins: Some(host.logins()),
     };
     let broker =
@@ -224,6 +238,56 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
 /// It does not answer as it should.
 pub async fn ask(host: &Host, named: Option<&Path>, stop: bool) -> Result<Option<serde_json::Value>, HostError> {
     asked(&root(host.settings(), named)?.join(SOCKET), stop).await
+}
+
+/// Ends the broker, once what is under way is over, and starts the next one. Whether there was one.
+///
+/// # Errors
+/// It does not end, or none comes up.
+pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostError> {
+    let root = root(host.settings(), named)?;
+    // What the next one would refuse is said before this one is ended.
+    GatewayConfig::read(&root)?.entries(host, &root)?;
+    let was_there = ask(host, named, true).await?.is_some();
+    let locks = Home::new(host.settings(), Some(&root))?.locks();
+    let ends = host.env().now().plus(DRAIN);
+    while was_there && host.env().now() < ends {
+        // A client that is connected may be quicker, and that broker is the next one.
+        let is_free = BrokerLock::take(&locks);
+        let is_free =
+            is_free.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?.is_some();
+        if is_free || asked(&root.join(SOCKET), false).await.ok().flatten().is_some() {
+            break;
+        }
+        host.env().clock.sleep(POLL).await;
+    }
+    start(host, named).await?;
+    Ok(was_there)
+}
+
+/// Who may come over HTTP.
+pub fn tokens(root: &Path) -> Tokens {
+    Tokens::at(root.join("tokens.json"))
+}
+
+/// What a hook of a client says on its standard input: the session that its process is in from now on. What cannot be understood or told is
+/// nobody's concern: a hook must not stop its client.
+pub async fn hook(host: &Host, named: Option<&Path>, said: &str) -> Result<(), HostError> {
+    let said: serde_json::Value = serde_json::from_str(said).unwrap_or_default();
+    let Some(session) = said["session_id"].as_str() else { return Ok(()) };
+    start(host, named).await?;
+    let socket = root(host.settings(), named)?.join(SOCKET);
+    let status = asked(&socket, false).await?.unwrap_or_default();
+    let clients: Vec<u64> =
+        status["bridges"].as_array().into_iter().flatten().filter_map(|bridge| bridge["parent"].as_u64()).collect();
+    let above = agent::ancestors();
+    // The nearest process above that started a bridge; before there is one, the process that started the shell of this hook.
+    let client = above.iter().find(|process| clients.contains(&u64::from(**process))).or_else(|| above.get(1)).copied();
+    if let Some(client) = client {
+        let told = hook_broker(&socket, client, session).await;
+        told.map_err(|error| HostError::failed(format!("the gateway's broker does not answer: {error}")))?;
+    }
+    Ok(())
 }
 
 async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, HostError> {

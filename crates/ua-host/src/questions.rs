@@ -193,6 +193,15 @@ pub async fn answer(
                 .hint("`ua questions --full` shows the form; give values with --values '{…}', or `decline`")
         })?;
     }
+    if ua_store::is_gateway(&run)
+        && let Some(agent) = crate::gateway::agent_above()
+    {
+        return Err(HostError::usage(format!(
+            "question {} is a person's to answer, and this was started by an agent ({agent})",
+            question.question_id
+        ))
+        .hint("answer it in a terminal of your own"));
+    }
     if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {
         return Err(HostError::usage(format!("--text is longer than {MAX_TEXT} bytes"))
             .hint("put it into a file of the workspace and name the file"));

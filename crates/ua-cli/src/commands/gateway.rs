@@ -1,6 +1,7 @@
 //! `ua gateway`: between an agent's client and its tool servers.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -17,11 +18,14 @@ use crate::moment;
 use crate::output::{plain, print, print_json, print_table};
 use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 
-/// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND` or `… --url URL`); `None` when they are not.
+/// As much of what a hook is told is read.
+const MOST_OF_A_HOOK: u64 = 1 << 20;
+
+/// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND`, `… --url URL` or `--all`); `None` when they are not.
 pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.skip(1).collect();
     let (first, rest) = args.split_first()?;
-    if first != "gateway" || !rest.iter().any(|word| word == "--" || word == "--url") {
+    if first != "gateway" || !rest.iter().any(|word| word == "--" || word == "--url" || word == "--all") {
         return None;
     }
     Some(become_bridge(rest))
@@ -29,7 +33,7 @@ pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 
 /// The same for arguments that were read already: what does not come first, as `ua --root DIR gateway -- COMMAND`.
 pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode> {
-    if args.old.is_empty() && args.url.is_none() {
+    if args.old.is_empty() && args.url.is_none() && !args.all {
         return None;
     }
     let mut words: Vec<OsString> = Vec::new();
@@ -44,6 +48,7 @@ pub(crate) fn entry(args: &GatewayArgs, root: Option<&Path>) -> Option<ExitCode>
     args.header_from.iter().for_each(|header| option("--header-from", header.as_ref()));
     match &args.url {
         Some(url) => option("--url", url.as_ref()),
+        None if args.all => words.push("--all".into()),
         None => words.extend(std::iter::once("--".into()).chain(args.old.iter().cloned())),
     }
     Some(become_bridge(&words))
@@ -84,9 +89,50 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             Some(_) => print("the gateway's broker ends once what is under way is over\n")?,
             None => print("no broker runs\n")?,
         },
+        GatewayCommand::Restart => {
+            let was_there = gateway::restart(host, root).await?;
+            print(if was_there { "the next broker runs\n" } else { "no broker ran; one does now\n" })?;
+        }
+        GatewayCommand::Token { client, remove, list: _ } => token(host, root, client.as_deref(), remove)?,
+        GatewayCommand::Hook => {
+            let mut said = String::new();
+            if let Err(error) = std::io::stdin().take(MOST_OF_A_HOOK).read_to_string(&mut said) {
+                tracing::debug!(%error, "a hook said nothing that can be read");
+            }
+            // A hook must not stop its client.
+            if let Err(error) = gateway::hook(host, root, &said).await {
+                tracing::debug!(%error, "what a hook said was not told");
+            }
+        }
         GatewayCommand::Status { json } => status(host, root, json).await?,
     }
     Ok(OK)
+}
+
+/// Makes a client's token, takes it away, or names those who have one.
+fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -> Result<(), HostError> {
+    let root = gateway::root(host.settings(), root)?;
+    let tokens = gateway::tokens(&root);
+    let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
+    let Some(client) = client else {
+        let clients = tokens.clients().map_err(failed)?;
+        return print(clients.iter().map(|client| format!("{client}\n")).collect::<String>());
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if client.is_empty() || client.len() > 64 || !client.chars().all(is_plain) {
+        let refused = HostError::usage(format!("`{client}` is no name of a client"));
+        return Err(refused.hint("a name has letters, digits, `-`, `_` and `.`: ua gateway token codex"));
+    }
+    if remove {
+        if tokens.remove(client).map_err(failed)? {
+            return print(format!("the token of {client} holds no more\n"));
+        }
+        let none = HostError::usage(format!("{client} has no token"));
+        return Err(none.hint("`ua gateway token --list` names those who have one"));
+    }
+    let token = tokens.make(client, host.env()).map_err(failed)?;
+    // The token alone, so that it can be piped to where it is kept.
+    print(format!("{token}\n"))
 }
 
 /// Puts the gateway in front of entries of a configuration, or takes it away.
@@ -193,10 +239,15 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         return print_json(&GatewayStatus { root: folder, broker });
     }
     let Some(broker) = broker else { return print(format!("no broker runs; its folder is {}\n", folder.display())) };
-    print(format!("broker {} in {}\n", broker.pid, folder.display()))?;
+    let version = broker.version.as_deref().unwrap_or("of an earlier version");
+    print(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
+    if let Some(address) = &broker.http {
+        print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
+    }
     if !broker.bridges.is_empty() {
-        let row = |bridge: GatewayBridge| vec![bridge.server, bridge.client, bridge.identity, bridge.project];
-        print_table(&["SERVER", "CLIENT", "SESSION", "PROJECT"], broker.bridges.into_iter().map(row).collect())?;
+        let row =
+            |bridge: GatewayBridge| vec![bridge.server, bridge.client, bridge.way, bridge.identity, bridge.project];
+        print_table(&["SERVER", "CLIENT", "BY", "SESSION", "PROJECT"], broker.bridges.into_iter().map(row).collect())?;
     }
     if !broker.calls.is_empty() {
         let row = |call: GatewayCall| {

@@ -19,6 +19,12 @@ pub(crate) struct GatewayStatus {
 pub(crate) struct GatewayBroker {
     /// Its process.
     pub(crate) pid: u32,
+    /// Its version.
+    #[serde(default)]
+    pub(crate) version: Option<String>,
+    /// Where clients over HTTP reach it, if they may.
+    #[serde(default)]
+    pub(crate) http: Option<String>,
     /// The clients that are connected, one for each tool server.
     pub(crate) bridges: Vec<GatewayBridge>,
     /// The calls that are under way.
@@ -40,6 +46,9 @@ pub(crate) struct GatewayBridge {
     pub(crate) identity: String,
     /// The process that started the bridge.
     pub(crate) parent: u32,
+    /// How it is connected: `bridge` or `http`.
+    #[serde(default)]
+    pub(crate) way: String,
 }
 
 /// A call that is under way.

@@ -311,3 +311,45 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         );
     }
 }
+
+/// How the gateway stands, where somebody uses one.
+pub(super) async fn gateway(host: &ua_host::Host, findings: &mut Findings) {
+    const CHECK: &str = "gateway";
+    let looked = match ua_host::gateway::look(host, None).await {
+        Ok(looked) => looked,
+        Err(error) => return findings.refused(CHECK, &error),
+    };
+    let Some(root) = &looked.root else { return };
+    if let Some(error) = &looked.config {
+        findings.refused(CHECK, error);
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    match looked.broker.as_deref() {
+        Some(version) if version == own => findings.ok(CHECK, format!("its broker runs, in {}", root.display())),
+        Some(version) => findings.warn(
+            CHECK,
+            format!("its broker is of version {version}, and this program of {own}"),
+            "`ua gateway restart`; clients see a pause",
+        ),
+        None => findings.ok(CHECK, format!("no broker runs; the next client starts it, in {}", root.display())),
+    }
+    for path in &looked.open_to_others {
+        let fix = format!("chmod 600 {}", path.display());
+        findings.fail(CHECK, format!("other users may use {}", path.display()), fix);
+    }
+    let named = |of: &[(std::path::PathBuf, String)]| {
+        let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
+        of.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    if !looked.wrapped.is_empty() {
+        findings.ok(CHECK, format!("these tool servers go through it: {}", named(&looked.wrapped)));
+        if !looked.unwrapped.is_empty() {
+            let fix = "`ua gateway install --client CLIENT` puts it in front of them";
+            findings.warn(CHECK, format!("these do not: {}", named(&looked.unwrapped)), fix);
+        }
+        if !looked.may_log_in.is_empty() {
+            let fix = "`ua gateway install --client CLIENT SERVER` for one that its client does not log in to";
+            findings.warn(CHECK, format!("left alone, they may want to log in: {}", named(&looked.may_log_in)), fix);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! `gateway.toml` in the gateway's folder: how long it waits, what clients may use, which policies hold, who comes over HTTP.
+//!
+//! Read strictly: a typing error would silently lift a budget, so an unknown name is an error that names the nearest one.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::{Table, Value};
+use ua_broker::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRules, Patience};
+use ua_mcp::Reach;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::mcp_files::{mcp_config, mcp_servers};
+use crate::trust::ConfigFile;
+
+/// The file's name.
+pub const FILE: &str = "gateway.toml";
+/// The tool servers of clients over HTTP and of `--all`, where `servers` names no other file.
+const SERVERS: &str = "servers.json";
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// How long a request waits for a person; `None` when nothing is said.
+    pub hold_wait: Option<Duration>,
+    /// How long the broker stays without a client.
+    pub idle_exit: Option<Duration>,
+    /// Policy files, the strongest first, before those of the user.
+    pub policies: Vec<PathBuf>,
+    /// The file with the tool servers that a client only names.
+    pub servers: Option<PathBuf>,
+    /// Where clients come over HTTP.
+    pub listen: Option<SocketAddr>,
+    /// Clients and budgets.
+    pub rules: GatewayRules,
+}
+
+impl GatewayConfig {
+    /// Reads the file in the gateway's folder; where there is none nothing is said.
+    ///
+    /// # Errors
+    /// A sentence about the first thing that is not understood, with its place.
+    pub fn read(root: &Path) -> Result<Self, HostError> {
+        let path = root.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(HostError::usage(format!("cannot read {}: {error}", path.display()))),
+        };
+        Self::parse(&text, root).map_err(|why| {
+            HostError::usage(format!("{}: {why}", path.display())).hint(
+                "docs/guide/gateway.md has an example; nothing was started, because a wrong rule could lift a budget",
+            )
+        })
+    }
+
+    /// Reads the text of such a file; relative paths are below `root`. The error says what is wrong, and where.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn parse(text: &str, root: &Path) -> Result<Self, String> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        let mut read = Self::default();
+        let top = Place { path: String::new(), table: &table };
+        top.only(&["hold_wait", "idle_exit", "policies", "servers", "http", "approvals", "client", "budget"])?;
+        read.hold_wait = top.span("hold_wait")?;
+        read.idle_exit = top.span("idle_exit")?;
+        read.policies = top.texts("policies")?.into_iter().map(|file| root.join(file)).collect();
+        read.servers = top.text("servers")?.map(|file| root.join(file));
+        if let Some(http) = top.table("http")? {
+            http.only(&["listen"])?;
+            let listen = http
+                .text("listen")?
+                .ok_or_else(|| http.wrong("listen", "is missing: for example \"127.0.0.1:7433\""))?;
+            let address: SocketAddr = listen
+                .parse()
+                .map_err(|_| http.wrong("listen", "is no address with a port, like \"127.0.0.1:7433\""))?;
+            if !address.ip().is_loopback() {
+                return Err(http.wrong("listen", "has to be an address of this machine: 127.0.0.1 or [::1]"));
+            }
+            read.listen = Some(address);
+        }
+        if let Some(approvals) = top.table("approvals")? {
+            approvals.only(&["elicitation"])?;
+            read.rules.elicitation = approvals.truth("elicitation")?.unwrap_or(true);
+        }
+        if let Some(clients) = top.table("client")? {
+            for name in clients.table.keys() {
+                let Some(client) = clients.table(name)? else { continue };
+                client.only(&["patience", "elicitation"])?;
+                let patience = match client.text("patience")?.as_deref() {
+                    None => None,
+                    Some("unlimited") => Some(Patience::Unlimited),
+                    Some(_) => client.span("patience")?.map(Patience::Limited),
+                };
+                let rules = ClientRules { patience, elicitation: client.truth("elicitation")? };
+                read.rules.clients.insert(name.clone(), rules);
+            }
+        }
+        read.rules.budgets = top.tables("budget")?.iter().map(budget).collect::<Result<_, _>>()?;
+        Ok(read)
+    }
+
+    /// The tool servers that a client only names, ready to be reached; none where the file is not there and nobody named one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what it refers to is not there.
+    pub fn entries(&self, host: &Host, root: &Path) -> Result<Entries, HostError> {
+        let path = self.servers.clone().unwrap_or_else(|| root.join(SERVERS));
+        if self.servers.is_none() && !path.exists() {
+            return Ok(Entries::new());
+        }
+        let file = ConfigFile::named(path);
+        let config = mcp_config(Some(&file))?;
+        let given: BTreeMap<String, Vec<String>> = config
+            .servers
+            .iter()
+            .map(|(name, reach)| {
+                let names = match reach {
+                    Reach::Stdio { env, .. } => env.keys().cloned().collect(),
+                    Reach::Http { .. } => Vec::new(),
+                };
+                (name.clone(), names)
+            })
+            .collect();
+        let servers = mcp_servers(host, Some(&file), config)?;
+        let entry = |server: ua_mcp::ServerSpec| {
+            let secret = given.get(&server.name).cloned().unwrap_or_default();
+            let spec = match server.reach {
+                Reach::Stdio { command, args, env, cwd } => EntrySpec {
+                    command: std::iter::once(command).chain(args).collect(),
+                    env,
+                    secret,
+                    cwd: cwd.map_or_else(|| root.display().to_string(), |cwd| root.join(cwd).display().to_string()),
+                    ..EntrySpec::default()
+                },
+                Reach::Http { url, headers } => {
+                    EntrySpec { url: Some(url), headers, cwd: root.display().to_string(), ..EntrySpec::default() }
+                }
+            };
+            (server.name, spec)
+        };
+        Ok(servers.into_iter().map(entry).collect())
+    }
+}
+
+fn budget(place: &Place<'_>) -> Result<Budget, String> {
+    place.only(&["client", "server", "effect", "per", "calls"])?;
+    let per = match place.text("per")?.as_deref() {
+        Some("day") => BudgetSpan::Day,
+        Some("session") => BudgetSpan::Session,
+        Some(other) => return Err(place.wrong("per", &format!("is \"{other}\", and takes \"day\" or \"session\""))),
+        None => return Err(place.wrong("per", "is missing: \"day\" or \"session\"")),
+    };
+    let calls = match place.table.get("calls") {
+        Some(Value::Integer(calls)) => u32::try_from(*calls).ok(),
+        Some(_) => None,
+        None => return Err(place.wrong("calls", "is missing: how many calls may be made")),
+    };
+    let calls = calls.ok_or_else(|| place.wrong("calls", "takes a whole number that is not negative"))?;
+    let (client, server, effect) = (place.text("client")?, place.text("server")?, place.text("effect")?);
+    Ok(Budget { client, server, effect, per, calls })
+}
+
+/// A table and where it stands.
+struct Place<'t> {
+    path: String,
+    table: &'t Table,
+}
+
+impl<'t> Place<'t> {
+    fn named(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn wrong(&self, name: &str, why: &str) -> String {
+        format!("`{}` {why}", self.named(name))
+    }
+
+    /// Refuses every other name.
+    fn only(&self, known: &[&str]) -> Result<(), String> {
+        let Some(other) = self.table.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+        let likeness = |name: &&&str| strsim::jaro_winkler(other, name);
+        let nearest =
+            known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|name| likeness(name) > 0.7);
+        Err(match nearest {
+            Some(nearest) => self.wrong(other, &format!("does not exist; did you mean `{nearest}`?")),
+            None => self.wrong(other, &format!("does not exist; here are {}", known.join(", "))),
+        })
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match self.table.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text.clone())),
+            Some(_) => Err(self.wrong(name, "takes a text")),
+        }
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+        let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
+        let texts = value.as_array().and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
+        texts.ok_or_else(|| self.wrong(name, "takes a list of texts"))
+    }
+
+    fn truth(&self, name: &str) -> Result<Option<bool>, String> {
+        match self.table.get(name) {
+            None => Ok(None),
+            Some(Value::Boolean(is_so)) => Ok(Some(*is_so)),
+            Some(_) => Err(self.wrong(name, "takes true or false")),
+        }
+    }
+
+    fn span(&self, name: &str) -> Result<Option<Duration>, String> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let seconds = match unit.trim() {
+            "s" => Some(1),
+            "m" | "min" => Some(60),
+            "h" => Some(3_600),
+            "d" => Some(86_400),
+            _ => None,
+        };
+        let span = number.parse::<u64>().ok().zip(seconds).and_then(|(number, unit)| number.checked_mul(unit));
+        let span = span.ok_or_else(|| {
+            self.wrong(name, &format!("is \"{text}\", and takes a span like \"90s\", \"10m\" or \"2h\""))
+        })?;
+        Ok(Some(Duration::from_secs(span)))
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Place<'t>>, String> {
+        match self.table.get(name) {
+            None => Ok(None),
+            Some(Value::Table(table)) => Ok(Some(Place { path: self.named(name), table })),
+            Some(_) => Err(self.wrong(name, "takes a table")),
+        }
+    }
+
+    fn tables(&self, name: &str) -> Result<Vec<Place<'t>>, String> {
+        let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
+        let all = value.as_array().ok_or_else(|| self.wrong(name, "takes tables, each under `[[budget]]`"))?;
+        let place = |(number, one): (usize, &'t Value)| match one {
+            Value::Table(table) => Ok(Place { path: format!("{}[{}]", self.named(name), number + 1), table }),
+            _ => Err(self.wrong(name, "takes tables, each under `[[budget]]`")),
+        };
+        all.iter().enumerate().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+hold_wait = "5m"
+idle_exit = "1h"
+policies = ["gateway-policy.toml"]
+servers = "/etc/servers.json"
+
+[http]
+listen = "127.0.0.1:7433"
+
+[approvals]
+elicitation = false
+
+[client."my-agent"]
+patience = "90s"
+elicitation = true
+
+[client.codex-mcp-client]
+patience = "unlimited"
+
+[[budget]]
+effect = "email.send"
+per = "day"
+calls = 20
+
+[[budget]]
+client = "goose"
+server = "bank"
+per = "session"
+calls = 0
+"#;
+
+    #[test]
+    fn the_whole_file_is_read() {
+        let read = GatewayConfig::parse(WHOLE, Path::new("/g")).unwrap();
+        assert_eq!((read.hold_wait, read.idle_exit), (Some(Duration::from_mins(5)), Some(Duration::from_hours(1))));
+        assert_eq!(read.policies, [PathBuf::from("/g/gateway-policy.toml")]);
+        assert_eq!(read.servers, Some(PathBuf::from("/etc/servers.json")));
+        assert_eq!(read.listen.unwrap().port(), 7433);
+        assert!(!read.rules.may_decide("goose") && read.rules.may_decide("my-agent"));
+        assert_eq!(read.rules.clients["codex-mcp-client"].patience, Some(Patience::Unlimited));
+        assert_eq!(read.rules.clients["my-agent"].patience, Some(Patience::Limited(Duration::from_secs(90))));
+        assert_eq!((read.rules.budgets.len(), read.rules.budgets[0].per), (2, BudgetSpan::Day));
+        assert_eq!(GatewayConfig::parse("", Path::new("/g")), Ok(GatewayConfig::default()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_with_its_place() {
+        for (text, why) in [
+            ("hold_wiat = \"5m\"", "`hold_wiat` does not exist; did you mean `hold_wait`?"),
+            ("zebra = 1", "here are hold_wait"),
+            ("hold_wait = \"5 parsecs\"", "takes a span like"),
+            ("hold_wait = 5", "`hold_wait` takes a text"),
+            ("http = 1", "`http` takes a table"),
+            ("[http]\nport = 1", "`http.port` does not exist"),
+            ("[http]", "`http.listen` is missing"),
+            ("[http]\nlisten = \"0.0.0.0:1\"", "an address of this machine"),
+            ("[http]\nlisten = \"here\"", "no address with a port"),
+            ("[approvals]\nelicitations = true", "did you mean `elicitation`?"),
+            ("[client.x]\npatiense = \"5s\"", "`client.x.patiense` does not exist; did you mean `patience`?"),
+            ("[[budget]]\nper = \"day\"", "`budget[1].calls` is missing"),
+            ("[[budget]]\ncalls = 3", "`budget[1].per` is missing"),
+            ("[[budget]]\ncalls = 3\nper = \"week\"", "takes \"day\" or \"session\""),
+            ("[[budget]]\ncalls = -3\nper = \"day\"", "not negative"),
+            ("[budget]\ncalls = 3", "[[budget]]"),
+            ("policies = \"x\"", "takes a list"),
+            ("x = ", "TOML"),
+        ] {
+            let refused = GatewayConfig::parse(text, Path::new("/g")).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How the gateway stands, for `ua doctor`: its file, its broker, its socket, and the configurations of clients.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{Client, Front, GatewayConfig, SOCKET, What, asked, configuration, install};
+use crate::error::HostError;
+use crate::host::Host;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// The gateway's folder; `None` when nobody uses a gateway.
+    pub root: Option<PathBuf>,
+    /// What is wrong with its file, or with what that refers to.
+    pub config: Option<HostError>,
+    /// The version of the broker that runs, if one does and says it.
+    pub broker: Option<String>,
+    /// Files that others may use, though they are the owner's alone.
+    pub open_to_others: Vec<PathBuf>,
+    /// Tool servers of clients that go through it, and those that do not, each with the configuration's file.
+    pub wrapped: Vec<(PathBuf, String)>,
+    /// The same for those that could.
+    pub unwrapped: Vec<(PathBuf, String)>,
+    /// The same for those that may want their client to log in.
+    pub may_log_in: Vec<(PathBuf, String)>,
+}
+
+/// Looks.
+///
+/// # Errors
+/// Nobody says where the user's state is.
+pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError> {
+    let settings = host.settings();
+    let root = super::root(settings, named)?;
+    let mut looked = Looked::default();
+    let front = Front { program: settings.program()?.display().to_string(), root: None };
+    for client in [Client::ClaudeCode, Client::Cursor, Client::VsCode, Client::Codex, Client::Goose] {
+        let Ok(file) = configuration(settings, client) else { continue };
+        // Without tool servers there is nothing to be said.
+        let Ok(edited) = install(&root, &file, &front, &[], true) else { continue };
+        for change in edited.changes {
+            let of = match change.what {
+                What::Already => &mut looked.wrapped,
+                What::Wrapped => &mut looked.unwrapped,
+                What::MayLogIn => &mut looked.may_log_in,
+                What::Unwrapped | What::Unreachable | What::NotWrapped => continue,
+            };
+            of.push((file.clone(), change.server));
+        }
+    }
+    if !root.exists() && looked.wrapped.is_empty() {
+        return Ok(Looked::default());
+    }
+    looked.config = match GatewayConfig::read(&root) {
+        Ok(config) => config.entries(host, &root).err(),
+        Err(error) => Some(error),
+    };
+    let socket = root.join(SOCKET);
+    looked.broker = asked(&socket, false)
+        .await
+        .ok()
+        .flatten()
+        .map(|status| status["version"].as_str().unwrap_or("an earlier version").to_owned());
+    let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
+    looked.open_to_others = [socket, root.join("tokens.json")].into_iter().filter(others).collect();
+    looked.root = Some(root);
+    Ok(looked)
+}
