@@ -43,3 +43,134 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     // Without a place for it the page has none: the client's folder is not ours to write to.
     env.run(&["runs", "export", "last", "--html"]).refused(2, &["has no folder of its own"]);
 }
+
+/// Speaks with the gateway in front of all tool servers of the user, and asks a person.
+const ALL: &str = r#"
+coproc G { "$1" gateway "$2" "$3" --all; }
+ask() { printf '%s\n' "$1" >&"${G[1]}"; read -r reply <&"${G[0]}"; echo "$reply"; }
+ask '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'
+printf '%s\n' '{"jsonrpc":"2.0","method":"notifications/initialized"}' >&"${G[1]}"
+ask '{"jsonrpc":"2.0","id":2,"method":"tools/list"}'
+mail() { ask '{"jsonrpc":"2.0","id":'"$1"',"method":"tools/call","params":{"name":"'"$2"'__send_email","arguments":{"to":["a@example.test"],"subject":"'"$3"'","body":"x"}}}'; }
+mail 3 work One
+mail 4 work One
+mail 5 nobody One
+mail 6 work Two
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"$1" "$2" "$3" gateway stop
+"#;
+
+fn with_servers(env: &ua_e2e::TestEnv, config: &str) {
+    let root = env.root();
+    std::fs::create_dir_all(&root).unwrap();
+    let work = serde_json::json!({"command": ua_e2e::ua_program(), "args": ["toolserver", "--workspace", env.arg("work"), "--outbox", env.arg("work/outbox")]});
+    std::fs::write(root.join("servers.json"), serde_json::json!({"mcpServers": {"work": work}}).to_string()).unwrap();
+    std::fs::write(root.join("gateway.toml"), config).unwrap();
+}
+
+#[test]
+fn all_tool_servers_are_one_and_a_budget_holds() {
+    let env = env();
+    with_servers(&env, "[[budget]]\nserver = \"work\"\nper = \"session\"\ncalls = 1\n");
+    let said = env.run_by_bash(ALL).code(0).stdout;
+    let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(answers[0]["result"]["serverInfo"]["name"], "ua gateway", "{said}");
+    let tools = answers[1]["result"]["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "work__send_email"), "{said}");
+    assert_eq!(answers[2]["result"]["isError"], false, "{said}");
+    assert!(answers[3].to_string().contains("not made again"), "{said}");
+    assert_eq!(answers[4]["error"]["code"], -32602, "{said}");
+    assert!(
+        answers[5].to_string().contains("the budget of 1 calls with an effect of `work` a session is used up"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
+}
+
+/// Sends one request over HTTP, and reads what comes back.
+fn post(address: &str, token: &str, session: Option<&str>, message: &Value) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let body = message.to_string();
+    let session = session.map_or_else(String::new, |session| format!("Mcp-Session-Id: {session}\r\n"));
+    write!(
+        stream,
+        "POST /s/work/mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{session}Connection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn a_client_over_http_is_served_by_the_broker_as_a_service() {
+    let env = env();
+    with_servers(&env, "[http]\nlisten = \"127.0.0.1:0\"\n");
+    let token = env.run(&["gateway", "token", "probe"]).code(0).stdout.trim().to_owned();
+    assert!(token.starts_with("uag_"), "{token}");
+    env.run(&["gateway", "token", "--list"]).code(0).shows(&["probe"]);
+    let broker = env.start(&["gateway", "serve"]);
+    let address = ua_e2e::eventually("an address", || {
+        let status = env.run(&["gateway", "status", "--json"]).code(0).json();
+        Some(status["broker"]["http"].as_str()?.strip_prefix("http://")?.to_owned())
+    });
+    let greeting = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+        "capabilities": {}, "clientInfo": {"name": "probe", "version": "1"}}});
+    assert!(post(&address, "uag_wrong", None, &greeting).starts_with("HTTP/1.1 401"));
+    let greeted = post(&address, &token, None, &greeting).to_ascii_lowercase();
+    let session = greeted.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+    let mail = |id: u32| {
+        serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "send_email",
+            "arguments": {"to": ["a@example.test"], "subject": "One", "body": "x"}}})
+    };
+    let sent = post(&address, &token, Some(&session), &mail(2));
+    assert!(sent.contains("\"isError\":false"), "{sent}");
+    let again = post(&address, &token, Some(&session), &mail(3));
+    assert!(again.contains("not made again"), "{again}");
+    assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
+    env.run(&["gateway", "status"]).code(0).shows(&["clients over HTTP", "http", "probe"]);
+    env.run(&["gateway", "token", "probe", "--remove"]).code(0);
+    assert!(post(&address, &token, Some(&session), &mail(4)).starts_with("HTTP/1.1 401"));
+    env.run(&["gateway", "token", "probe", "--remove"]).refused(2, &["has no token"]);
+    env.run(&["gateway", "token", "a b"]).refused(2, &["no name of a client"]);
+    env.run(&["gateway", "stop"]).code(0);
+    broker.wait().code(0);
+}
+
+#[test]
+fn the_gateways_file_is_read_strictly_and_doctor_says_how_it_stands() {
+    let env = env();
+    with_servers(&env, "hold_wiat = \"5m\"\n");
+    let said = "`hold_wiat` does not exist; did you mean `hold_wait`?";
+    env.run(&["gateway", "restart"]).refused(2, &[said, "gateway.toml"]);
+    env.run(&["gateway", "serve"]).refused(2, &[said]);
+    std::fs::write(env.root().join("gateway.toml"), "hold_wait = \"5m\"\n").unwrap();
+    env.run(&["gateway", "restart"]).code(0).shows(&["no broker ran; one does now"]);
+    let first = env.run(&["gateway", "status", "--json"]).code(0).json()["broker"]["pid"].clone();
+    env.run(&["gateway", "restart"]).code(0).shows(&["the next broker runs"]);
+    assert_ne!(env.run(&["gateway", "status", "--json"]).code(0).json()["broker"]["pid"], first);
+    env.run(&["gateway", "stop"]).code(0);
+}
+
+/// G12: an agent does not answer in a person's place. Approval is asked for by a policy that gateway.toml names.
+#[test]
+fn an_agent_is_not_a_person() {
+    let env = env();
+    with_servers(&env, "hold_wait = \"0s\"\npolicies = [\"asked.toml\"]\n");
+    let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
+    std::fs::write(env.root().join("asked.toml"), policy).unwrap();
+    let said = env.run_by_bash(&CLIENT.replace("\"$1\" \"$2\" \"$3\" gateway stop", "true")).code(0).stdout;
+    assert!(said.contains("A person has to decide first"), "{said}");
+    let questions = env.run(&["questions", "--json"]).code(0).json();
+    let question = questions[0]["question_id"].as_str().unwrap().to_owned();
+    let live = env.start_with(("CLAUDECODE", "1"), &["answer", &question, "approve"]);
+    live.wait().refused(2, &["a person's to answer", "Claude Code"]);
+    assert!(
+        !env.path("work/outbox/new").exists() || std::fs::read_dir(env.path("work/outbox/new")).unwrap().count() == 0
+    );
+    env.run(&["gateway", "stop"]).code(0);
+}

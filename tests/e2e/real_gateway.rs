@@ -329,3 +329,53 @@ fn g9_an_interrupted_client_and_the_next_session_send_one_mail() {
     assert_eq!(claude.world.env.value("SELECT count(*) FROM runs WHERE run_mode = 'gateway'"), "2");
     claude.world.stop();
 }
+
+/// Lists tools and calls one, as an agent of the SDK does; its transport makes the call again when its own time is up.
+const AGENT: &str = r#"
+import asyncio, json, sys
+from agents.mcp import MCPServerStdio
+
+async def main():
+    entry = json.load(open(sys.argv[1]))["mcpServers"]["mail"]
+    params = {"command": entry["command"], "args": entry["args"], "env": entry["env"]}
+    async with MCPServerStdio(params=params, client_session_timeout_seconds=2, max_retry_attempts=1) as server:
+        assert any(tool.name == "send_email" for tool in await server.list_tools())
+        mail = {"to": ["ann@example.test"], "subject": "Done", "body": "It is done."}
+        for _ in range(10):
+            try:
+                result = await server.call_tool("send_email", mail)
+                if not result.isError:
+                    print("sent:", result.content[0].text)
+                    return
+            except Exception as error:
+                print("asks again after", type(error).__name__)
+
+asyncio.run(main())
+"#;
+
+/// G7: the OpenAI Agents SDK names neither its session nor its tool uses, and its transport makes calls again by itself.
+#[test]
+fn g7_an_agent_of_the_openai_sdk_sends_one_mail_behind_the_gateway_and_more_without() {
+    for has_gateway in [false, true] {
+        let check = "time-outs of the OpenAI Agents SDK";
+        let Some(world) = MailWorld::new("python3", check, Duration::from_secs(5)) else { return };
+        if !world.env.run_program(&world.program, &[], &["-c", "import agents.mcp; print('there')"]).stdout.contains("there") {
+            eprintln!("skipped: {check}: openai-agents is not installed (`cargo xtask third-party` does that)");
+            return;
+        }
+        let config = world.env.write("mcp.json", json!({"mcpServers": {"mail": world.entry}}).to_string());
+        if has_gateway {
+            world.install(&config);
+        }
+        let script = world.env.write("agent.py", AGENT);
+        let said = world.env.run_program(&world.program, &[], &[&script, &config]).code(0).stdout;
+        assert!(said.contains("asks again") && said.contains("sent:"), "{said}");
+        if has_gateway {
+            assert_eq!(world.mails(), 1, "{said}");
+            assert_eq!(world.env.calls(), ["send_email succeeded"]);
+            world.stop();
+        } else {
+            assert!(world.mails() > 1, "the gap that the gateway closes: {said}");
+        }
+    }
+}

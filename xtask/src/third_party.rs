@@ -23,12 +23,14 @@ const NPM: [&str; 8] = [
 ];
 
 /// Python's packages.
-const PYTHON: [&str; 4] = [
+const PYTHON: [&str; 5] = [
     "mcp-server-fetch==2026.10.24",
     "mcp-server-time==2026.10.19",
     // A mock of model APIs that breaks on purpose, and a proxy between clients and providers.
     "llmock==0.2.2",
     "litellm[proxy]==1.106.2",
+    // Agents whose tools the gateway stands in front of.
+    "openai-agents==0.24.0",
 ];
 
 /// Which of them, and where to.
