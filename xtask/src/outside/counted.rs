@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn code_is_counted_and_what_stands_around_it_is_not() {
         let rust = "//! A doc.\n#![expect(x)]\nuse std::fs;\nuse ua_sdk::prelude::*;\n\n// Says.\nlet a = Step::new(tool());\n#[tokio::main]\n";
-        assert_eq!(of_rust(rust), Counted { lines: 5, names: 3 });
+        assert_eq!(of_rust(rust), Counted { lines: 4, names: 3 });
         let python = "import sys\nimport pysqlite3\nfrom dbos import DBOS, SetWorkflowID\nfrom shop import send\n# Says.\nsend()\n";
         assert_eq!(of_python(python), Counted { lines: 3, names: 2 });
     }
