@@ -48,7 +48,7 @@ async fn run() -> Result<(), Error> {
     let runs = Runs::open("state")?;
     if happened {
         for question in runs.questions("weather").await? {
-            runs.answer(&question, Choice::Happened, None).await?;
+            runs.answer(&question, Choice::Happened).await?;
         }
     }
     match runs.run(&step, "weather").await? {
