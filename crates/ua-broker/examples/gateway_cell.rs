@@ -238,7 +238,7 @@ fn ask_size(out: &mut impl io::Write, more: &mut dyn Iterator<Item = Value>) -> 
     request["jsonrpc"] = json!("2.0");
     request["id"] = json!("q1");
     writeln!(out, "{request}").and_then(|()| out.flush()).ok()?;
-    let answer = more.find(|message| message["id"] == "q1")?;
+    let answer = std::iter::from_fn(|| more.next()).find(|message| message["id"] == "q1")?;
     let text = answer["result"]["content"]["size"]
         .as_str()
         .map_or_else(|| answer["result"]["action"].to_string(), str::to_owned);

@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     },
     /// The tool server refused it.
     Error { code: i64, message: String, data: Value },
+    /// It is none that is taken up, and stands nowhere.
+    Refused { code: i64, message: String },
     /// The client is to come back with something.
     Wanted(Wanted),
 }
@@ -74,10 +76,9 @@ impl Connection {
         match known {
             Known::Refused(call, why) => Ok(Some(told(&Told::NotSent { why }, &call))),
             Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
-            Known::Stale => Ok(Some(Reply::Error {
+            Known::Stale => Ok(Some(Reply::Refused {
                 code: -32602,
                 message: "`requestState` is none that is waited for; make the call again without it".to_owned(),
-                data: Value::Null,
             })),
             Known::Over(call, rule) => self.answer_of(&call, rule).await.map(Some),
             Known::Waits(waiting, call, rule) => {

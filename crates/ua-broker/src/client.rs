@@ -77,7 +77,7 @@ impl Connection {
     pub(crate) fn hand_over(self: &Arc<Self>, call: &CallId, ask: &Arc<Ask>) -> Option<Wanted> {
         let client = self.client();
         let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
-        if self.era() == Era::Stateless && can {
+        if self.era() == Era::Stateless && can && !ask.is_taken() {
             let expected = Expected::Tool { call: call.clone(), ask: ask.clone() };
             let state = self.broker.inputs.expect(expected, &self.broker.env);
             return Some(Wanted { requests: ask.requests.clone(), state });

@@ -379,6 +379,7 @@ impl Connection {
                 }
                 error(code, &message, data)
             }
+            Ok(Some(Reply::Refused { code, message })) => error(code, &message, Value::Null),
             Ok(Some(Reply::Wanted(wanted))) => json!({"result": wanted.as_result()}),
             Err(broken) => {
                 tracing::warn!(error = %broken, "a tool call could not be taken up");

@@ -62,6 +62,11 @@ impl Ask {
         (!self.is_taken.swap(true, Ordering::AcqRel)).then(|| Taken(self.clone()))
     }
 
+    /// Whether somebody answers it, or did.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Acquire)
+    }
+
     /// What is answered where nobody can be asked; `None` when a tool cannot go on without.
     pub(crate) fn declined(&self) -> Option<Map<String, Value>> {
         let answer = |(name, request): (&String, &Value)| {

@@ -124,10 +124,13 @@ impl GatewayWorld {
     /// Starts the broker as one that serves clients over HTTP, and says where.
     pub(crate) fn over_http(&self) -> String {
         fs::write(self.path("over_http"), "").unwrap();
-        let mut start = Command::new(cell());
-        start.arg("start").arg(self.folder.path()).arg(self.hold_millis.to_string());
-        assert!(start.status().unwrap().success());
-        self.status().unwrap()["http"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned()
+        until("a broker that listens", || {
+            let started =
+                Command::new(cell()).arg("start").arg(self.folder.path()).arg(self.hold_millis.to_string()).status();
+            // One that was killed just now may have taken the connection.
+            let status = self.status().filter(|_| started.is_ok_and(|status| status.success()))?;
+            Some(status["http"].as_str()?.strip_prefix("http://")?.to_owned())
+        })
     }
 
     pub(crate) fn token(&self, client: &str) -> String {

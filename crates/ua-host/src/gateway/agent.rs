@@ -38,8 +38,8 @@ fn parent_of(process: u32) -> Option<u32> {
 
 /// The agent that this process, or one above it, was started by, as far as can be seen.
 pub(crate) fn above() -> Option<&'static str> {
-    let own = std::iter::once("self".to_owned()).chain(ancestors().iter().map(ToString::to_string));
-    own.into_iter().find_map(|process| marked(&fs::read(format!("/proc/{process}/environ")).ok()?))
+    let mut own = std::iter::once("self".to_owned()).chain(ancestors().into_iter().map(|process| process.to_string()));
+    own.find_map(|process| marked(&fs::read(format!("/proc/{process}/environ")).ok()?))
 }
 
 /// The agent whose mark stands in an environment.
