@@ -41,4 +41,4 @@ pub use checkpoint::Checkpoint;
 pub use cursor::Cursor;
 pub use error::CheckpointError;
 pub use snapshot::{ArtifactRef, BudgetsUsed, Snapshot};
-pub use truncate::{Estimate, MeasuredHistory, View, Window, estimate_tokens};
+pub use truncate::{Estimate, MeasuredHistory, Past, View, Window, estimate_tokens, tokens_of_bytes};

@@ -8,18 +8,29 @@
 //!
 //! Each message is measured once, when it is pushed; a view costs what it keeps.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use ua_core::{Block, Message, Origin, Role, omission, signed};
 
 /// Says how many tokens a message costs in a request, with its blobs in place.
 pub type Estimate = fn(&Message) -> u64;
 
+/// What a message of so many bytes costs.
+pub const fn tokens_of_bytes(bytes: u64) -> u64 {
+    bytes.div_ceil(4)
+}
+
 /// Four bytes of a message's JSON, with its blobs in place, are a token.
 pub fn estimate_tokens(message: &Message) -> u64 {
-    let written = serde_json::to_string(message).map_or(0, |json| json.len() as u64);
-    let blobs: u64 = message.blobs().map(|blob| blob.size).sum();
-    (written + blobs).div_ceil(4)
+    tokens_of_bytes(ua_store::message_bytes(message))
+}
+
+/// What stands for an id of a tool use: thousands of them are remembered for ever.
+fn digest(id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How much of a history a request carries.
@@ -31,22 +42,37 @@ pub struct Window {
     pub system_tokens: u64,
 }
 
-/// A history whose messages are measured.
+/// A history whose messages are measured. What no view can carry any more need not be kept: it is counted.
 #[derive(Debug, Clone)]
 pub struct MeasuredHistory {
     estimate: Estimate,
     messages: Vec<Message>,
-    /// `tokens[n]`: what the first n messages cost.
+    /// `tokens[n]`: what the first n messages that are kept cost.
     tokens: Vec<u64>,
     /// Replies before which nothing is open: a history may be cut in front of them, so that the newest turn always stays whole,
     /// with whatever was said after it.
     boundaries: Vec<usize>,
-    /// Tool uses by their ids, and whether they have a result.
-    tool_uses: HashMap<String, bool>,
-    /// How many of them have none so far.
-    open: usize,
+    /// How many messages were let go of: they lay behind the head, with the one with which the phase began then among them, which is kept.
+    let_go: usize,
+    /// What they cost.
+    let_go_tokens: u64,
+    /// Tool uses without a result so far, by their ids.
+    open: HashSet<String>,
+    /// Digests of the ids of all tool uses.
+    tool_uses: HashSet<u64>,
     /// Where the current phase began, or the iteration, which is told its phase too.
     phase: Option<usize>,
+}
+
+/// What a history has of messages that were let go of before it was put together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How many they are.
+    pub messages: usize,
+    /// What they cost.
+    pub tokens: u64,
+    /// The ids of the tool uses in them.
+    pub tool_uses: Vec<String>,
 }
 
 /// The part of a history that a request carries.
@@ -81,15 +107,27 @@ impl MeasuredHistory {
             messages: Vec::new(),
             tokens: vec![0],
             boundaries: Vec::new(),
-            tool_uses: HashMap::new(),
-            open: 0,
+            let_go: 0,
+            let_go_tokens: 0,
+            open: HashSet::new(),
+            tool_uses: HashSet::new(),
             phase: None,
         }
     }
 
+    /// A history of which only its `head` is there so far, the job and, where it lies in the past, the message with which the current phase
+    /// began; what lay behind is `past`. As it would be if all of it had been pushed, and [let go of](Self::let_go).
+    pub fn behind(estimate: Estimate, head: impl IntoIterator<Item = Message>, past: &Past) -> Self {
+        let mut history = Self::new(estimate);
+        history.extend(head);
+        (history.let_go, history.let_go_tokens) = (past.messages, past.tokens);
+        history.tool_uses.extend(past.tool_uses.iter().map(|id| digest(id)));
+        history
+    }
+
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
-        if self.open == 0 && message.role == Role::Assistant {
+        if self.open.is_empty() && message.role == Role::Assistant {
             self.boundaries.push(self.messages.len());
         }
         if matches!(message.origin, Origin::Phase | Origin::Iteration) {
@@ -98,15 +136,11 @@ impl MeasuredHistory {
         for block in &message.blocks {
             match (message.role, block) {
                 (Role::Assistant, Block::ToolUse(tool_use)) => {
-                    if self.tool_uses.insert(tool_use.id.clone(), false) != Some(false) {
-                        self.open += 1;
-                    }
+                    self.tool_uses.insert(digest(&tool_use.id));
+                    self.open.insert(tool_use.id.clone());
                 }
                 (Role::User, Block::ToolResult { tool_use_id, .. }) => {
-                    if let Some(is_answered @ false) = self.tool_uses.get_mut(tool_use_id) {
-                        *is_answered = true;
-                        self.open -= 1;
-                    }
+                    self.open.remove(tool_use_id);
                 }
                 (
                     Role::Assistant | Role::User,
@@ -121,42 +155,86 @@ impl MeasuredHistory {
 
     /// Whether a tool use of the history has this id.
     pub fn has_tool_use(&self, id: &str) -> bool {
-        self.tool_uses.contains_key(id)
+        self.tool_uses.contains(&digest(id))
     }
 
-    /// All messages, oldest first.
+    /// The messages that are kept, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// Lets go of messages that no view of at most `max_tokens` can carry, whatever is appended: the views stay as they are. What is kept is
+    /// at most twice what is needed, so that little is moved.
+    pub fn let_go(&mut self, max_tokens: u64) {
+        let all = self.tokens[self.messages.len()];
+        let needed = self.boundaries.partition_point(|&at| all - self.tokens[at] >= max_tokens);
+        let Some(cut) = needed.checked_sub(1).map(|last| self.boundaries[last]) else { return };
+        let head = self.head();
+        if cut < head.max(1) || cut < self.messages.len() / 2 {
+            return;
+        }
+        // The message with which the phase began stays, in front of the cut.
+        let phase = self.phase.filter(|phase| (head..cut).contains(phase));
+        let phase_tokens = phase.map_or(0, |phase| self.tokens[phase + 1] - self.tokens[phase]);
+        let kept = head + usize::from(phase.is_some());
+        let gone = cut - kept;
+        if gone == 0 {
+            return;
+        }
+        self.let_go += gone;
+        self.let_go_tokens = self.let_go_tokens.saturating_add(self.tokens[cut] - self.tokens[head] - phase_tokens);
+        if let Some(phase) = phase {
+            self.messages.swap(head, phase);
+        }
+        self.messages.drain(kept..cut);
+        let (base, behind) = (self.tokens[head] + phase_tokens, self.tokens.split_off(cut));
+        let moved = behind[0] - base;
+        self.tokens.truncate(kept);
+        self.tokens.extend(behind.into_iter().map(|tokens| tokens - moved));
+        self.boundaries.retain(|at| *at >= cut);
+        self.boundaries.iter_mut().for_each(|at| *at -= gone);
+        self.phase = match (phase, self.phase) {
+            (Some(_), _) => Some(head),
+            (None, Some(later)) if later >= cut => Some(later - gone),
+            (None, other) => other,
+        };
+    }
+
+    /// How many messages at the beginning always stay. A message that stands for others is never counted among them: a view of a view leaves out
+    /// nothing more.
+    fn head(&self) -> usize {
+        1 + usize::from(self.messages.get(1).is_some_and(|message| message.origin == Origin::Omission))
     }
 
     /// The view that fits into `window`.
     pub fn view(&self, window: Window) -> View<'_> {
         let (max, all) = (window.max_tokens, self.messages.as_slice());
         let whole = |fits| View { head: all, omission: None, omitted: 0, phase: None, tail: &[], fits };
-        let total = window.system_tokens.saturating_add(self.tokens[all.len()]);
-        if total <= max {
+        let total = window.system_tokens.saturating_add(self.tokens[all.len()]).saturating_add(self.let_go_tokens);
+        if total <= max && self.let_go == 0 {
             return whole(true);
         }
-        // A message that stands for others is never counted among them: a view of a view leaves out nothing more.
-        let head = 1 + usize::from(all.get(1).is_some_and(|message| message.origin == Origin::Omission));
+        let head = self.head();
         // With the widest number that it can hold, so that its own size never moves the cut.
         let notice = (self.estimate)(&omission(usize::MAX));
-        let needed = total.saturating_add(notice) - max;
+        let needed = total.saturating_add(notice).saturating_sub(max);
         let step = (max / 4).max(1);
         let stepped = needed.div_ceil(step).saturating_mul(step);
-        let first = self.boundaries.partition_point(|&at| at <= head);
+        // A cut right behind the head leaves out what was let go of, if anything was.
+        let first = self.boundaries.partition_point(|&at| at < head + usize::from(self.let_go == 0));
         let places = &self.boundaries[first..];
         let stays = |at: usize| self.phase.filter(|phase| (head..at).contains(phase));
         let leaves_out = |at: usize| {
             let kept = stays(at).map_or(0, |phase| self.tokens[phase + 1] - self.tokens[phase]);
-            self.tokens[at] - self.tokens[head] - kept
+            self.tokens[at] - self.tokens[head] - kept + self.let_go_tokens
         };
         let reaching = |wanted: u64| places.get(places.partition_point(|&at| leaves_out(at) < wanted)).copied();
-        let Some(cut) = reaching(stepped).or_else(|| reaching(needed)).or_else(|| places.last().copied()) else {
+        let last = || places.last().copied().or_else(|| (self.let_go > 0).then_some(all.len()));
+        let Some(cut) = reaching(stepped).or_else(|| reaching(needed)).or_else(last) else {
             return whole(false);
         };
         let phase = stays(cut);
-        let omitted = cut - head - usize::from(phase.is_some());
+        let omitted = cut - head - usize::from(phase.is_some()) + self.let_go;
         if omitted == 0 {
             return whole(false);
         }

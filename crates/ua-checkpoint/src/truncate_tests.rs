@@ -198,4 +198,39 @@ proptest! {
         let whole = measured(&messages);
         prop_assert_eq!(whole.view(window(max)), resumed.view(window(max)));
     }
+
+    #[test]
+    fn what_was_let_go_of_is_missed_by_no_view(
+        messages in histories(),
+        most in 300u64..4_000,
+        windows in proptest::collection::vec(50u64..4_000, 1..9),
+    ) {
+        let (mut whole, mut light) = (MeasuredHistory::new(characters), MeasuredHistory::new(characters));
+        for (number, message) in messages.iter().enumerate() {
+            whole.push(message.clone());
+            light.push(message.clone());
+            light.let_go(most);
+            let max = windows[number % windows.len()].min(most);
+            let (seen, expected) = (light.view(window(max)), whole.view(window(max)));
+            prop_assert_eq!(seen.messages().collect::<Vec<_>>(), expected.messages().collect::<Vec<_>>());
+            prop_assert_eq!((seen.omitted, seen.fits), (expected.omitted, expected.fits));
+        }
+        for tool_use in messages.iter().flat_map(Message::tool_uses) {
+            prop_assert!(light.has_tool_use(&tool_use.id));
+        }
+        prop_assert!(!light.has_tool_use("toolu_none"));
+    }
+}
+
+#[test]
+fn a_long_history_is_as_large_as_its_window_needs() {
+    let mut history = MeasuredHistory::new(characters);
+    let mut longest = 0;
+    for message in turns(5_000) {
+        history.push(message);
+        history.let_go(2_000);
+        longest = longest.max(history.messages().len());
+    }
+    assert!(longest < 100, "{longest} messages of 10,000 for twenty turns");
+    assert_eq!(history.view(window(2_000)).omitted, measured(&turns(5_000)).view(window(2_000)).omitted);
 }

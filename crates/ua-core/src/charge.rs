@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Money, PriceTable, RawReply, ToolName, Usage};
 
-/// The tools of our own server that ask a model.
-const PAID: [&str; 2] = ["describe_image", "generate_image"];
-
 /// What one call of a tool was charged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCharge {
@@ -25,9 +22,12 @@ pub struct ToolCharge {
 }
 
 impl ToolCharge {
+    /// The tools of our own server that ask a model.
+    pub const TOOLS: [&str; 2] = ["describe_image", "generate_image"];
+
     /// Whether calls of this tool may be charged. The words of other servers about what they paid are not believed.
     pub fn may_come_from(name: &ToolName) -> bool {
-        name.is_of_own_server() && PAID.contains(&name.tool.as_str())
+        name.is_of_own_server() && Self::TOOLS.contains(&name.tool.as_str())
     }
 
     /// Reads what an answer of `name` says it took; `None` when it says nothing. An answer from the tool's own record of an earlier

@@ -194,6 +194,7 @@ impl Story {
                 checkpoints: Vec::new(),
                 requests: Vec::new(),
                 lineage: ua_store::LineageRecords::default(),
+                left_out: ua_store::LeftOut::default(),
             },
         };
         story.says(0, Message::user(Origin::Prompt, opening));

@@ -18,7 +18,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -35,6 +35,54 @@ const DRAWS: u32 = 8;
 pub struct Folder {
     open: Arc<OwnedFd>,
     path: PathBuf,
+}
+
+/// A file that is being written, and takes its place when it is whole. One that is dropped before leaves nothing behind.
+#[derive(Debug)]
+pub struct Replacement {
+    folder: Folder,
+    name: OsString,
+    temporary: OsString,
+    /// None once it is in its place.
+    file: Option<BufWriter<File>>,
+}
+
+impl Replacement {
+    /// Puts it in its place.
+    pub fn place(mut self) -> io::Result<()> {
+        self.flush()?;
+        let open = &self.folder.open;
+        rustix::fs::renameat(open, &self.temporary, open, &self.name)?;
+        self.file = None;
+        Ok(())
+    }
+
+    /// Appends what was written so far to another file.
+    pub fn append_to(&mut self, other: &mut impl io::Write) -> io::Result<()> {
+        self.flush()?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.get_mut().rewind()?;
+        io::copy(file.get_mut(), other).map(drop)
+    }
+}
+
+impl io::Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), BufWriter::flush)
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // What is left of it would only take room; that it may not be there is no second failure.
+            rustix::fs::unlinkat(&self.folder.open, &self.temporary, AtFlags::empty()).ok();
+        }
+    }
 }
 
 /// What stands in a folder under a name.
@@ -196,16 +244,16 @@ impl Folder {
 
     /// Puts a file in the place of whatever has its name, but for a folder: whoever reads it sees the old content or the new, never a part.
     pub fn replace(&self, name: impl AsRef<Path>, content: &[u8]) -> io::Result<()> {
+        let mut replacement = self.replacement(name)?;
+        replacement.write_all(content)?;
+        replacement.place()
+    }
+
+    /// Begins to write a file that will stand in the place of whatever has the name, but for a folder.
+    pub fn replacement(&self, name: impl AsRef<Path>) -> io::Result<Replacement> {
         let (here, last) = self.place(name.as_ref(), false)?;
-        let (temporary, mut file) = here.make_temporary(last)?;
-        let written = file.write_all(content);
-        drop(file);
-        let placed = written.and_then(|()| Ok(rustix::fs::renameat(&here.open, &temporary, &here.open, last)?));
-        if placed.is_err() {
-            // What is left of it would only take room; that it may not be there is no second failure.
-            rustix::fs::unlinkat(&here.open, &temporary, AtFlags::empty()).ok();
-        }
-        placed
+        let (temporary, file) = here.make_temporary(last)?;
+        Ok(Replacement { folder: here, name: last.to_owned(), temporary, file: Some(BufWriter::new(file)) })
     }
 
     /// A new file beside `name`, under a name that was nobody's. Names of the same file look alike, so that what a kill left is known.

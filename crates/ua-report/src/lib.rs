@@ -25,5 +25,5 @@ pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use sub_agents::{SubAgentEffect, SubAgentLine, SubAgentOutput};
 pub use summary::{CompletionSummary, Replayed, SideEffect, StepSummary};
 pub use timeline::timeline_html;
-pub use trace::trace_json;
-pub use transcript::{session_summary, transcript, transcript_beside_blobs};
+pub use trace::{TraceList, trace_frame, trace_json};
+pub use transcript::{TranscriptPages, session_summary, transcript, transcript_beside_blobs};

@@ -29,6 +29,42 @@ pub fn transcript_beside_blobs(records: &RunRecords, folder: &str) -> String {
 }
 
 fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
+    let mut page = records_head(records);
+    TranscriptPages::default().write(&mut page, records, blobs);
+    page.finish()
+}
+
+/// A transcript that is written piece by piece: turns follow each other, and no more of a long run is in memory than one piece.
+#[derive(Debug, Default)]
+pub struct TranscriptPages {
+    /// The turn under whose heading the last piece ended.
+    heading: Option<u32>,
+}
+
+impl TranscriptPages {
+    /// The next piece: the turns of `records`, which follow those of the piece before; the first has the head of the page.
+    pub fn next(&mut self, records: &RunRecords, is_first: bool) -> String {
+        let mut page = if is_first { records_head(records) } else { Page::continued() };
+        self.write(&mut page, records, None);
+        page.finish()
+    }
+
+    fn write(&mut self, page: &mut Page, records: &RunRecords, blobs: Option<&str>) {
+        for record in &records.messages {
+            if record.turn > 0 && self.heading != Some(record.turn) {
+                self.heading = Some(record.turn);
+                page.heading(2, &turn_heading(records, record));
+            }
+            write_message(page, records, record, blobs);
+            let is_reply = record.message.role == Role::Assistant;
+            if is_reply && records.open_turn().is_some_and(|turn| turn.turn == record.turn) {
+                write_open_results(page, records, record.turn);
+            }
+        }
+    }
+}
+
+fn records_head(records: &RunRecords) -> Page {
     let mut page = Page::titled(&format!("Transcript of {}", records.run.run_id));
     page.item(&format!("status: {}", records.run.status));
     page.item(&format!("submitted: {}", records.run.created_at));
@@ -36,19 +72,7 @@ fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
     if let (Some(parent), Some(point)) = (&records.run.parent_run_id, records.run.forked_at) {
         page.item(&format!("fork of {parent}, sharing its turns up to {}", point.turn));
     }
-    let mut heading = None;
-    for record in &records.messages {
-        if record.turn > 0 && heading != Some(record.turn) {
-            heading = Some(record.turn);
-            page.heading(2, &turn_heading(records, record));
-        }
-        write_message(&mut page, records, record, blobs);
-        let is_reply = record.message.role == Role::Assistant;
-        if is_reply && records.open_turn().is_some_and(|turn| turn.turn == record.turn) {
-            write_open_results(&mut page, records, record.turn);
-        }
-    }
-    page.finish()
+    page
 }
 
 fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
@@ -211,7 +235,7 @@ pub fn session_summary(records: &RunRecords) -> String {
 
 fn calls_by_status(records: &RunRecords) -> String {
     let counted = CallStatus::ALL.iter().filter_map(|&status| {
-        let count = records.calls.iter().filter(|call| call.status == status).count();
+        let count = records.calls_in(status);
         (count > 0).then(|| format!("{count} {status}"))
     });
     let counted: Vec<String> = counted.collect();
@@ -338,6 +362,26 @@ mod tests {
         let second = &text[text.find("## Turn 2").unwrap()..];
         assert!(second.contains(story.records.calls[1].call_id.as_str()), "{second}");
         assert!(!second.contains(story.records.calls[0].call_id.as_str()), "{second}");
+    }
+
+    #[test]
+    fn a_transcript_in_pieces_is_the_transcript() {
+        let mut story = told();
+        story.commits();
+        story.asks("Then?", &[("send_email", json!({"to": "bob@example.test"}), mail_policy())]);
+        let last = story.records.messages.last().map_or(0, |record| record.turn);
+        for size in [1, 2, 9] {
+            let (mut pages, mut text) = (TranscriptPages::default(), String::new());
+            for first in (0..=last).step_by(size) {
+                let mut part = story.records.clone();
+                let here = first..first + u32::try_from(size).unwrap();
+                part.messages.retain(|record| here.contains(&record.turn));
+                part.turns.retain(|turn| here.contains(&turn.turn));
+                part.calls.retain(|call| here.contains(&call.position.turn));
+                text.push_str(&pages.next(&part, first == 0));
+            }
+            assert_eq!(text, transcript(&story.records), "{size}");
+        }
     }
 
     #[test]

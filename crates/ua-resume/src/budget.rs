@@ -67,7 +67,7 @@ pub fn lines(records: &RunRecords) -> Vec<BudgetLine> {
         },
         BudgetLine {
             budget: "max_tool_calls",
-            used: count(&records.calls) + records.tool_calls_below(),
+            used: u64::from(records.calls_from(0)) + records.tool_calls_below(),
             limit: Some(budgets.max_tool_calls.into()),
             unit: "calls",
             currency: None,

@@ -5,6 +5,8 @@
 pub struct Page {
     text: String,
     in_list: bool,
+    /// Whether another piece stands in front of it.
+    is_continued: bool,
 }
 
 impl Page {
@@ -15,6 +17,11 @@ impl Page {
         page
     }
 
+    /// A piece that is put behind another one.
+    pub fn continued() -> Self {
+        Self { is_continued: true, ..Self::default() }
+    }
+
     /// Adds a heading.
     pub fn heading(&mut self, level: usize, title: &str) {
         self.block(&format!("{} {title}", "#".repeat(level)));
@@ -22,7 +29,7 @@ impl Page {
 
     /// Adds a block of its own: a paragraph or a fence.
     pub fn block(&mut self, text: &str) {
-        if !self.text.is_empty() {
+        if self.is_continued || !self.text.is_empty() {
             self.text.push('\n');
         }
         self.text.push_str(text.trim_end_matches('\n'));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use ua_core::{Costs, Money, ToolCharge, Usage};
-use ua_store::{RequestRecord, RequestStatus, RunRecords};
+use ua_store::{RequestRecord, RequestStatus, RequestSum, RunRecords};
 
 use ua_evidence::quote::{clean, stored_name};
 
@@ -52,10 +52,28 @@ pub struct ModelUsage {
     pub unpriced_requests: u32,
 }
 
+/// Requests to one model that were charged in one way.
+#[derive(Clone, Copy)]
+struct Counted {
+    count: u32,
+    usage: Usage,
+    cost: Option<Money>,
+    unpriced: u32,
+}
+
+impl Counted {
+    fn one(usage: Usage, cost: Option<Money>) -> Self {
+        Self { count: 1, usage, cost, unpriced: u32::from(cost.is_none() && usage.total() > 0) }
+    }
+}
+
 impl UsageSummary {
     /// Adds up the requests of a run, of all processes that drove it.
     pub fn of(records: &RunRecords) -> Self {
         let mut summary = Self::default();
+        for sum in &records.left_out.requests {
+            summary.add_sum(sum);
+        }
         for request in records.requests.iter().chain(records.requests_below()) {
             summary.add(request);
         }
@@ -67,11 +85,23 @@ impl UsageSummary {
 
     /// Adds what a tool paid.
     fn add_tool(&mut self, charge: &ToolCharge) {
-        self.count(&charge.provider, &charge.model, BY_TOOL.to_owned(), charge.usage, charge.cost);
+        self.count(&charge.provider, &charge.model, BY_TOOL.to_owned(), Counted::one(charge.usage, charge.cost));
+    }
+
+    /// Adds requests that were added up before.
+    fn add_sum(&mut self, sum: &RequestSum) {
+        let RequestSum { count, usage, cost, unpriced, .. } = *sum;
+        self.count(&sum.provider, &sum.model, stored_name(&sum.status), Counted { count, usage, cost, unpriced });
+        if sum.status == RequestStatus::Actual {
+            self.overruns += sum.overruns;
+            self.estimated_input_tokens += sum.estimated_tokens;
+            self.counted_input_tokens += usage.total() - usage.output_tokens;
+        }
     }
 
     fn add(&mut self, request: &RequestRecord) {
-        self.count(&request.provider, &request.model, stored_name(&request.status), request.usage, request.cost);
+        let counted = Counted::one(request.usage, request.cost);
+        self.count(&request.provider, &request.model, stored_name(&request.status), counted);
         if request.status == RequestStatus::Actual {
             self.overruns += u32::from(request.is_overrun());
             self.estimated_input_tokens += request.estimated_tokens;
@@ -79,8 +109,8 @@ impl UsageSummary {
         }
     }
 
-    fn count(&mut self, provider: &str, model: &str, status: String, tokens: Usage, cost: Option<Money>) {
-        let is_unpriced = cost.is_none() && tokens.total() > 0;
+    fn count(&mut self, provider: &str, model: &str, status: String, counted: Counted) {
+        let Counted { count, usage: tokens, cost, unpriced } = counted;
         let (provider, model) = (clean(provider), clean(model));
         let found = self.models.iter().position(|usage| usage.provider == provider && usage.model == model);
         let index = found.unwrap_or_else(|| {
@@ -95,13 +125,13 @@ impl UsageSummary {
             self.models.len() - 1
         });
         let by_model = &mut self.models[index];
-        *by_model.requests.entry(status.clone()).or_insert(0) += 1;
+        *by_model.requests.entry(status.clone()).or_insert(0) += count;
         by_model.tokens = by_model.tokens.plus(tokens);
-        by_model.unpriced_requests += u32::from(is_unpriced);
-        *self.requests.entry(status).or_insert(0) += 1;
+        by_model.unpriced_requests += unpriced;
+        *self.requests.entry(status).or_insert(0) += count;
         self.tokens = self.tokens.plus(tokens);
         self.total_tokens = self.tokens.total();
-        self.unpriced_requests += u32::from(is_unpriced);
+        self.unpriced_requests += unpriced;
         if let Some(cost) = cost {
             by_model.cost.add(cost);
             self.cost.add(cost);

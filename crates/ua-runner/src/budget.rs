@@ -61,6 +61,19 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// What a run spent in turns from `first` on, with which a step begins: itself, its tools, and what worked below it.
+    pub(crate) fn of_run(records: &RunRecords, first: u32, below: &Below) -> Self {
+        let mut spent = Self::default();
+        for sum in records.left_out.requests_from(first) {
+            spent.add(Charge { usage: sum.usage, cost: sum.cost });
+        }
+        let own = records.requests.iter().filter(|request| request.turn >= first);
+        for request in own.chain(&below.requests) {
+            spent.add(Charge { usage: request.usage, cost: request.cost });
+        }
+        spent.with_tools(records.tool_charges(first).chain(&below.charges))
+    }
+
     /// The sum over a run's requests; one that is still reserved has been charged nothing yet.
     pub fn of<'r>(requests: impl IntoIterator<Item = &'r RequestRecord>) -> Self {
         let mut spent = Self::default();

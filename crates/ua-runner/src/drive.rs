@@ -31,13 +31,13 @@ use crate::error::RunError;
 use crate::files::{self, NextFiles};
 use crate::fit::Fit;
 use crate::forced_replay::ForcedReplay;
-use crate::iteration::context;
 use crate::machine::{Command, Conclusion, Event, RunMachine};
 use crate::pin::{PinnedStep, already_complete, open_step};
 use crate::ports::{Ports, RunSettings, ask_about_orphan, raise_run_question};
 use crate::recover::{InFlight, Recovered, recover, start_of};
 use crate::spans::{self, Spans};
 use crate::stamps::FileStamps;
+use crate::standing::{history_of, load_standing};
 use crate::watch::RunEvent;
 
 /// Drives the run that `ports.lease` owns, from wherever it stands to a conclusion of this process. `acquired_at` is when the
@@ -75,7 +75,7 @@ async fn drive_to_conclusion(
     let pinned = open_step(ports, settings, &records).await?;
     if records.current_step().is_none() && !records.run.spec.phases.is_empty() {
         // The first phase has begun, with a message of its own.
-        records = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
+        records = load_standing(ports).await?;
         start = start_of(&records);
     }
     let limits =
@@ -216,12 +216,13 @@ impl<'a> Driver<'a> {
         let committed = records.run.turn_index;
         self.session = Session::of(&records);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
-            self.fit.learn_from(&records.requests);
+            self.fit.learn_from(&records);
         }
         self.last_seq = records.messages.iter().map(|m| m.seq).max().unwrap_or(0);
-        let (history, open): (Vec<_>, Vec<_>) = records.messages.into_iter().partition(|m| m.turn <= committed);
-        self.remember(context(history.into_iter().map(|m| m.message).collect()));
-        self.open_reply = open.into_iter().map(|m| m.message).find(|m| m.role == Role::Assistant);
+        let most = self.run.spec.settings.history_max_tokens;
+        let (history, open) = history_of(records.messages, records.left_out, committed, most);
+        self.history = history;
+        self.open_reply = open.into_iter().find(|message| message.role == Role::Assistant);
         self.request = None;
         self.open_calls = None;
         self.last_call = records.calls.last().map(|call| call.call_id.clone());
@@ -232,6 +233,11 @@ impl<'a> Driver<'a> {
     fn remember(&mut self, messages: Vec<Message>) {
         self.history = MeasuredHistory::new(estimate_tokens);
         self.history.extend(messages);
+    }
+
+    /// Lets go of what no request can carry any more.
+    fn forget_messages(&mut self) {
+        self.history.let_go(self.run.spec.settings.history_max_tokens);
     }
 
     async fn run(&mut self) -> Result<Conclusion, RunError> {

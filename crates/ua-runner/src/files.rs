@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ua_core::{CallId, RawReply, RunId, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport, EvidenceScope};
-use ua_report::CompletionSummary;
+use ua_report::{CompletionSummary, TraceList, TranscriptPages};
 use ua_resume::{Decision, ResumePacket};
-use ua_store::{ReplayStatus, RunRecords};
+use ua_store::{Keep, ReplayStatus, RunRecord, RunRecords, RunStore as _, Store, Turns};
 
+use crate::error::RunError;
 use crate::workspace::{Workspace, WorkspaceError};
 
 /// The least number of turns between two writings of the files while a run works.
@@ -57,6 +58,59 @@ pub(crate) fn write_progress(workspace: &Workspace, records: &RunRecords) -> Res
     workspace.replace("transcript.md", ua_report::transcript(records))?;
     workspace.replace("session_summary.txt", ua_report::session_summary(records))?;
     workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
+}
+
+/// How many turns of a long run are in memory while its files are written, and how many markers.
+const PIECE: u32 = 128;
+
+/// Writes the same from the store, a piece after the other: what it takes in memory does not grow with the number of turns.
+pub(crate) async fn write_progress_in_pieces(
+    workspace: &Workspace,
+    store: &dyn Store,
+    run: &RunRecord,
+) -> Result<(), RunError> {
+    let fail = || RunError::at("read the run for its files");
+    let id = &run.run_id;
+    // What a fork shares lies with others.
+    if run.forked_at.is_some() || run.turn_index < PIECE {
+        let records = store.load(id).await.map_err(fail())?;
+        return Ok(write_progress(workspace, &records)?);
+    }
+    let standing = store.load_standing(id, Keep { turns: 1, calls: 1, bytes: 0 }).await.map_err(fail())?;
+    workspace.replace("session_summary.txt", ua_report::session_summary(&standing))?;
+    let [to_markers, to_requests, to_turns, end] = ua_report::trace_frame(&standing);
+    let mut transcript = workspace.writing("transcript.md")?;
+    let (mut trace, mut turns) = (workspace.writing("trace.json")?, workspace.writing("trace.json")?);
+
+    trace.text(&to_markers)?;
+    let (mut is_first, mut written) = (true, 0);
+    loop {
+        let part = store.load_of(id, Turns::Markers(written, PIECE)).await.map_err(fail())?;
+        let here = u32::try_from(part.checkpoints.len()).unwrap_or(u32::MAX);
+        trace.with(|out| TraceList::Checkpoints.write(&part, out, &mut is_first))?;
+        written += here;
+        if here < PIECE {
+            break;
+        }
+    }
+    trace.with(|out| TraceList::Checkpoints.end(out, is_first))?;
+
+    trace.text(&to_requests)?;
+    let (mut pages, mut no_request, mut no_turn, mut first) = (TranscriptPages::default(), true, true, 0);
+    while first <= run.turn_index.saturating_add(1) {
+        let part = store.load_turns(id, first, first + (PIECE - 1)).await.map_err(fail())?;
+        transcript.text(&pages.next(&part, first == 0))?;
+        trace.with(|out| TraceList::Requests.write(&part, out, &mut no_request))?;
+        turns.with(|out| TraceList::Turns.write(&part, out, &mut no_turn))?;
+        first += PIECE;
+    }
+    trace.with(|out| TraceList::Requests.end(out, no_request))?;
+    trace.text(&to_turns)?;
+    trace.with(|out| turns.append_to(out))?;
+    trace.with(|out| TraceList::Turns.end(out, no_turn))?;
+    trace.text(&end)?;
+    transcript.place()?;
+    Ok(trace.place()?)
 }
 
 /// Writes `trace.jsonl` and `run.log` anew. While a run is driven its process appends to them; a kill may leave lines out.

@@ -5,12 +5,10 @@
 //! that one had. Read off the stored requests, so that another process cuts as this one did.
 
 use ua_llm::ModelRequest;
-use ua_store::{RequestEnd, RequestRecord, RequestStatus};
+use ua_store::{RequestEnd, RequestRecord, RunRecords, TELLING_TOKENS};
 
 use crate::budget::Estimate;
 
-/// Requests below this say more about what a provider adds to each than about how it counts.
-const TELLING: u64 = 1_000;
 /// Thousandths: one estimated token counts as one.
 const PLAIN: u64 = 1_000;
 /// Thousandths beyond which nothing counts text.
@@ -35,25 +33,27 @@ impl Default for Fit {
 
 impl Fit {
     /// Learns from the requests of a run, of which the worst counts.
-    pub(crate) fn learn_from(&mut self, requests: &[RequestRecord]) {
-        for request in requests.iter().filter(|request| request.status == RequestStatus::Actual) {
-            self.note(request.estimated_tokens, request.usage.total() - request.usage.output_tokens);
+    pub(crate) fn learn_from(&mut self, records: &RunRecords) {
+        let here = records.requests.iter().filter_map(RequestRecord::counted_as);
+        let left_out = records.left_out.requests.iter().map(|sum| sum.counted_as);
+        if let Some(worst) = here.chain(left_out).max() {
+            self.note(worst);
         }
     }
 
     /// Learns from one request that was answered.
     pub(crate) fn learn(&mut self, estimate: &Estimate, end: RequestEnd) {
         if let RequestEnd::Actual(usage) = end {
-            self.note(estimate.input_tokens, usage.total() - usage.output_tokens);
+            let (estimated, counted) = (estimate.input_tokens, usage.total() - usage.output_tokens);
+            if estimated >= TELLING_TOKENS {
+                self.note(counted.saturating_mul(PLAIN).div_ceil(estimated));
+            }
         }
     }
 
-    fn note(&mut self, estimated: u64, counted: u64) {
-        if estimated < TELLING {
-            return;
-        }
-        let told = counted.saturating_mul(PLAIN).div_ceil(estimated).next_multiple_of(STEP);
-        self.scale = self.scale.max(told.min(WIDEST));
+    /// An estimated token counted as so many thousandths.
+    fn note(&mut self, told: u64) {
+        self.scale = self.scale.max(told.min(WIDEST).next_multiple_of(STEP));
     }
 
     /// A request was too long: the next one has two thirds of its history.

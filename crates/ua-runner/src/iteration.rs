@@ -56,13 +56,12 @@ impl IterationState {
         let harness = run.spec.harness.as_ref()?;
         let begun = records.messages.iter().rev().find(|record| record.message.origin == Origin::Iteration);
         let first_turn = begun.map_or(0, |record| record.turn).max(run.shared_turns()) + 1;
-        let calls = records.calls.iter().filter(|call| call.position.turn >= first_turn).count();
         Some(Self {
             // The first one is counted in the write that opens its step.
             number: run.iteration_count.max(1),
             max: records.max_iterations().unwrap_or(harness.max_iterations),
             first_turn,
-            tool_calls: u32::try_from(calls).unwrap_or(u32::MAX),
+            tool_calls: records.calls_from(first_turn),
             context_budget: run.spec.context_budget().unwrap_or(u64::MAX),
             promise: harness.completion_promise.clone(),
         })

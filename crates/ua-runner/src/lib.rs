@@ -49,6 +49,7 @@ mod road;
 mod seams;
 mod spans;
 mod stamps;
+mod standing;
 mod take_over;
 mod tasks;
 mod watch;

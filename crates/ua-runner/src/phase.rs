@@ -40,15 +40,12 @@ impl PhaseState {
         // Each of its iterations is a step of its own.
         let steps = records.steps.iter().filter(|other| other.phase == step.phase);
         let first = steps.map(|step| step.first_turn).min().unwrap_or(step.first_turn);
-        let requests = records.requests.iter().filter(|request| request.turn >= first);
         let below = Below::of(records, first);
-        let calls = records.calls.iter().filter(|call| call.position.turn >= first).count();
         Some(Self {
             used: Used {
                 turns: (records.run.turn_index + 1).saturating_sub(first).saturating_add(below.turns),
-                tool_calls: u32::try_from(calls).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
-                spent: Spent::of(requests.chain(&below.requests))
-                    .with_tools(records.tool_charges(first).chain(&below.charges)),
+                tool_calls: records.calls_from(first).saturating_add(below.tool_calls),
+                spent: Spent::of_run(records, first, &below),
             },
             ..Self::fresh(records, &step.phase)?
         })

@@ -18,6 +18,7 @@ use crate::machine::{OpenCall, OpenTurn, ReplyEnd, Start, errors_in_a_row};
 use crate::phase::PhaseState;
 use crate::ports::{Ports, raise_run_question};
 use crate::spans;
+use crate::standing::load_standing;
 
 /// A call that was in flight when the last owner went away.
 #[derive(Debug, Clone)]
@@ -43,7 +44,7 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
         .close_lost_requests(&ports.lease, now)
         .await
         .map_err(RunError::at("charge the requests that were never answered"))?;
-    let before = ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?;
+    let before = load_standing(ports).await?;
     if charged > 0 {
         spans::charged_late(before.requests.iter().filter(|request| request.closed_at == Some(now)));
     }
@@ -71,11 +72,7 @@ pub(crate) async fn recover(ports: &Ports) -> Result<Recovered, RunError> {
             waiting_for = crash_loop(ports, &before).await?;
         }
     }
-    let records = if is_in_order(&before) {
-        before
-    } else {
-        ports.store.load(&ports.lease.run_id).await.map_err(RunError::at("load the run"))?
-    };
+    let records = if is_in_order(&before) { before } else { load_standing(ports).await? };
     let start = start_of(&records);
     Ok(Recovered { records, in_flight, start, waiting_for })
 }
@@ -174,9 +171,8 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         last_word,
         vain_replies: vain_replies(records),
         is_resume: run.lease_epoch > 1,
-        tool_calls: u32::try_from(records.calls.len()).unwrap_or(u32::MAX).saturating_add(below.tool_calls),
-        spent: Spent::of(records.requests.iter().chain(&below.requests))
-            .with_tools(records.tool_charges(0).chain(&below.charges)),
+        tool_calls: records.calls_from(0).saturating_add(below.tool_calls),
+        spent: Spent::of_run(records, 0, &below),
         turns_below: below.turns,
         held_millis: run.held_millis,
         steps: u32::try_from(records.steps.len()).unwrap_or(u32::MAX),
@@ -187,7 +183,7 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
 }
 
 /// How many of the newest committed replies in a row were no answer, since a person was last asked about such.
-fn vain_replies(records: &RunRecords) -> u32 {
+pub(crate) fn vain_replies(records: &RunRecords) -> u32 {
     let asked =
         records.questions.iter().filter(|q| q.kind == QuestionKind::RepeatedFailures).map(|q| q.created_at).max();
     let is_vain = |turn: &&TurnRecord| {
@@ -204,15 +200,21 @@ fn vain_replies(records: &RunRecords) -> u32 {
 
 /// The error that the newest settled calls ended with, and how often in a row: it counts on over kills and resumes, until a person
 /// was asked about it.
-fn same_error(records: &RunRecords) -> Option<(String, u32)> {
+pub(crate) fn same_error(records: &RunRecords) -> Option<(String, u32)> {
+    same_error_from(records, None)
+}
+
+/// The same, when it was so before the turns that are there whole.
+pub(crate) fn same_error_from(records: &RunRecords, so_far: Option<(String, u32)>) -> Option<(String, u32)> {
     let asked =
         records.questions.iter().filter(|q| q.kind == QuestionKind::RepeatedFailures).map(|q| q.created_at).max();
     let counts = |call: &&CallRecord| {
         // The others were never sent; a call that failed definitely in the open turn is tried again, and counted then.
         let is_over = records.open_turn().is_none_or(|open| open.turn != call.position.turn);
         call.attempt > 0
+            && call.position.turn >= records.left_out.before
             && asked.is_none_or(|asked| call.updated_at > asked)
             && (is_over || call.status != CallStatus::FailedDefinite)
     };
-    records.calls.iter().filter(counts).fold(None, errors_in_a_row)
+    records.calls.iter().filter(counts).fold(so_far, errors_in_a_row)
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::Digest as _;
 use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
-use ua_files::{Folder, Kind};
+use ua_files::{Folder, Kind, Replacement};
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
@@ -133,6 +133,13 @@ impl Workspace {
         self.folder.replace(name, content.as_ref()).map_err(WorkspaceError::at("write", &self.path(name)))
     }
 
+    /// Begins to write a file that will replace another one.
+    pub(crate) fn writing(&self, name: &str) -> Result<Writing, WorkspaceError> {
+        let path = self.path(name);
+        let file = self.folder.replacement(name).map_err(WorkspaceError::at("write", &path))?;
+        Ok(Writing { file, path })
+    }
+
     /// Removes a file, if it is there.
     pub(crate) fn remove(&self, name: &str) -> Result<(), WorkspaceError> {
         match self.folder.remove(name) {
@@ -190,6 +197,37 @@ impl Workspace {
         let mut head = Vec::new();
         self.folder.open_file(name).ok()?.take(512).read_to_end(&mut head).ok()?;
         sniff(&head).map(str::to_owned)
+    }
+}
+
+/// A file that is being written, piece by piece.
+pub(crate) struct Writing {
+    file: Replacement,
+    path: PathBuf,
+}
+
+impl Writing {
+    /// Writes a piece.
+    pub(crate) fn with(
+        &mut self,
+        write: impl FnOnce(&mut Replacement) -> io::Result<()>,
+    ) -> Result<(), WorkspaceError> {
+        write(&mut self.file).map_err(WorkspaceError::at("write", &self.path))
+    }
+
+    /// Writes a text.
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), WorkspaceError> {
+        self.with(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Appends what was written to another file.
+    pub(crate) fn append_to(&mut self, out: &mut Replacement) -> io::Result<()> {
+        self.file.append_to(out)
+    }
+
+    /// Puts it in its place.
+    pub(crate) fn place(self) -> Result<(), WorkspaceError> {
+        self.file.place().map_err(WorkspaceError::at("write", &self.path))
     }
 }
 

@@ -184,6 +184,7 @@ impl Db {
                 crate::run_rows::request_record,
             )?,
             lineage: ua_store::LineageRecords::default(),
+            left_out: ua_store::LeftOut::default(),
         })
     }
 

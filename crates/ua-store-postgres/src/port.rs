@@ -57,6 +57,11 @@ impl Store for PostgresStore {
         self.read(move |db| match turns {
             Turns::All => db.load(&run),
             Turns::Range(first, last) => db.load_turns(&run, first, last),
+            Turns::Markers(behind, most) => {
+                let checkpoints = db.markers_of(&run, behind, most)?;
+                Ok(RunRecords { checkpoints, ..db.load_turns(&run, 1, 0)? })
+            }
+            Turns::Standing(keep) => db.load(&run).map(|records| records.leave_out(keep)),
         })
         .await
     }

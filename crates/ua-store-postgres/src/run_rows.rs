@@ -206,6 +206,7 @@ impl Db {
             overrides: self.overrides_of(id)?,
             checkpoints: self.checkpoints_of(id)?,
             requests: self.requests_of(id)?,
+            left_out: ua_store::LeftOut::default(),
         })
     }
 
@@ -341,6 +342,12 @@ impl Db {
 
     pub(crate) fn checkpoints_of(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
         self.rows("SELECT * FROM checkpoints WHERE run_id = $1 ORDER BY seq", params![run.as_str()], checkpoint_record)
+    }
+
+    /// The markers of a run behind the first so many, oldest first, at most `most`.
+    pub(crate) fn markers_of(&self, run: &RunId, behind: u32, most: u32) -> DbResult<Vec<CheckpointRecord>> {
+        let sql = "SELECT * FROM checkpoints WHERE run_id = $1 ORDER BY seq LIMIT $3::bigint OFFSET $2::bigint";
+        self.rows(sql, params![run.as_str(), i64::from(behind), i64::from(most)], checkpoint_record)
     }
 
     pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {

@@ -186,6 +186,7 @@ impl Db<'_> {
                 crate::run_rows::request_record,
             )?,
             lineage: ua_store::LineageRecords::default(),
+            left_out: ua_store::LeftOut::default(),
         })
     }
 

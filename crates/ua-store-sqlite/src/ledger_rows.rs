@@ -36,6 +36,12 @@ impl Db<'_> {
         self.rows(sql, params![run.as_str(), first, last], call_record)
     }
 
+    /// The calls of a run of turns from one on, by position.
+    pub(crate) fn calls_from(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn >= ?2 ORDER BY turn, ordinal";
+        self.rows(sql, params![run.as_str(), turn], call_record)
+    }
+
     /// The calls of a run of turns up to one, by position.
     pub(crate) fn calls_until(&self, run: &RunId, turn: u32) -> DbResult<Vec<CallRecord>> {
         let sql = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn, ordinal";
@@ -258,12 +264,19 @@ impl Db<'_> {
     }
 }
 
+/// Where the call of a row stands.
+pub(crate) fn status_of(column: &Columns<'_, '_>) -> DbResult<CallStatus> {
+    let (status, kind): (String, Option<String>) = (column.get("status")?, column.get("failure_kind")?);
+    CallStatus::from_columns(&status, kind.as_deref()).map_err(|why| match column.get::<String>("tool_call_id") {
+        Ok(call) => StoreError::Corrupt { row: RowRef::new("tool_calls", call), why }.into(),
+        Err(error) => error,
+    })
+}
+
 pub(crate) fn call_record(row: &Row<'_>) -> DbResult<CallRecord> {
     let column = Columns::new(row, "tool_calls", "tool_call_id");
     let call_id: CallId = column.parsed("tool_call_id")?;
-    let (status, kind): (String, Option<String>) = (column.get("status")?, column.get("failure_kind")?);
-    let status = CallStatus::from_columns(&status, kind.as_deref())
-        .map_err(|why| StoreError::Corrupt { row: RowRef::new("tool_calls", &call_id), why })?;
+    let status = status_of(&column)?;
     Ok(CallRecord {
         run_id: column.parsed("run_id")?,
         root_run_id: column.parsed("root_run_id")?,

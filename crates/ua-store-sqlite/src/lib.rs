@@ -48,6 +48,7 @@ mod related_rows;
 mod rows;
 mod run_rows;
 mod spans;
+mod standing_rows;
 mod store;
 mod writer;
 

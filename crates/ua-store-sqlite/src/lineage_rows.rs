@@ -133,7 +133,7 @@ impl Db<'_> {
         Ok(lineage)
     }
 
-    fn receipts_of_call(&self, call: &CallId) -> DbResult<Vec<ua_store::ReceiptRecord>> {
+    pub(crate) fn receipts_of_call(&self, call: &CallId) -> DbResult<Vec<ua_store::ReceiptRecord>> {
         let sql = "SELECT * FROM tool_receipts WHERE tool_call_id = ?1 ORDER BY receipt_seq";
         self.rows(sql, [call.as_str()], receipt_record)
     }

@@ -66,6 +66,11 @@ impl Store for SqliteStore {
         self.read(move |db| match turns {
             Turns::All => db.load(&run),
             Turns::Range(first, last) => db.load_turns(&run, first, last),
+            Turns::Standing(keep) => db.load_standing(&run, keep),
+            Turns::Markers(behind, most) => {
+                let checkpoints = db.markers_of(&run, behind, most)?;
+                Ok(RunRecords { checkpoints, ..db.load_turns(&run, 1, 0)? })
+            }
         })
         .await
     }

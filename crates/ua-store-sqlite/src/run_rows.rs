@@ -249,6 +249,7 @@ impl Db<'_> {
             overrides: self.overrides_of(id)?,
             checkpoints: self.checkpoints_of(id)?,
             requests: self.requests_of(id)?,
+            left_out: ua_store::LeftOut::default(),
         })
     }
 
@@ -399,6 +400,21 @@ impl Db<'_> {
 
     pub(crate) fn checkpoints_of(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
         self.rows(&format!("SELECT c.* {CHECKPOINTS} ORDER BY c.seq"), [run.as_str()], checkpoint_record)
+    }
+
+    /// The newest marker of a run, and those that cache a corpus, oldest first.
+    pub(crate) fn standing_checkpoints(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
+        let sql = format!(
+            "SELECT c.* {CHECKPOINTS} AND (c.checkpoint_type = 'corpus_cache' \
+             OR c.seq = (SELECT max(c.seq) {CHECKPOINTS})) ORDER BY c.seq"
+        );
+        self.rows(&sql, [run.as_str()], checkpoint_record)
+    }
+
+    /// The markers of a run behind the first so many, oldest first, at most `most`.
+    pub(crate) fn markers_of(&self, run: &RunId, behind: u32, most: u32) -> DbResult<Vec<CheckpointRecord>> {
+        let sql = "SELECT * FROM checkpoints WHERE run_id = ?1 ORDER BY seq LIMIT ?3 OFFSET ?2";
+        self.rows(sql, params![run.as_str(), behind, most], checkpoint_record)
     }
 
     pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {

@@ -39,6 +39,7 @@ mod relations;
 pub mod rows;
 pub mod rules;
 mod run_store;
+mod standing;
 mod store;
 mod stored_name;
 mod taint;
@@ -78,6 +79,9 @@ pub use record::{
 };
 pub use relations::{Around, Kin, Related, Relations, Seen, is_left_open, is_named};
 pub use run_store::RunStore;
+pub use standing::{
+    CallSum, Keep, LeftOut, RequestSum, TELLING_TOKENS, first_kept, message_bytes, step_of, still_counts,
+};
 pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;
 pub use taint::Taint;

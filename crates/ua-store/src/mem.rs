@@ -112,7 +112,16 @@ impl Store for MemStore {
 
     async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
         let mut records = self.model().load(run)?;
-        let Turns::Range(first, last) = turns else { return Ok(records) };
+        let (first, last) = match turns {
+            Turns::All => return Ok(records),
+            Turns::Standing(keep) => return Ok(records.leave_out(keep)),
+            Turns::Range(first, last) => (first, last),
+            Turns::Markers(..) => (1, 0),
+        };
+        let markers = std::mem::take(&mut records.checkpoints);
+        if let Turns::Markers(behind, most) = turns {
+            records.checkpoints = markers.into_iter().skip(behind as usize).take(most as usize).collect();
+        }
         let is_wanted = |turn: u32| (first..=last).contains(&turn);
         records.turns.retain(|turn| is_wanted(turn.turn));
         records.messages.retain(|message| is_wanted(message.turn));
@@ -121,7 +130,6 @@ impl Store for MemStore {
         let calls: BTreeSet<&CallId> = records.calls.iter().map(|call| &call.call_id).collect();
         records.attempts.retain(|attempt| calls.contains(&attempt.call_id));
         records.receipts.retain(|receipt| calls.contains(&receipt.call_id));
-        records.checkpoints.clear();
         records.lineage = LineageRecords::default();
         Ok(records)
     }

@@ -16,6 +16,7 @@ use ua_core::{
 use crate::lifted::Lifted;
 use crate::lineage::{ForkPoint, LineageRecords};
 use crate::overrides::{OverrideKind, OverrideRecord, budgets_with};
+use crate::standing::LeftOut;
 use crate::taint::Taint;
 
 /// Proof that a process owns a run: the run, the epoch under which it took it, and who it is, since a restored database may give an epoch
@@ -735,6 +736,9 @@ pub struct RunRecords {
     /// What it has from others of its lineage.
     #[serde(default, skip_serializing_if = "LineageRecords::is_empty")]
     pub lineage: LineageRecords,
+    /// What is not here although it belongs to the run: only its owner reads a run so, and never shows it.
+    #[serde(skip)]
+    pub left_out: LeftOut,
 }
 
 impl RunRecords {

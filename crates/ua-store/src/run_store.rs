@@ -14,6 +14,7 @@ use crate::commit::{
 use crate::error::StoreError;
 use crate::overrides::{NewOverride, OverrideRecord};
 use crate::record::{OwnerStamp, QuestionRecord, RequestId, RunLease, RunRecord, RunRecords, StepRecord};
+use crate::standing::Keep;
 use crate::store::{QuestionsOf, RunsOf, Store, Turns, only};
 
 /// Runs, steps, turns, questions, blobs: single changes and reads of a [`Store`]. Each write says whether it is synced.
@@ -320,6 +321,11 @@ pub trait RunStore: Store {
         last: u32,
     ) -> impl Future<Output = Result<RunRecords, StoreError>> + Send {
         async move { self.load_of(run, Turns::Range(first, last)).await }
+    }
+
+    /// A run as its next owner needs it: what only counts is left out, and counted. A fork is there whole.
+    fn load_standing(&self, run: &RunId, keep: Keep) -> impl Future<Output = Result<RunRecords, StoreError>> + Send {
+        async move { self.load_of(run, Turns::Standing(keep)).await }
     }
 
     /// Lets go of a run (synced): it is not found any more, and its name stays taken. Its rows go with the last run of its lineage,

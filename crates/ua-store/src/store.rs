@@ -12,6 +12,7 @@ use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
 };
 use crate::relations::Around;
+use crate::standing::Keep;
 
 /// Which runs are read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,11 @@ pub enum Turns {
     /// From one to another, and what belongs to them: steps, questions and overrides are there whole, checkpoints and what the run has from
     /// its lineage are left out.
     Range(u32, u32),
+    /// All that a run's next owner needs: how the run stands, and of its past what still counts
+    /// ([`RunRecords::leave_out`]).
+    Standing(Keep),
+    /// None, and what is there whole, and of its checkpoints, oldest first, those behind so many, at most so many.
+    Markers(u32, u32),
 }
 
 impl Turns {

@@ -13,6 +13,7 @@ use crate::error::{ResumeError, RunError};
 use crate::machine::{Command, Conclusion, Event};
 use crate::pin::mismatch_text;
 use crate::recover::start_of;
+use crate::standing::load_standing;
 
 /// What is about to start, and of which turn.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +84,7 @@ impl Driver<'_> {
     /// Takes over what is stored. Everything this process thought about the turn is dropped; it was never merged.
     async fn reload(&mut self) -> Result<(), RunError> {
         self.ports.store.check_lease(&self.ports.lease).await.map_err(RunError::at("resume the run"))?;
-        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let records = load_standing(self.ports).await?;
         let mut start = start_of(&records);
         start.is_resume = false; // this process told what there was to tell
         self.machine.restart(start);

@@ -23,6 +23,7 @@ use crate::machine::{Conclusion, Event, Missing};
 use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
 use crate::spans;
+use crate::standing::load_standing;
 use crate::workspace::WorkspaceError;
 
 impl Driver<'_> {
@@ -109,7 +110,7 @@ impl Driver<'_> {
     }
 
     pub(super) async fn write_packet(&self) -> Result<ResumePacket, RunError> {
-        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let records = load_standing(self.ports).await?;
         let decisions: Vec<Decision> = self.in_flight.iter().filter_map(|flight| decision(&records, flight)).collect();
         let packet = ResumePacket::new(&records, &decisions, &self.ports.workspace.artifacts()?);
         // What the packet says reaches the model by the note; the file only repeats it for people.
@@ -272,10 +273,10 @@ impl Driver<'_> {
         if !self.files.are_due(turn, began) {
             return;
         }
-        match self.ports.store.load(&self.run.run_id).await {
-            Ok(records) => files::note("the trace", files::write_progress(&self.ports.workspace, &records)),
-            // A database that cannot be read says so itself where it matters: at the next write.
-            Err(error) => tracing::warn!(error = chain(&error), turn, "the trace could not be written"),
+        let (workspace, store) = (&self.ports.workspace, self.ports.store.as_ref());
+        // A database that cannot be read says so itself where it matters: at the next write.
+        if let Err(error) = files::write_progress_in_pieces(workspace, store, &self.run).await {
+            tracing::warn!(error = chain(&error), turn, "the transcript and the trace could not be written");
         }
         self.files = NextFiles::after(turn, began, self.ports.env.now());
     }

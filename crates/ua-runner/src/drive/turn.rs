@@ -19,6 +19,7 @@ use crate::machine::{Event, Guidance, OpenCall};
 use crate::ports::chain;
 use crate::recover::start_of;
 use crate::spans;
+use crate::standing::load_standing;
 use crate::watch::RunEvent;
 
 /// How a tool's charge is called where requests to models are `actual`, `baseline` or `zero`.
@@ -215,7 +216,7 @@ impl Driver<'_> {
         if self.run.spec.subagents.is_none() || !self.turn_calls(turn).await?.iter().any(|call| call.name.is_task()) {
             return Ok(());
         }
-        let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+        let records = load_standing(self.ports).await?;
         self.machine.recount(start_of(&records));
         Ok(())
     }
@@ -239,7 +240,7 @@ impl Driver<'_> {
             }
         }
         if is_new {
-            let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
+            let records = load_standing(self.ports).await?;
             self.machine.recount(start_of(&records));
         }
         Ok(())
@@ -349,6 +350,7 @@ impl Driver<'_> {
         let mut messages = messages;
         ua_store::offload_results(&mut messages, self.run.spec.settings.blob_threshold_bytes);
         self.history.extend(messages);
+        self.forget_messages();
         (self.ports.watcher)(RunEvent::Committed { turn });
         self.write_files_if_due(turn).await;
         Ok(Event::Committed { held_millis: self.run.held_millis })

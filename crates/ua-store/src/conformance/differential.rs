@@ -11,7 +11,7 @@ use crate::blob_store::BlobPrune;
 use crate::commit::{AttemptEnd, CorrectCall, RequestEnd, SettleAttempt, StartAttempt, UnknownResolution};
 use crate::overrides::OverrideKind;
 use crate::record::{Choice, EventRecord, QuestionStatus, ReplayStatus, RequestStatus, RunLease, RunRecords};
-use crate::{Durability, LedgerStore, RunStore, Store};
+use crate::{Durability, Keep, LedgerStore, RunStore, Store, Turns};
 
 const RUNS: [&str; 3] = ["run_1", "run_2", "run_3"];
 
@@ -35,12 +35,43 @@ pub async fn agree(model: &dyn Store, other: &dyn Store, seed: u64, writes: u32)
         accepted += u32::from(ours.starts_with("Ok"));
         let (ours, theirs) = (model.load(&id).await.unwrap(), other.load(&id).await.unwrap());
         assert_eq!(ours, theirs, "seed {seed}, write {number}: {write:?}");
+        let keep = Keep {
+            turns: u32::try_from(dice.below(4)).unwrap(),
+            calls: u32::try_from(dice.below(4)).unwrap(),
+            bytes: dice.below(1_500) as u64,
+        };
+        let theirs = other.load_standing(&id, keep).await.unwrap();
+        is_told_apart_from_nothing(&ours, &theirs);
+        assert_eq!(ours.leave_out(keep), theirs, "seed {seed}, write {number}, {keep:?}: {write:?}");
+        let (behind, most) = (u32::try_from(dice.below(5)).unwrap(), u32::try_from(dice.below(5)).unwrap());
+        let of = Turns::Markers(behind, most);
+        let (ours, theirs) = (model.load_of(&id, of).await.unwrap(), other.load_of(&id, of).await.unwrap());
+        assert_eq!(ours, theirs, "seed {seed}, write {number}, {of:?}");
     }
     same_reads(model, other, seed).await;
     let look = BlobPrune { used_before: Some(at(99_999)), max_bytes: Some(1), dry_run: true, at: at(1) };
     let (ours, theirs) = (model.prune_blobs(look.clone()).await, other.prune_blobs(look).await);
     assert_eq!(ours.unwrap(), theirs.unwrap(), "seed {seed}");
     accepted
+}
+
+/// Whatever was left out of a run is counted: sums over what is there and what is not are those over the whole.
+fn is_told_apart_from_nothing(whole: &RunRecords, standing: &RunRecords) {
+    let starts = whole.steps.iter().map(|step| step.first_turn).chain([0]);
+    for first in starts {
+        assert_eq!(standing.calls_from(first), whole.calls_from(first));
+        let tokens = |records: &RunRecords| {
+            let here = records.requests.iter().filter(|request| request.turn >= first).map(|r| r.usage.total());
+            let left_out = records.left_out.requests_from(first).map(|sum| sum.usage.total());
+            here.chain(left_out).sum::<u64>()
+        };
+        assert_eq!(tokens(standing), tokens(whole));
+    }
+    for status in CallStatus::ALL {
+        assert_eq!(standing.calls_in(*status), whole.calls_in(*status));
+    }
+    let open = |records: &RunRecords| records.calls.iter().filter(|call| !call.status.is_settled()).count();
+    assert_eq!((open(standing), &standing.questions), (open(whole), &whole.questions));
 }
 
 /// Events with places counted from one: what a store refused may have taken a place, and left it empty.
@@ -110,7 +141,7 @@ enum Write {
     Name { request: u64, response: String, stale: bool },
     Turn { turn: u32, request: u64, calls: u32, with_usage: bool },
     Commit { turn: u32, name: String },
-    Note { text: String, stale: bool },
+    Note { origin: Origin, text: String, stale: bool },
     Checkpoint { name: String },
     Start { call: String, attempt: u32, key: String, max: Option<u32>, approval: Option<QuestionId>, stale: bool },
     Settle { call: String, attempt: u32, end: AttemptEnd },
@@ -242,7 +273,10 @@ fn anything(dice: &Dice, records: &RunRecords, number: u32) -> Write {
             with_usage: !dice.one_in(4),
         },
         11 | 12 => Write::Commit { turn, name: if dice.one_in(9) { "ckpt_x".to_owned() } else { name("ckpt") } },
-        13 => Write::Note { text: format!("note {}", dice.below(2)), stale },
+        13 => {
+            let origins = [Origin::Guidance, Origin::Guidance, Origin::Resume, Origin::Phase, Origin::Iteration];
+            Write::Note { origin: origins[dice.below(origins.len())], text: format!("note {}", dice.below(2)), stale }
+        }
         14 => Write::Checkpoint { name: if dice.one_in(3) { "ckpt_x".to_owned() } else { name("ckpt") } },
         15..=18 => {
             let call = call(&[CallStatus::Prepared, CallStatus::FailedDefinite, CallStatus::Unknown]);
@@ -357,8 +391,8 @@ async fn apply(store: &dyn Store, records: &RunRecords, write: &Write) -> String
             told(store.record_turn(&newest, draft).await)
         }
         Write::Commit { turn, name } => told(store.commit_turn(&newest, samples::commit(step, *turn, name)).await),
-        Write::Note { text, stale } => {
-            let notes = vec![Message::user(Origin::Guidance, text.as_str())];
+        Write::Note { origin, text, stale } => {
+            let notes = vec![Message::user(*origin, text.as_str())];
             told(store.append_messages(lease(*stale), notes, now).await)
         }
         Write::Checkpoint { name } => told(store.save_checkpoint(&newest, samples::checkpoint(name, step)).await),

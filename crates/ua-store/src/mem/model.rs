@@ -16,6 +16,7 @@ use crate::record::{
 };
 use crate::rows::Written;
 use crate::rules;
+use crate::standing::LeftOut;
 
 /// All rows, in the order in which they were made. Rows that do not name their run are kept beside its id.
 #[derive(Debug, Default, Clone)]
@@ -215,6 +216,7 @@ impl Model {
             checkpoints: self.checkpoints.iter().filter(|checkpoint| checkpoint.run_id == *id).cloned().collect(),
             requests: self.requests_of(id).cloned().collect(),
             lineage,
+            left_out: LeftOut::default(),
         })
     }
 }

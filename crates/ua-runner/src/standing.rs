@@ -1,0 +1,160 @@
+//! A run as its owner takes it over: how it stands, its newest turns, and of its past what still counts.
+//!
+//! A long run is not read turn by turn to go on with it: calls that may have had an effect, open calls, doubts and questions are read, settled
+//! reads of long ago are counted (`ua_store::RunRecords::leave_out`), and of the history there is what a request may carry.
+//! Invariant: what is decided from this is what would be decided from everything. What counts in a row (equal errors, replies that were no
+//! answer) is read back to where it began; a run of which a person corrected something, and one whose agent keeps the conversation itself, is
+//! read whole. Proved by: the tests below, over random runs; `crash_anywhere`.
+
+use ua_checkpoint::{MeasuredHistory, Past, estimate_tokens, tokens_of_bytes};
+use ua_core::Message;
+use ua_llm::Conversation;
+use ua_store::{Keep, LeftOut, MessageRecord, RunRecords, RunStore as _, Store as _};
+
+use crate::error::RunError;
+use crate::iteration::context;
+use crate::ports::Ports;
+use crate::recover::{same_error, same_error_from, vain_replies};
+
+/// How many of the newest calls are read at least: more than a resume packet tells.
+const CALLS: u32 = 16;
+/// How many of the newest turns are read at first.
+const TURNS: u32 = 24;
+
+/// Reads the run as its owner needs it.
+pub(crate) async fn load_standing(ports: &Ports) -> Result<RunRecords, RunError> {
+    let run = &ports.lease.run_id;
+    let fail = || RunError::at("load the run");
+    // Who keeps the conversation itself is owed what may lie anywhere in it.
+    if ports.llm.conversation() != Conversation::InTheRequest {
+        return ports.store.load(run).await.map_err(fail());
+    }
+    let spec = ports.store.run(run).await.map_err(fail())?.spec;
+    let mut keep = Keep { turns: TURNS, calls: CALLS, bytes: bytes_of(spec.settings.history_max_tokens) };
+    loop {
+        let records = ports.store.load_standing(run, keep).await.map_err(fail())?;
+        if is_enough(&records) {
+            return Ok(records);
+        }
+        keep = Keep { turns: keep.turns.saturating_mul(8), bytes: keep.bytes.saturating_mul(4), ..keep };
+    }
+}
+
+/// More bytes of messages than a history of so many tokens has.
+const fn bytes_of(tokens: u64) -> u64 {
+    tokens.saturating_mul(4)
+}
+
+/// Whether nothing that was left out can decide anything: the history that a request may carry is there, and so is the end of whatever counts
+/// in a row. What a person corrected is looked for in the whole history.
+fn is_enough(records: &RunRecords) -> bool {
+    if records.left_out.is_nothing() {
+        return true;
+    }
+    let before = records.left_out.before;
+    let is_here = |turn: u32| (before..=records.run.turn_index).contains(&turn);
+    let here: u64 = records.messages.iter().filter(|m| is_here(m.turn)).map(|m| estimate_tokens(&m.message)).sum();
+    let turns = records.turns.iter().filter(|turn| is_here(turn.turn)).count();
+    let now = same_error(records);
+    let ends_here = |so_far| same_error_from(records, so_far) == now;
+    records.run.corrected_at.is_none()
+        && here >= records.run.spec.settings.history_max_tokens
+        && (vain_replies(records) as usize) < turns
+        && ends_here(Some((String::new(), 1)))
+        && ends_here(now.clone().map(|(error, _)| (error, 1)))
+}
+
+/// The history of a run after its committed turns, and the messages behind it. Its views of at most `max_tokens` are those of the whole.
+pub(crate) fn history_of(
+    messages: Vec<MessageRecord>,
+    left_out: LeftOut,
+    committed: u32,
+    max_tokens: u64,
+) -> (MeasuredHistory, Vec<Message>) {
+    let (history, open): (Vec<_>, Vec<_>) = messages.into_iter().partition(|record| record.turn <= committed);
+    let past = Past {
+        messages: left_out.message_bytes.len(),
+        tokens: left_out.message_bytes.iter().map(|bytes| tokens_of_bytes(*bytes)).sum(),
+        tool_uses: left_out.tool_uses,
+    };
+    let head = history.iter().take_while(|record| record.turn < left_out.before).count();
+    let mut messages = context(history.into_iter().map(|record| record.message).collect());
+    // An iteration that began behind what was left out leaves nothing of that.
+    let head = if past.messages == 0 { 0 } else { head };
+    let rest = messages.split_off(head.min(messages.len()));
+    let mut history = MeasuredHistory::behind(estimate_tokens, messages, &past);
+    history.extend(rest);
+    history.let_go(max_tokens);
+    (history, open.into_iter().map(|record| record.message).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ua_checkpoint::Window;
+    use ua_core::RunId;
+    use ua_resume::ResumePacket;
+    use ua_store::{MemStore, conformance};
+
+    use super::*;
+    use crate::fit::Fit;
+    use crate::recover::start_of;
+
+    const MOST: u64 = 400;
+
+    /// Runs that random writes made.
+    async fn runs(seed: u64) -> Vec<RunRecords> {
+        let (one, other) = (MemStore::new(), MemStore::new());
+        conformance::agree(&one, &other, seed, 700).await;
+        let mut all = Vec::new();
+        for name in ["run_1", "run_2", "run_3"] {
+            let id: RunId = name.parse().unwrap();
+            let mut records = one.load(&id).await.unwrap();
+            Arc::make_mut(&mut records.run.spec).settings.history_max_tokens = MOST;
+            all.push(records);
+        }
+        all
+    }
+
+    fn views(records: &RunRecords) -> Vec<(Vec<Message>, bool)> {
+        let RunRecords { messages, left_out, run, .. } = records.clone();
+        let (history, _) = history_of(messages, left_out, run.turn_index, MOST);
+        let windows = [(MOST, 0), (MOST, 90), (MOST / 2, 10), (MOST / 3, 0)];
+        windows
+            .map(|(max_tokens, system_tokens)| {
+                let view = history.view(Window { max_tokens, system_tokens });
+                (view.messages().cloned().collect(), view.fits)
+            })
+            .into()
+    }
+
+    #[tokio::test]
+    async fn what_is_decided_from_how_a_run_stands_is_what_would_be_decided_from_all_of_it() {
+        let (mut left_out, mut not_enough) = (0, 0);
+        for seed in 0..40 {
+            for whole in runs(seed).await {
+                for turns in [0, 2, 5] {
+                    let keep = Keep { turns, calls: CALLS, bytes: bytes_of(MOST) };
+                    let standing = whole.clone().leave_out(keep);
+                    if !is_enough(&standing) {
+                        not_enough += 1;
+                        continue;
+                    }
+                    left_out += u32::from(!standing.left_out.is_nothing());
+                    assert_eq!(start_of(&standing), start_of(&whole), "seed {seed}, {keep:?}");
+                    let packet = |records: &RunRecords| ResumePacket::new(records, &[], &[]);
+                    assert_eq!(packet(&standing), packet(&whole), "seed {seed}, {keep:?}");
+                    assert_eq!(views(&standing), views(&whole), "seed {seed}, {keep:?}");
+                    let fit = |records: &RunRecords| {
+                        let mut fit = Fit::default();
+                        fit.learn_from(records);
+                        fit
+                    };
+                    assert_eq!(fit(&standing), fit(&whole), "seed {seed}, {keep:?}");
+                }
+            }
+        }
+        assert!(left_out > 20 && not_enough > 0, "{left_out} were read in part, {not_enough} not far enough");
+    }
+}
