@@ -15,10 +15,14 @@ use std::path::Path;
 use ua_host::Host;
 use ua_runner::RunLock;
 
-use crate::args::{
-    CallsCommand, Command, DbCommand, GatewayCommand, QueueCommand, RunsCommand, ScheduleCommand, ToolsCommand,
-    WorkersCommand,
-};
+use crate::args::Command;
+use crate::commands::calls::CallsCommand;
+use crate::commands::db::DbCommand;
+use crate::commands::fleet::{QueueCommand, WorkersCommand};
+use crate::commands::gateway::GatewayCommand;
+use crate::commands::runs::RunsCommand;
+use crate::commands::schedule::ScheduleCommand;
+use crate::commands::tools::ToolsCommand;
 use crate::error::HostError;
 
 /// Where this process was started.

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use ua_core::RunId;
 use ua_host::people::Answer;
@@ -11,15 +13,110 @@ use ua_host::{Host, questions, tree};
 use ua_resume::answers::{chosen, words};
 use ua_store::{Choice, QuestionKind, QuestionRecord};
 
-use crate::args::{AnswerArgs, AnswerChoice, QuestionsArgs};
+use super::summary::{ids_of, question_text};
 use crate::error::{HostError, OK};
-use crate::find;
 use crate::ids::shortened;
 use crate::output::{line, plain, print, print_json};
 use crate::people::{AtTerminal, is_attended};
 use crate::view::{Answered, OpenQuestion};
+use crate::{complete, find};
 
-use super::summary::{ids_of, question_text};
+/// `ua questions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua questions
+  ua questions --run last --full         with all arguments of the calls that are asked about
+  ua questions --watch                   shows each new question as it comes, until Ctrl-C
+  ua questions --run last --json | jq -r '.[].question_id'")]
+pub struct QuestionsArgs {
+    /// Only this run: an id, its beginning or end, or `last`
+    #[arg(long, add = ArgValueCompleter::new(complete::runs))]
+    pub run: Option<String>,
+    /// Show the arguments of each call in full, one field a line
+    #[arg(long)]
+    pub full: bool,
+    /// Keep showing new questions as they come
+    #[arg(long)]
+    pub watch: bool,
+    /// As JSON; with --watch one line a question
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ua answer`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua answer                                       choose and answer on the terminal
+  ua answer q_01… approve
+  ua answer q_01… skip --text \"ask the board first\"
+  ua answer q_01… --text \"the blue one\"            what the model asked with ask_user
+  ua answer q_01… accept --values '{\"size\": 3}'    what a tool asks for
+
+Then resume: `ua resume RUN`.")]
+pub struct AnswerArgs {
+    /// A question id, its beginning or its end; without it, one is chosen on the terminal
+    #[arg(add = ArgValueCompleter::new(complete::questions))]
+    pub question: Option<String>,
+    /// The answer; a question says which it takes
+    pub choice: Option<AnswerChoice>,
+    /// With `happened`: the provider's id of what happened
+    #[arg(long, value_name = "ID")]
+    pub proof: Option<String>,
+    /// What the model is told: the answer to its question, or a remark about a call that is skipped
+    #[arg(long)]
+    pub text: Option<String>,
+    /// With `accept`: the values that a tool asks for, as a JSON object; what is left out takes its default
+    #[arg(long, value_name = "OBJECT", conflicts_with = "text")]
+    pub values: Option<String>,
+}
+
+/// What may be answered; a question says which of these it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AnswerChoice {
+    /// It happened
+    Happened,
+    /// It did not happen, or what was wrong is mended: try again
+    Retry,
+    /// Let a call run that was not sent yet
+    Approve,
+    /// Do not run it, or leave it unresolved
+    #[value(alias = "deny")]
+    Skip,
+    /// End the run
+    Abort,
+    /// To a tool that asks: yes, with --values
+    Accept,
+    /// To a tool that asks: no
+    Decline,
+    /// To a tool that asks: neither
+    Cancel,
+    /// An older word for `retry` and `approve`
+    #[value(hide = true)]
+    Execute,
+    /// An older word for `retry`
+    #[value(hide = true)]
+    Continue,
+}
+
+impl AnswerChoice {
+    /// The word, as it is typed.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Happened => "happened",
+            Self::Retry => "retry",
+            Self::Approve => "approve",
+            Self::Skip => "skip",
+            Self::Abort => "abort",
+            Self::Accept => "accept",
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+            Self::Execute => "execute",
+            Self::Continue => "continue",
+        }
+    }
+}
 
 /// How often `--watch` looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

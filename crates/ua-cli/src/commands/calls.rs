@@ -1,5 +1,7 @@
 //! `ua calls`: look at tool calls, settle those nobody knows the outcome of.
 
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use ua_core::{CallStatus, CorrectedTo, Resolution};
 use ua_host::corrections::{self, NewCorrection};
@@ -10,13 +12,111 @@ use ua_store::{
     CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text,
 };
 
-use crate::args::{CallsCommand, ResolveArgs, WhatItWas};
+use super::probe::ProbeArgs;
 use crate::error::{FAILED, HostError, OK};
-use crate::find;
 use crate::ids::ShortIds;
 use crate::output::{Column, line, plain, print, print_columns, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{CallRow, CallShown, Resolved};
+use crate::{complete, find};
+
+/// `ua calls …`.
+#[derive(Debug, Subcommand)]
+pub enum CallsCommand {
+    /// List tool calls, newest runs first
+    #[command(after_help = "\
+Examples:
+  ua calls list --run last
+  ua calls list --unknown                    which calls may or may not have happened?
+  ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
+    List {
+        /// Only this run: an id, its beginning or end, or `last`
+        #[arg(long, add = ArgValueCompleter::new(complete::runs))]
+        run: Option<String>,
+        /// Only calls that were sent and whose outcome nobody knows, those that were skipped included
+        #[arg(long)]
+        unknown: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one call with its attempts, receipt and history
+    #[command(after_help = "\
+Examples:
+  ua calls show call_019
+  ua calls show call_019 --full > answer.txt")]
+    Show {
+        /// A call id, its beginning or its end
+        #[arg(add = ArgValueCompleter::new(complete::calls))]
+        call: String,
+        /// The whole answer and nothing else; with --json, the answer as it came
+        #[arg(long)]
+        full: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask the declared probe now whether a call in doubt happened
+    Probe(ProbeArgs),
+    /// Resolve a call whose outcome is unknown; then `ua resume`
+    Resolve(ResolveArgs),
+}
+
+/// `ua calls resolve`.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("choice").required(true),
+    after_help = "\
+Examples:
+  ua calls resolve call_019 --happened --proof msg_123
+  ua calls resolve call_019 --retry
+  ua resume last                             acts on it
+  ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
+  ua calls resolve call_019 --as happened --proof msg_123 --reason \"Ada has it\" --yes
+
+The first two answer the question about a call. --as puts its record right, whatever it says, also after the run has ended."
+)]
+pub struct ResolveArgs {
+    /// A call id, its beginning or its end
+    #[arg(add = ArgValueCompleter::new(complete::calls))]
+    pub call: String,
+    /// It happened
+    #[arg(long, group = "choice")]
+    pub happened: bool,
+    /// It did not happen: send it again
+    #[arg(long, alias = "execute", group = "choice")]
+    pub retry: bool,
+    /// Leave it unresolved; the model is told that nobody knows
+    #[arg(long, group = "choice")]
+    pub skip: bool,
+    /// End the run
+    #[arg(long, group = "choice")]
+    pub abort: bool,
+    /// Put the record right: this is what it came to, whatever is recorded
+    #[arg(long = "as", group = "choice", value_name = "WHAT", requires = "reason")]
+    pub as_it_was: Option<WhatItWas>,
+    /// With --as: how you know; it is kept with the call and told to the model
+    #[arg(long, value_name = "TEXT", requires = "as_it_was")]
+    pub reason: Option<String>,
+    /// With --happened and --as happened: the provider's id of what happened
+    #[arg(long, value_name = "ID")]
+    pub proof: Option<String>,
+    /// With --as: do not ask for confirmation
+    #[arg(long, requires = "as_it_was")]
+    pub yes: bool,
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum WhatItWas {
+    /// It happened
+    Happened,
+    /// It did not happen; what blocks a repeat is gone
+    NotHappened,
+    /// Nobody knows; it still blocks what might repeat it
+    Skipped,
+}
 
 pub(crate) async fn run(host: &Host, command: CallsCommand) -> Result<u8, HostError> {
     let home = host.home();

@@ -1,11 +1,33 @@
 //! `ua completions`: a script that completes `ua` in a shell.
 
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use crate::args::{Cli, CompletionsArgs};
+use crate::args::Cli;
 use crate::complete::VARIABLE;
 use crate::error::{HostError, OK};
+
+/// `ua completions`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  bash    echo 'source <(ua completions bash)' >> ~/.bashrc
+  zsh     echo 'source <(ua completions zsh)' >> ~/.zshrc
+  fish    ua completions fish > ~/.config/fish/completions/ua.fish
+
+The script asks `ua` itself while you type, and so knows the runs, calls and questions of the database. --static makes one that
+knows commands and flags only and never starts `ua`."
+)]
+pub struct CompletionsArgs {
+    /// bash, zsh, fish, elvish or powershell
+    pub shell: Shell,
+    /// Only commands and flags
+    #[arg(long = "static")]
+    pub is_static: bool,
+}
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<u8, HostError> {
     let mut script = Vec::new();

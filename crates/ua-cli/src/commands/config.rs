@@ -2,14 +2,28 @@
 
 use std::path::Path;
 
+use clap::Subcommand;
 use ua_host::Settings;
 use ua_host::settings::{SETTINGS, Setting, ValueKind};
 
-use crate::args::ConfigCommand;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table};
 use crate::terminal::Color;
 use crate::view::{ConfigShown, SettingRow};
+
+/// `ua config …`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show every setting with its value and where it comes from
+    #[command(after_help = "\
+Examples:
+  ua config show
+  ua config show --json | jq '.settings[] | select(.source != \"default\")'
+
+Later wins: built-in defaults, the user's config.toml, the project's ua.toml, the environment, flags. Keys are never printed.
+docs/guide/cli.md lists every key.")]
+    Show,
+}
 
 pub(crate) fn run(
     settings: &Settings,

@@ -4,8 +4,10 @@
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 use ua_core::RunId;
 use ua_host::Database;
@@ -16,11 +18,75 @@ use ua_store::invariants::{self, Violation};
 use ua_store::{LedgerStore as _, RunStore as _};
 use ua_store_sqlite::Forgotten;
 
-use crate::args::DbCommand;
+use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
-use crate::find;
 use crate::output::{print, print_json, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
+use crate::{complete, find};
+
+/// `ua db …`.
+#[derive(Debug, Subcommand)]
+pub enum DbCommand {
+    /// Examine the database, page by page; exit code 74 when something is wrong
+    #[command(after_help = "\
+Examples:
+  ua db check
+  ua db check --invariants      also check every run against the invariants
+  ua db check --json | jq .forgotten")]
+    Check {
+        /// Also check what must hold of every stored run: transitions, attempts, receipts, keys, turns, history, charges
+        #[arg(long)]
+        invariants: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring the database up to this program's schema
+    #[command(after_help = "\
+Examples:
+  ua db backup before.db && ua db migrate")]
+    Migrate,
+    /// Move the database from the file in the root to the server that --database-url names
+    #[command(after_help = "\
+Examples:
+  ua db migrate --database-url postgres://ua@db.example/ua      make the schema there
+  ua db copy --database-url postgres://ua@db.example/ua
+
+No run may be at work. The database on the server must be empty; events keep their chain. The file is kept under another
+name, so that no run is driven from both.")]
+    Copy,
+    /// Copy the database to a new file, as of one moment; runs may continue meanwhile
+    #[command(after_help = "\
+Examples:
+  ua db backup \"ua-$(date +%F).db\"")]
+    Backup {
+        /// The file to make
+        file: PathBuf,
+    },
+    /// Put a copy made by `ua db backup` in the place of the database; what was there is kept beside it
+    #[command(after_help = "\
+Examples:
+  ua db restore ua-2026-11-20.db
+
+A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more
+than the copy does not resume, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
+    Restore {
+        /// The copy
+        file: PathBuf,
+    },
+    /// Allow a run to resume although effects.log knows attempts of it that the database does not
+    #[command(after_help = "\
+Examples:
+  ua db check                                what was sent that the database does not know?
+  ua db accept run_019 && ua resume run_019")]
+    Accept {
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        run: String,
+    },
+    /// Delete large results that only finished runs refer to
+    Prune(PruneArgs),
+}
 
 pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError> {
     #[cfg(feature = "postgres")]

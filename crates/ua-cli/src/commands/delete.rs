@@ -5,22 +5,60 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use ua_core::Trace;
 use ua_host::home::Home;
 use ua_host::{Host, tree};
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{RunDeletion, RunQuery, RunStore as _, Store};
 
-use crate::args::DeleteArgs;
+use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
-use crate::find;
 use crate::ids::short;
 use crate::output::{print, print_json, tell};
 use crate::people::is_attended;
 use crate::view::{RunDeleted, RunsDeleted};
+use crate::{complete, find};
+
+/// `ua runs delete`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua runs delete run_019…                       one finished run with its workspace
+  ua runs delete --older-than 30d --dry-run     which finished runs would go?
+  ua runs delete --older-than 30d --yes         without asking, as a timer does
+  ua runs delete RUN --force                    one that is not finished, too
+
+A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run
+did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."
+)]
+pub struct DeleteArgs {
+    /// Run ids, their beginnings or ends, or `last`
+    #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
+    pub runs: Vec<String>,
+    /// Every finished run that did not change for this long: a number and d, h, m or s, for example 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    pub older_than: Option<Duration>,
+    /// Also runs that are named and not finished
+    #[arg(long)]
+    pub force: bool,
+    /// Leave the workspaces where they are
+    #[arg(long)]
+    pub keep_files: bool,
+    /// Only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    pub yes: bool,
+}
 
 pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError> {
     let home = host.home();

@@ -4,18 +4,40 @@
 mod machine;
 mod setup;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use ua_host::Host;
 
-use crate::args::DoctorArgs;
-use crate::error::HostError;
-use crate::error::{FAILED, OK};
+use crate::error::{FAILED, HostError, OK};
 use crate::output::{print, print_json, print_table};
 use crate::parts::Parts;
 use crate::shown::Shown;
 use crate::terminal::{out_has_color, status_color};
 use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
+
+/// `ua doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua doctor
+  ua doctor --verbose                     also what is well, every setting and every tool
+  ua doctor --mcp-config servers.json     start these tool servers, list their tools, stop them
+  ua doctor --job report.json             is everything there that this job needs?
+  ua doctor --json | jq '.findings[] | select(.level != \"ok\")'
+
+Exit code 0 when nothing fails, 1 otherwise; warnings do not count. Nothing is sent to the model provider.")]
+pub struct DoctorArgs {
+    /// File with an `mcpServers` object [default: .mcp.json if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub mcp_config: Option<PathBuf>,
+    /// A job file: its model, prices, policies and tool servers are looked at as well
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Also show what is well, every setting and every tool
+    #[arg(long, short)]
+    pub verbose: bool,
+}
 
 /// What was found so far.
 #[derive(Debug, Default)]

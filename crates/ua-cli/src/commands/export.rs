@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_files::Folder;
@@ -19,10 +21,51 @@ use ua_store::{
     Store, blobs_of, is_gateway,
 };
 
-use crate::args::ExportArgs;
 use crate::error::{HostError, OK};
-use crate::find;
 use crate::output::{print, print_document, print_json, tell};
+use crate::{complete, find};
+
+/// `ua runs export`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua runs export last                       its files, anew, in its workspace
+  ua runs export last --html                the timeline, for a browser
+  ua runs export last --html timeline.html
+  ua runs export last --json | jq .records.calls
+  ua runs export last --out ./copy --all-files --include-blobs
+  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     a database of another machine
+
+Everything is made of the database alone, whether the run is at work, finished or of another machine; nothing about the run
+changes. See docs/guide/workspace.md."
+)]
+pub struct ExportArgs {
+    /// A run id, its beginning or end, or `last`
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
+    pub run: String,
+    /// Where to write: a folder, or with one of --html, --json, --transcript a file; `-` is standard output [default: the workspace,
+    /// and for --json and --transcript standard output]
+    #[arg(long, value_name = "DIR|FILE")]
+    pub out: Option<PathBuf>,
+    /// Only the timeline, as one HTML page that needs nothing else [default file: timeline.html]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, group = "what")]
+    #[expect(clippy::option_option, reason = "not asked for; asked for; asked for in this file")]
+    pub html: Option<Option<PathBuf>>,
+    /// Only the rows, as one JSON document
+    #[arg(long, group = "what")]
+    pub json: bool,
+    /// Only the conversation, as Markdown
+    #[arg(long, group = "what")]
+    pub transcript: bool,
+    /// With --out DIR: also a copy of every file that the tools made
+    #[arg(long, requires = "out", conflicts_with = "what")]
+    pub all_files: bool,
+    /// Large results whole: as files beside the transcript, in the JSON document, in the timeline up to its limit
+    #[arg(long)]
+    pub include_blobs: bool,
+}
 
 /// How many runs are looked through for the other members of a lineage.
 const RUNS: u32 = 10_000;

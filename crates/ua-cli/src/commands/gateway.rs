@@ -3,15 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::{Args, Subcommand, ValueEnum};
 use ua_host::gateway::{self, Client, Waits, What};
 use ua_host::{Host, Settings};
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
 use super::summary;
-use crate::args::{GatewayArgs, GatewayClient, GatewayCommand, GatewayEntries};
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
@@ -20,6 +20,162 @@ use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, Gat
 
 /// As much of what a hook is told is read.
 const MOST_OF_A_HOOK: u64 = 1 << 20;
+
+/// Which entries of which configuration.
+#[derive(Debug, Args)]
+pub struct GatewayEntries {
+    /// The tool servers [default: all]
+    pub servers: Vec<String>,
+    /// The client whose configuration for this user it is
+    #[arg(long, value_enum, value_name = "CLIENT", required_unless_present = "file", conflicts_with = "file")]
+    pub client: Option<GatewayClient>,
+    /// The configuration: JSON with `mcpServers` or `servers`, TOML with `mcp_servers`, YAML with `extensions`
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A client of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GatewayClient {
+    /// Claude Code: `~/.claude.json`
+    ClaudeCode,
+    /// Cursor: `~/.cursor/mcp.json`
+    Cursor,
+    /// Visual Studio Code: `~/.config/Code/User/mcp.json`
+    Vscode,
+    /// Codex: `~/.codex/config.toml`
+    Codex,
+    /// goose: `~/.config/goose/config.yaml`
+    Goose,
+}
+
+/// `ua gateway`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    after_help = "\
+In a client's configuration it stands in front of the old command of a tool server.
+
+Examples:
+  ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
+  ua gateway --name crm --header-from X-Key=CRM_KEY --url https://crm.example.com/mcp
+  ua gateway --all
+  ua gateway status"
+)]
+pub struct GatewayArgs {
+    /// What is done; without it this is an entry of a client
+    #[command(subcommand)]
+    pub command: Option<GatewayCommand>,
+    /// The tool server's name in the client [default: that of its program]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A variable that the tool server is given; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub env: Vec<String>,
+    /// The project that the client works in [default: what the client says, else its folder]
+    #[arg(long, value_name = "DIR")]
+    pub project: Option<String>,
+    /// Where the tool server is, if it is reached over HTTP and not started; needs --name
+    #[arg(long, value_name = "URL", requires = "name", conflicts_with = "old")]
+    pub url: Option<String>,
+    /// A header of every request there, as `Name: value`; ${NAME} stands for a variable of --env; may be repeated
+    #[arg(long, value_name = "HEADER", requires = "url")]
+    pub header: Vec<String>,
+    /// A header whose value is that of a variable, which no argument shows; may be repeated
+    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url")]
+    pub header_from: Vec<String>,
+    /// All tool servers of servers.json in the gateway's folder as one, their tools named SERVER__TOOL: for a client with room for few
+    #[arg(long, conflicts_with_all = ["url", "old"])]
+    pub all: bool,
+    /// The tool server's command
+    #[arg(last = true, value_name = "COMMAND")]
+    pub old: Vec<std::ffi::OsString>,
+}
+
+/// What is done with the gateway.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Say who is connected and which calls are under way
+    #[command(after_help = "\
+Examples:
+  ua gateway status
+  ua gateway status --json | jq .broker.calls")]
+    Status {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the gateway in front of the tool servers of a client's configuration
+    #[command(after_help = "\
+Examples:
+  ua gateway install --client claude-code --dry-run
+  ua gateway install --client codex
+  ua gateway install --file .mcp.json mail calendar")]
+    Install(GatewayEntries),
+    /// Take it away again: to the byte, if the configuration was not changed since
+    #[command(after_help = "\
+Examples:
+  ua gateway uninstall --client claude-code")]
+    Uninstall(GatewayEntries),
+    /// Start the broker, if it does not run; clients do so by themselves
+    #[command(after_help = "\
+Examples:
+  ua gateway start")]
+    Start,
+    /// End the broker once what is under way is over; a client that is connected starts the next one
+    #[command(after_help = "\
+Examples:
+  ua gateway stop")]
+    Stop,
+    /// End the broker and start the next one: after an upgrade, and after a change of gateway.toml
+    #[command(after_help = "\
+Clients see a pause. What is under way is waited for, for half a minute.
+
+Examples:
+  ua gateway restart")]
+    Restart,
+    /// Be the broker, in the foreground, as a service does for clients over HTTP
+    #[command(after_help = "\
+Clients that start a bridge start the broker by themselves. One over HTTP cannot: where gateway.toml has `[http]`, run
+this as a service of the user; it stays until it is stopped.
+
+Examples:
+  ua gateway serve
+  systemd-run --user ua gateway serve")]
+    Serve,
+    /// Make a token for a client over HTTP, and print it; an earlier one of that client holds no more
+    #[command(after_help = "\
+A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and
+servers.json beside it the tool servers. The name stands in what is stored.
+
+Examples:
+  ua gateway token codex
+  ua gateway token codex --remove
+  ua gateway token --list")]
+    Token {
+        /// The client's name
+        #[arg(required_unless_present = "list", conflicts_with = "list")]
+        client: Option<String>,
+        /// Take its token away
+        #[arg(long)]
+        remove: bool,
+        /// Name the clients that have one
+        #[arg(long)]
+        list: bool,
+    },
+    /// Hear from a client's hook which session it is in; reads what the hook is told, and never fails
+    #[command(after_help = "\
+In Claude Code's settings, so that a session that is continued is known for the same:
+  {\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
+    Hook,
+}
 
 /// Becomes the bridge, when these are the arguments of an entry (`ua gateway … -- COMMAND`, `… --url URL` or `--all`); `None` when they are not.
 pub(crate) fn bridge(args: impl Iterator<Item = OsString>) -> Option<ExitCode> {

@@ -1,13 +1,27 @@
 //! `ua init`: a job, what plays its model, a policy and settings, which run offline as they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use ua_files::Folder;
 
-use crate::args::InitArgs;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json};
 use crate::view::ProjectMade;
+
+/// `ua init`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua init                    in the current folder
+  ua init tide-mills && cd tide-mills && ua job job.json
+
+It writes job.json, job.script.json (which plays the model), policy.toml and ua.toml, and nothing when one of them is there.")]
+pub struct InitArgs {
+    /// The folder; it is made if it is not there
+    #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    pub dir: PathBuf,
+}
 
 /// The files, and what each is.
 pub(crate) const FILES: [(&str, &str, &str); 4] = [

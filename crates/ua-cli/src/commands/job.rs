@@ -1,16 +1,95 @@
 //! `ua job`: start a run, or resume the one that is named.
 
 use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use ua_core::RunId;
 use ua_host::job::{Iterations, JobRequest};
 use ua_host::resume::Changes;
 use ua_host::{Host, People, job, job_file, paths};
 
-use crate::args::JobArgs;
+use super::fork::ForkChanges;
+use crate::args::LaunchArgs;
+use crate::complete;
 use crate::error::{HostError, code_of_end};
 use crate::people::AtTerminal;
+
+/// `ua job`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua job report.json
+  ua job --check report.json                    would it start, and which tools do its words select?
+  jq '.inputs.month = \"11\"' report.json | ua job -
+  ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
+  ua job report.json --mcp-config servers.json
+  ua job report.json --again                    once more, although the run of its job_key succeeded
+  ua job survey.json --max-iterations 40 --completion-promise 'SURVEY DONE'
+  ua job --resume --run-id monthly-2026-11
+  ua job --fork --run-id monthly-2026-11 --at-turn 4
+
+A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields."
+)]
+pub struct JobArgs {
+    /// The job file; `-` reads the job from standard input
+    #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Only say what can be known before a start: exit code 0 when the job would start, 2 when not
+    #[arg(long, conflicts_with_all = ["resume", "fork", "run_id", "again", "new"])]
+    pub check: bool,
+    /// Name of the run; one that exists is resumed if it was made of the same job
+    #[arg(long, value_name = "ID", add = ArgValueCompleter::new(complete::runs))]
+    pub run_id: Option<String>,
+    /// Resume the run that --run-id names
+    #[arg(long, requires = "run_id", conflicts_with = "file")]
+    pub resume: bool,
+    /// Fork the run that --run-id names, as `ua fork` does
+    #[arg(long, requires = "run_id", conflicts_with_all = ["file", "resume"])]
+    pub fork: bool,
+    /// What is different in the fork
+    #[command(flatten)]
+    pub fork_changes: ForkChanges,
+    /// Run the job once more although the run of its job_key succeeded
+    #[arg(long, conflicts_with_all = ["resume", "fork"])]
+    pub again: bool,
+    /// Start anew although an earlier run of the same job is not finished
+    #[arg(long, conflicts_with_all = ["resume", "fork"])]
+    pub new: bool,
+    /// Run in iterations with fresh contexts
+    #[command(flatten)]
+    pub harness: HarnessArgs,
+    /// How to start it
+    #[command(flatten)]
+    pub launch: LaunchArgs,
+}
+
+const HEADING: &str = "Iterations (a long job in several contexts)";
+
+/// Iterations. Any of these turns them on; what is not given is as the job file says.
+#[derive(Debug, Args, Default)]
+pub struct HarnessArgs {
+    /// Continue with an empty context and a hand-off when one context is full
+    #[arg(long, help_heading = HEADING, conflicts_with_all = ["resume", "fork"])]
+    pub harness: bool,
+    /// The most iterations that may begin [default: the job's, else 10]; turns --harness on
+    #[arg(long, help_heading = HEADING, value_name = "N", conflicts_with_all = ["resume", "fork"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// What the model has to say between `<promise>` tags when the job is done; counts only with evidence. Turns --harness on
+    #[arg(long, help_heading = HEADING, value_name = "TEXT", conflicts_with_all = ["resume", "fork"])]
+    pub completion_promise: Option<String>,
+}
+
+impl HarnessArgs {
+    /// Whether iterations are asked for on the command line.
+    pub fn is_given(&self) -> bool {
+        self.harness || self.max_iterations.is_some() || self.completion_promise.is_some()
+    }
+}
 
 pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
     if args.fork {

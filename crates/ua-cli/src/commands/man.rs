@@ -1,13 +1,29 @@
 //! `ua man`: manual pages, one for each command.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::Cli;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print_document, tell};
+
+/// `ua man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua man | man -l -
+  ua man runs list | man -l -
+  ua man --out ~/.local/share/man/man1     then `man ua-runs-list`")]
+pub struct ManArgs {
+    /// A command, without `ua`
+    #[arg(conflicts_with = "out")]
+    pub command: Vec<String>,
+    /// Write a page for every command to this folder
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
 
 pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {
     let pages = pages()?;

@@ -1,6 +1,10 @@
 //! `ua calls probe`: asks the declared probe now whether a call happened. Changes nothing, unless its word is to be the answer to
 //! the question that waits.
 
+use std::path::PathBuf;
+
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use ua_core::{CallStatus, RunId};
 use ua_dispatch::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
@@ -12,11 +16,32 @@ use ua_store::{
     Store,
 };
 
-use crate::args::ProbeArgs;
 use crate::error::{HostError, OK, chain};
-use crate::find;
 use crate::output::{print, print_json};
 use crate::view::CallProbed;
+use crate::{complete, find};
+
+/// `ua calls probe`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua calls probe call_019
+  ua calls probe call_019 --apply            and make that the answer
+  ua calls probe call_019 --policy probe.toml")]
+pub struct ProbeArgs {
+    /// A call id, its beginning or its end
+    #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
+    pub call: String,
+    /// Make what the probe says the answer to the question that waits, if it proves anything
+    #[arg(long)]
+    pub apply: bool,
+    /// Policy file (TOML), laid over those the run was started with; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub policy: Vec<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> {
     let store = if args.apply { host.home().open()? } else { host.home().open_read_only()? };

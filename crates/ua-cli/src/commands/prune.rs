@@ -2,14 +2,40 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::json;
 use ua_core::Timestamp;
 use ua_host::home::Home;
 use ua_store::{BlobPrune, BlobPruned, RunStore};
 
-use crate::args::PruneArgs;
+use crate::args::parse_span;
 use crate::error::{HostError, OK};
 use crate::output::{print, print_json};
+
+/// `ua db prune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua db prune --dry-run                         what would go?
+  ua db prune --older-than 7d --max-bytes 1000000000
+
+Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what
+finished runs have not used for 30 days goes. The receipts stay; only the text of large results is deleted, and its place in the
+database is used again.")]
+pub struct PruneArgs {
+    /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    pub older_than: Option<std::time::Duration>,
+    /// The longest unused, until the rest has no more than this many bytes
+    #[arg(long, value_name = "N")]
+    pub max_bytes: Option<u64>,
+    /// Only say what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// How long what finished runs refer to is kept, when nobody says otherwise.
 const KEPT_FOR: Duration = Duration::from_hours(30 * 24);

@@ -1,17 +1,60 @@
 //! `ua resume`: go on with a run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use ua_host::launch::LaunchOptions;
 use ua_host::resume::{self, Changes};
 use ua_host::{Host, People};
 
-use crate::args::ResumeArgs;
-use crate::error::{HostError, code_of_end};
-use crate::find;
-use crate::people::AtTerminal;
-
 use super::accept;
+use crate::args::BudgetArgs;
+use crate::error::{HostError, code_of_end};
+use crate::people::AtTerminal;
+use crate::{complete, find};
+
+/// `ua resume`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  ua resume last
+  ua resume run_019 --max-tool-calls +100       give it more of a budget that it reached
+  ua resume last --phase crawl --max-cost +1.50
+  ua resume last --accept tools,policy          resume although these changed
+  ua resume last --take-over                    end the process that hangs, and take its place
+
+A run that is finished is shown, not run: exit code 0 if it succeeded."
+)]
+pub struct ResumeArgs {
+    /// A run id, its beginning or end, or `last`
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
+    pub run: String,
+    /// File with an `mcpServers` object [default: the one the run was started with]
+    #[arg(long, value_name = "FILE")]
+    pub mcp_config: Option<PathBuf>,
+    /// End the process that drives the run now, if there is one, and take its place
+    #[arg(long)]
+    pub take_over: bool,
+    /// Price table [default: the one the run was started with]
+    #[arg(long, value_name = "FILE")]
+    pub pricing: Option<PathBuf>,
+    /// Resume with what changed: policy, tools, pricing, blob-threshold; several with commas
+    #[arg(long, value_name = "COMPONENT", value_delimiter = ',', add = ArgValueCompleter::new(complete::components))]
+    pub accept: Vec<String>,
+    /// Print nothing but errors and the final summary
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Never ask on the terminal; a run that waits for a person ends with exit code 75
+    #[arg(long)]
+    pub no_input: bool,
+    /// Another budget
+    #[command(flatten)]
+    pub budgets: BudgetArgs,
+}
 
 pub(crate) async fn run(host: &Host, args: ResumeArgs) -> Result<u8, HostError> {
     let accept = accept::components(&args.accept)?;

@@ -1,22 +1,131 @@
 //! `ua runs`: look at runs, ask one to end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
-use crate::args::{ListArgs, RunsCommand, StatusFilter};
+use super::delete::DeleteArgs;
+use super::export::ExportArgs;
+use super::tail::TailArgs;
+use super::{cancel, gateway, pins, summary};
+use crate::args::parse_span;
 use crate::error::{HostError, OK};
-use crate::find;
 use crate::ids::{ShortIds, short};
-use crate::moment;
 use crate::output::{Column, line, print_columns, print_json};
 use crate::view::{RunCancelled, RunRow, RunShown};
+use crate::{complete, find, moment};
 
-use super::{cancel, gateway, pins, summary};
+/// `ua runs …`.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List runs, newest first
+    List(ListArgs),
+    /// Watch a run: what happened in its last turns, and what happens next
+    Tail(TailArgs),
+    /// Delete runs and their workspaces
+    Delete(DeleteArgs),
+    /// Show one run: where it stands, what it did, what it waits for
+    #[command(after_help = "\
+Examples:
+  ua runs show last
+  ua runs show run_019 --json | jq .usage")]
+    Show {
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        run: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare two runs: their jobs, the turns behind those they share, files, usage and cost
+    #[command(after_help = "\
+Examples:
+  ua runs diff last run_019
+  ua runs diff monthly-2026-10 monthly-2026-11 --all")]
+    Diff {
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        a: String,
+        /// Another one
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        b: String,
+        /// Show also what is alike
+        #[arg(long)]
+        all: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a run's files anew from the database, or the run as one HTML page or JSON document
+    Export(Box<ExportArgs>),
+    /// End a run; one that a process drives ends at the next boundary
+    #[command(after_help = "\
+Examples:
+  ua runs cancel last
+  ua runs cancel last --reason 'the customer called it off'")]
+    Cancel {
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        run: String,
+        /// Why
+        #[arg(long, default_value = "a person asked for it")]
+        reason: String,
+    },
+}
+
+/// `ua runs list`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua runs list
+  ua runs list --status waiting --status stopped --status answered     what needs me?
+  ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
+
+`crashed` is a run whose process died while it drove it; `ua resume RUN` resumes it.")]
+pub struct ListArgs {
+    /// Only runs that stand so; may be repeated
+    #[arg(long, value_name = "STATUS")]
+    pub status: Vec<StatusFilter>,
+    /// Only runs submitted within this time: a number and d, h, m or s, for example 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    pub since: Option<Duration>,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+    /// The runs of sub-agents too, below the runs they work for
+    #[arg(long)]
+    pub tasks: bool,
+}
+
+/// Where a run stands, as a person says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatusFilter {
+    /// Submitted, not taken yet
+    Queued,
+    /// A process drives it
+    Running,
+    /// Its process died while it drove it
+    Crashed,
+    /// Waits for a person's answer
+    Waiting,
+    /// Has its answers and waits for a resume
+    Answered,
+    /// Stopped by a budget, a signal, the provider, a change or a tool server
+    Stopped,
+    /// Did what it was to do
+    Succeeded,
+    /// Did not
+    Failed,
+    /// Ended by a person
+    Cancelled,
+}
 
 pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostError> {
     let home = host.home();

@@ -1,16 +1,110 @@
 //! `ua schedule`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::{Subcommand, ValueEnum};
 use ua_host::fleet::{self, ScheduledJob};
 use ua_host::{Database, Host, People};
 use ua_store::{CatchUp, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
 
-use crate::args::{CatchUpWord, ScheduleCommand};
+use crate::args::parse_concurrency;
 use crate::error::{HostError, OK};
 use crate::output::{print, print_json, print_table};
 use crate::people::AtTerminal;
 use crate::view::ScheduleRow;
+
+/// What is done about instants that passed while no worker was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CatchUpWord {
+    /// Nothing
+    None,
+    /// Submit the last of them
+    Last,
+    /// Submit all of them
+    All,
+}
+
+/// What is done with schedules.
+#[derive(Debug, Subcommand)]
+pub enum ScheduleCommand {
+    /// Submit a job again and again; a schedule of that name is replaced
+    #[command(after_help = "\
+Examples:
+  ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
+  ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
+
+Workers submit what is due: of each instant there is one run, with the job key NAME@INSTANT. The job file is read at that
+time, by the worker that is first, so it has to be there on every machine with a worker.")]
+    Add {
+        /// Its name
+        name: String,
+        /// The job file
+        file: PathBuf,
+        /// Minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly
+        #[arg(long, value_name = "CRON")]
+        cron: String,
+        /// The time zone that --cron is meant in
+        #[arg(long, value_name = "NAME", default_value = "UTC")]
+        time_zone: String,
+        /// What is done about instants that passed while no worker was there
+        #[arg(long, value_enum, value_name = "WHICH", default_value = "last")]
+        catch_up: CatchUpWord,
+        /// The queue that its runs wait in
+        #[arg(long, value_name = "NAME", default_value = "default")]
+        queue: String,
+        /// The smaller, the sooner
+        #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+        priority: i32,
+        /// At most N runs of this key at once, over all workers
+        #[arg(long, value_name = "KEY[:N]", value_parser = parse_concurrency)]
+        concurrency_key: Option<ConcurrencyKey>,
+        /// Runs of different keys take turns
+        #[arg(long, value_name = "KEY")]
+        fair_key: Option<String>,
+    },
+    /// List the schedules
+    #[command(after_help = "\
+Examples:
+  ua schedule list")]
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Submit nothing for a schedule until it is resumed
+    #[command(after_help = "\
+Examples:
+  ua schedule pause nightly")]
+    Pause {
+        /// Its name
+        name: String,
+    },
+    /// Submit for a paused schedule again, from its next instant
+    #[command(after_help = "\
+Examples:
+  ua schedule resume nightly")]
+    Resume {
+        /// Its name
+        name: String,
+    },
+    /// Submit the job of a schedule now, besides its instants
+    #[command(after_help = "\
+Examples:
+  ua schedule run nightly")]
+    Run {
+        /// Its name
+        name: String,
+    },
+    /// Remove a schedule; runs that it submitted stay
+    #[command(after_help = "\
+Examples:
+  ua schedule remove nightly")]
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
 
 pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, HostError> {
     match command {

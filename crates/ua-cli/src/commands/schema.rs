@@ -1,9 +1,24 @@
 //! `ua schema`: the JSON Schema of what a command writes with `--json`.
 
-use crate::args::SchemaArgs;
+use clap::Args;
+
 use crate::error::{HostError, OK};
 use crate::output::{print, print_json};
 use crate::schema::{ENTRIES, find};
+
+/// `ua schema`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua schema                  the commands that have one
+  ua schema runs list        the JSON Schema of what `ua runs list --json` prints
+  ua schema error            that of an error under --json
+
+docs/guide/json.md shows the same as tables.")]
+pub struct SchemaArgs {
+    /// A command, without `ua`
+    pub command: Vec<String>,
+}
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
     if args.command.is_empty() {

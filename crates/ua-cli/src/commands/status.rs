@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use ua_core::{Costs, RunStatus};
 use ua_host::{Host, questions, tree};
 use ua_runner::UsageSummary;
@@ -13,6 +14,16 @@ use crate::ids::{ShortIds, short};
 use crate::moment;
 use crate::output::{Column, line, plain, print, print_columns, print_json};
 use crate::view::{OpenQuestion, RunRow, StatusRun, StatusShown};
+
+/// `ua status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua status
+  ua status --json | jq -r '.questions[].answer_with[0]'
+
+Runs that ended more than a day ago are in `ua runs list`.")]
+pub struct StatusArgs {}
 
 /// At most so many runs are shown of each kind.
 const LIMIT: u32 = 50;

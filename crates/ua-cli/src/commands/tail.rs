@@ -9,6 +9,8 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
 use ua_host::home::Home;
 use ua_host::progress;
@@ -16,15 +18,40 @@ use ua_runner::RunLock;
 use ua_store::{CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
 use self::tree::{NamedEvent, Tree};
-
-use crate::args::TailArgs;
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
-use crate::find;
 use crate::ids::shortened;
 use crate::live::{Live, RunProgress};
-use crate::moment;
 use crate::output::{json_line, line, print_on};
 use crate::view::TailEvent;
+use crate::{complete, find, moment};
+
+/// `ua runs tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ua runs tail last                  watch the newest run until its process ends its work
+  ua runs tail last --no-follow      what happened in the last turns, then exit
+  ua runs tail RUN --turns 0 --json | jq -c 'select(.event == \"call_settled\")'
+
+It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the
+exit code says how the run ended, as that of `ua job` does.")]
+pub struct TailArgs {
+    /// A run id, its beginning or end, or `last`
+    #[arg(add = ArgValueCompleter::new(complete::runs))]
+    pub run: String,
+    /// Wait for more until the run ends, waits or stops (the default)
+    #[arg(long, overrides_with = "no_follow")]
+    pub follow: bool,
+    /// Show what there is and exit
+    #[arg(long)]
+    pub no_follow: bool,
+    /// How many of the past turns to begin with
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
+    pub turns: u32,
+    /// Leave out what the runs of its sub-agents do
+    #[arg(long)]
+    pub no_tasks: bool,
+}
 
 /// How often the database is looked at.
 const POLL: Duration = Duration::from_millis(300);

@@ -1,7 +1,9 @@
 //! `ua tools`: what a job would be offered, and why each tool has its class.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use ua_core::{RunId, ToolSpec};
 use ua_dispatch::{ToolTransport as _, TransportError};
@@ -12,10 +14,87 @@ use ua_host::servers::{self, builtin_server};
 use ua_host::{Host, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
-use crate::args::ToolsCommand;
+use crate::complete;
 use crate::error::{FAILED, HostError, OK, chain};
 use crate::output::{line, print, print_json, print_table, tell};
 use crate::view::ToolRow;
+
+/// `ua tools …`.
+#[derive(Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools that a job would be offered, with their class
+    #[command(after_help = "\
+Examples:
+  ua tools list
+  ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
+    List {
+        /// File with an `mcpServers` object [default: .mcp.json if there is one]
+        #[arg(long, value_name = "FILE")]
+        mcp_config: Option<PathBuf>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Explain how a tool is classified, rule by rule
+    #[command(after_help = "\
+Examples:
+  ua tools explain send_email
+  ua tools explain mcp__forum__post_comment --policy policy.toml
+  ua tools explain send_email --job job.json    with the policies that the job brings along")]
+    Explain {
+        /// The tool's name, bare or as the model sees it
+        #[arg(add = ArgValueCompleter::new(complete::tools))]
+        name: String,
+        /// File with an `mcpServers` object [default: .mcp.json if there is one]
+        #[arg(long, value_name = "FILE")]
+        mcp_config: Option<PathBuf>,
+        /// Policy file (TOML), laid over all others; may be repeated
+        #[arg(long, value_name = "FILE")]
+        policy: Vec<PathBuf>,
+        /// Job file whose policies have a say, as far as you trusted them
+        #[arg(long, value_name = "FILE")]
+        job: Option<PathBuf>,
+    },
+    /// Write down what the tools of the configured servers are, so that a job refuses them when they become something else
+    #[command(after_help = "\
+Examples:
+  ua tools lock                              write mcp.lock beside .mcp.json
+  ua tools lock --check                      report differences from mcp.lock; exit code 1 if there are any
+
+While mcp.lock is there, a server whose tools, version or command changed is not used, and a tool that is new is not offered.")]
+    Lock {
+        /// File with an `mcpServers` object [default: .mcp.json if there is one]
+        #[arg(long, value_name = "FILE")]
+        mcp_config: Option<PathBuf>,
+        /// Only compare
+        #[arg(long)]
+        check: bool,
+    },
+    /// List what is known of the tools of servers that many people use, or show it for one
+    #[command(after_help = "\
+Examples:
+  ua tools packs
+  ua tools packs github                      every rule, and where it was read
+
+A pack counts for a server whose configuration names its package, program or address, or that `server_packs` names.")]
+    Packs {
+        /// The pack's name
+        #[arg(add = ArgValueCompleter::new(complete::packs))]
+        name: Option<String>,
+    },
+    /// List the tools of past runs that nothing was known about, and how to write a policy for each
+    #[command(after_help = "\
+Examples:
+  ua tools audit
+  ua tools audit --policy policy.toml        which of them does this policy know?
+
+Such a tool is treated as an external effect that takes no key: at most once, and a person is asked when its outcome is not known.")]
+    Audit {
+        /// Policy file (TOML), laid over all others; may be repeated
+        #[arg(long, value_name = "FILE")]
+        policy: Vec<PathBuf>,
+    },
+}
 
 pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {

@@ -1,13 +1,33 @@
 //! `ua turns`: one turn, from the request's digest to what its calls brought back.
 
+use clap::Subcommand;
+use clap_complete::engine::ArgValueCompleter;
 use ua_host::home::Home;
 use ua_store::{CallRecord, RunRecords, RunStore, TurnRecord};
 
-use crate::args::TurnsCommand;
 use crate::error::{HostError, OK};
-use crate::find;
 use crate::output::{line, print, print_json};
 use crate::view::{CallRow, TurnCall, TurnShown};
+use crate::{complete, find};
+
+/// `ua turns …`.
+#[derive(Debug, Subcommand)]
+pub enum TurnsCommand {
+    /// Show one turn: the request's digest, the reply, its calls with their results, what it took
+    #[command(after_help = "\
+Examples:
+  ua turns show last           the newest turn of the newest run
+  ua turns show RUN 7
+  ua turns show RUN 7 --json | jq '.calls[].result'")]
+    Show {
+        /// A run id, its beginning or end, or `last`
+        #[arg(add = ArgValueCompleter::new(complete::runs))]
+        run: String,
+        /// Which turn [default: the newest]
+        #[arg(value_name = "N")]
+        turn: Option<u32>,
+    },
+}
 
 pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostError> {
     let TurnsCommand::Show { run, turn } = command;

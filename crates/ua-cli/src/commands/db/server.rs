@@ -7,8 +7,8 @@ use ua_store::FleetStore as _;
 use ua_store_postgres::{Filling, PostgresConfig, PostgresStore};
 use ua_store_sqlite::Departure;
 
+use super::DbCommand;
 use super::{Database, OfRun, violations};
-use crate::args::DbCommand;
 use crate::error::{HostError, OK, STORAGE};
 use crate::output::{plain, print, print_json, tell};
 use crate::view::{DbMigrated, DbMoved};

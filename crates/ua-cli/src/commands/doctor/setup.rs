@@ -10,8 +10,8 @@ use ua_host::{
     Host, Settings, claude_code, input_files, mcp_files, models, pricing, providers, servers as tool_servers,
 };
 
+use super::DoctorArgs;
 use super::Findings;
-use crate::args::DoctorArgs;
 use crate::error::chain;
 use crate::parts::Parts;
 use crate::view::ToolRow;
