@@ -47,6 +47,7 @@ mod near_duplicates;
 mod packs;
 mod people;
 mod phases;
+mod pictures;
 mod probe;
 mod real_claude_code;
 mod real_gateway;

@@ -13,6 +13,20 @@ const PLACES: [&str; 6] = [
     "/snap/bin/chromium",
 ];
 
+/// What a window has besides the page.
+const WINDOW: u32 = 140;
+
+/// What a page is looked at on.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    /// Columns of pixels.
+    pub width: u32,
+    /// Lines of pixels.
+    pub height: u32,
+    /// Whether the person prefers dark pages.
+    pub is_dark: bool,
+}
+
 /// A page after its script has run.
 #[derive(Debug)]
 pub struct Page {
@@ -48,11 +62,63 @@ impl Browser {
         Page { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
     }
 
+    /// Draws the top of a page as it is on a screen of this width and height, light or dark, and writes the picture to `to`.
+    ///
+    /// # Panics
+    ///
+    /// When the browser does not start, or is not done within four minutes.
+    pub fn picture(&self, file: &Path, screen: Screen, to: &Path) {
+        let frame = self.frame(file, screen, "");
+        let mut options = vec![
+            format!("--screenshot={}", to.display()),
+            // A window has at least 500 columns; what is narrower stands in a frame, at the left of it.
+            format!("--window-size={},{}", screen.width.max(500), screen.height + WINDOW),
+            "--hide-scrollbars".to_owned(),
+            "--virtual-time-budget=4000".to_owned(),
+        ];
+        if screen.is_dark {
+            options.extend(["--force-dark-mode", "--blink-settings=preferredColorScheme=0"].map(str::to_owned));
+        }
+        self.run(&options, &frame, "");
+    }
+
+    /// What `script` says about the document `page` of a file on a screen, as text.
+    ///
+    /// # Panics
+    ///
+    /// When the browser does not start, or the script says nothing.
+    pub fn measure(&self, file: &Path, screen: Screen, script: &str) -> String {
+        let run = format!(
+            "<script>const frame = document.querySelector('iframe');\nframe.addEventListener('load', () => setTimeout(() => {{ \
+             const page = frame.contentDocument; document.querySelector('output').textContent = (() => {{ {script} }})(); }}, 500));</script>"
+        );
+        let frame = self.frame(file, screen, &run);
+        let options = ["--dump-dom", "--virtual-time-budget=6000", "--window-size=1400,1000"].map(str::to_owned);
+        let output = self.run(&options, &frame, "");
+        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = dom.split("<output>").nth(1).and_then(|rest| rest.split("</output>").next());
+        said.filter(|said| !said.is_empty()).unwrap_or_else(|| panic!("nothing was measured: {dom}")).to_owned()
+    }
+
+    /// A page with another one in a frame of a screen's size.
+    fn frame(&self, file: &Path, screen: Screen, more: &str) -> PathBuf {
+        let frame = self.profile.with_extension("html");
+        let (width, height, place) = (screen.width, screen.height, file.display());
+        let page = format!(
+            "<!doctype html><meta charset=\"utf-8\"><body style=\"margin:0\"><output></output><iframe src=\"file://{place}\" \
+             style=\"position:absolute;left:0;top:0;border:0;width:{width}px;height:{height}px\"></iframe>{more}"
+        );
+        std::fs::write(&frame, page).unwrap_or_else(|e| panic!("write {}: {e}", frame.display()));
+        frame
+    }
+
     fn run(&self, options: &[String], file: &Path, fragment: &str) -> std::process::Output {
         let target = if fragment.is_empty() { String::new() } else { format!("#{fragment}") };
         // `timeout` ends a browser that hangs; its own sandbox cannot be had in a container as root.
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", "240"]).arg(&self.program);
+        // Instants are drawn in the browser's time zone, and a page may look into its own frame.
+        command.env("TZ", "UTC").args(["--allow-file-access-from-files", "--force-device-scale-factor=1"]);
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--no-first-run"]);
         command.arg(format!("--user-data-dir={}", self.profile.display())).args(options);
         command.arg(format!("file://{}{target}", file.display()));

@@ -24,7 +24,7 @@ mod process;
 mod program;
 mod world;
 
-pub use browser::{Browser, Page};
+pub use browser::{Browser, Page, Screen};
 pub use collector::Collector;
 pub use database::Database;
 pub use kill_points::{ENDS_WITH, parts};

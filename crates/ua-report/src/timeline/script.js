@@ -68,7 +68,7 @@ const isDoubt = (call) => call.status === 'unknown' || call.status === 'running'
 const wasLost = (call) => call.attempts.some((attempt) => attempt.outcome === 'lost');
 const isEffect = (call) => call.class === 'external' || call.class === 'memory' || call.effect;
 const KILLED = 'killed';
-const lifeEnds = { in_order: 'ended in order', killed: 'was killed', open: run.is_driven ? 'is at work' : 'has not ended in order', not_remembered: 'end not remembered' };
+const lifeEnds = { in_order: 'normally', killed: 'was killed', open: run.is_driven ? 'is at work' : 'has not ended', not_remembered: 'not remembered' };
 
 const callsOf = new Map();
 const callById = new Map();
@@ -156,8 +156,8 @@ function header() {
       el('span', null, 'by ', run.entrypoint, run.host ? ' on ' + run.host : '')),
     run.detail && el('p', { class: 'reason' }, run.detail),
     el('dl', { class: 'tiles' },
-      tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' by the clock' : 'without a break'),
-      tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + ' survived' : data.lives.length > 1 ? 'each ended in order' : 'never interrupted'),
+      tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
+      tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + ' survived' : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
       isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent anew'),
@@ -261,8 +261,8 @@ function overview() {
   for (const life of data.lives) {
     const a = inView(axis.at(life.start)), b = inView(axis.at(life.end));
     if (b < 0 || a > 1) continue;
-    const title = 'Process ' + life.epoch + ' ' + lifeEnds[life.how] + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
-    lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, 'process ' + life.epoch));
+    const title = 'Process ' + life.epoch + ' · ended: ' + lifeEnds[life.how] + ' · ' + when(life.start) + ' – ' + clock(life.end) + ' · trace ' + (life.trace || '–');
+    lifeLane.append(el('button', { type: 'button', title, 'aria-label': title + '. Zooms on it.', css: { left: percent(a), width: percent(Math.min(b, 1) - Math.max(a, 0)) }, on: { click: () => zoom(axis.at(life.start), axis.at(life.end)) } }, b - a > 0.12 ? 'process ' + life.epoch : b - a > 0.03 ? life.epoch : ''));
     if (life.how === KILLED && b <= 1) lifeLane.append(el('span', { class: 'kill', 'aria-hidden': 'true', css: { left: percent(b) } }, '✕'));
   }
   chart.append(el('span', { class: 'name' }, 'Processes'), lifeLane);
@@ -363,8 +363,8 @@ function outcome() {
   if (closed.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Questions answered'), closed.map((record) => question(record))));
   if (data.lives.length > 1 || kills) {
     cards.push(el('div', { class: 'card' }, el('h2', null, 'Processes'), el('table', null,
-      el('thead', null, el('tr', null, ['', 'took the run', 'for', 'then', 'trace'].map((name) => el('th', { scope: 'col' }, name)))),
-      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.epoch), el('td', null, stamp(life.start)), el('td', null, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnds[life.how])), el('td', null, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
+      el('thead', null, el('tr', null, ['', 'started', 'ran for', 'ended', 'trace'].map((name) => el('th', { scope: 'col', class: name === 'trace' ? 'extra' : null }, name)))),
+      el('tbody', { id: 'lives' }, data.lives.map((life) => el('tr', { data: { epoch: life.epoch } }, el('td', null, life.epoch), el('td', null, stamp(life.start)), el('td', { class: 'whole' }, span(life.end - life.start)), el('td', null, el('span', { class: 'tag ' + (life.how === KILLED ? 'bad' : life.how === 'in_order' ? 'ok' : '') }, lifeEnds[life.how])), el('td', { class: 'extra' }, el('code', { title: life.trace }, (life.trace || '–').slice(0, 16)))))))));
   }
   const limited = data.budgets.filter((line) => line.share !== null && line.share !== undefined);
   if (limited.length && !isGateway) cards.push(el('div', { class: 'card' }, el('h2', null, 'Budgets'), el('dl', { class: 'grid' }, limited.map((line) => [el('dt', null, plainWord(line.name.replace(/^max_/, ''))), el('dd', null, line.words, el('div', { class: 'meter' + (line.is_reached ? ' full' : '') }, el('i', { css: { width: (line.share / 10) + '%' } })))]))));
@@ -375,7 +375,7 @@ function outcome() {
         el('div', { class: 'sub' }, other.run_id === run.parent ? 'this run came from it' : other.is_child ? 'came from this run' : 'of the same lineage', ' · ', many(other.turn_index, 'turn'))))))));
   }
   if (data.overrides.length) cards.push(el('div', { class: 'card' }, el('h2', null, 'Changed by people'), el('ul', { class: 'rows' }, data.overrides.map((change) => el('li', null, el('span'), el('div', null, plainWord(change.kind) + ' ', el('code', null, change.component), el('div', { class: 'sub' }, change.by, ' · ', stamp(change.at))))))));
-  if (run.output) cards.push(el('div', { class: 'card' }, el('h2', null, 'Last words of the model'), el('p', { class: 'sub' }, 'What they claim is not evidence.'), el('pre', null, run.output)));
+  if (run.output) cards.push(el('div', { class: 'card' }, el('h2', null, 'The model’s final message'), el('p', { class: 'sub' }, 'Not verified: what it claims is no evidence.'), el('pre', null, run.output)));
   // Two columns of about the same height.
   const columns = [el('div'), el('div')];
   append($('outcome'), [el('div', { class: 'pair' }, columns)]);
@@ -493,7 +493,8 @@ function callRow(call) {
     el('span', { class: 'glyph ' + CALL_TONE[call.status] }, call.twin ? '=' : GLYPH[call.status]),
     el('span', { class: 'tool', title: call.raw }, el('i', { class: 'b-' + call.class, title: plainWord(call.class) }), call.tool),
     el('span', { class: 'brief' }, brief(call)),
-    el('span', { class: 'tags' }, tags(call), el('span', { class: 'took' }, took(call))),
+    el('span', { class: 'tags' }, tags(call)),
+    el('span', { class: 'took' }, took(call)),
     track(bars, killedAt));
   node.append(row);
   if (isOpen) node.append(details(call));
@@ -612,7 +613,7 @@ function boundary(number, inside) {
   const before = data.lives.find((life) => life.epoch === number), after = data.lives.find((life) => life.epoch === number + 1);
   if (!before || !after) return el('span', { hidden: true });
   const wait = span(after.start - before.end);
-  const how = { killed: 'Process ' + number + ' was killed', in_order: 'Process ' + number + ' ended in order', not_remembered: 'Process ' + number + ' ended' }[before.how] || 'Process ' + number + ' ended';
+  const how = { killed: 'Process ' + number + ' was killed', in_order: 'Process ' + number + ' ended', not_remembered: 'Process ' + number + ' ended' }[before.how] || 'Process ' + number + ' ended';
   return el('div', { class: 'split' + (before.how === KILLED ? ' kill-line' : ''), data: { boundary: number } }, how + ' · ' + wait + ' later process ' + (number + 1) + ' took over' + (inside ? ' and finished turn ' + inside : ''));
 }
 

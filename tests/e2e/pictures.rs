@@ -1,0 +1,179 @@
+//! The pages that people look at, in a real browser: on a desktop, on a phone, and in the dark. What must hold everywhere is measured;
+//! what they look like is compared with the pictures in `tests/pictures` where `UA_PICTURES=compare` says so, since fonts differ from
+//! machine to machine. `UA_PICTURES=write` takes the pictures anew; look at them before they are committed.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use image::GrayImage;
+use serde_json::Value;
+use ua_core::Timestamp;
+use ua_e2e::{Browser, Screen, TestEnv};
+use ua_evidence::Artifact;
+use ua_report::RunExport;
+use ua_store::{RunRecord, RunRecords};
+use ua_testkit::workspace_root;
+
+use super::env;
+
+const DESKTOP: Screen = Screen { width: 1200, height: 1500, is_dark: false };
+const PHONE: Screen = Screen { width: 390, height: 2600, is_dark: false };
+const DARK: Screen = Screen { is_dark: true, ..DESKTOP };
+
+/// A square of so many pixels a side is one sample of a picture: what is smaller is a matter of fonts.
+const SAMPLE: u32 = 12;
+/// Two samples are told apart from this difference of their mean brightness on.
+const SEEN: u32 = 28;
+/// Of the samples of a picture, one in so many may differ.
+const MAY_DIFFER: u32 = 40;
+
+/// The browser of this machine. Where there is none the test says so and shows nothing.
+fn browser(env: &TestEnv) -> Option<Browser> {
+    let found = Browser::find(&env.path("home"));
+    if found.is_none() {
+        eprintln!("SKIPPED: no Chromium on this machine, so no page was looked at (`apt-get install chromium`)");
+    }
+    found
+}
+
+/// The timeline of a run that was killed, asked a person and succeeded; its rows are committed, so that each page is the same.
+fn timeline(env: &TestEnv) -> PathBuf {
+    let file = workspace_root().join("fixtures/pictures/run.json");
+    let document: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let records: RunRecords = serde_json::from_value(document["records"].clone()).unwrap();
+    let files = document["artifacts"].as_array().unwrap().iter();
+    let artifacts: Vec<Artifact> = files
+        .map(|file| Artifact {
+            path: file["path"].as_str().unwrap().to_owned(),
+            bytes: file["bytes"].as_u64().unwrap(),
+            sha256: serde_json::from_value(file["sha256"].clone()).unwrap(),
+        })
+        .collect();
+    let media = |_: &str| None;
+    let evidence = ua_evidence::evaluate(&records.run.spec, &records.calls, &records.receipts, &artifacts, &media);
+    let none: [RunRecord; 0] = [];
+    let html = ua_report::timeline_html(&RunExport {
+        records: &records,
+        events: &[],
+        lineage: &none,
+        artifacts: Some(&artifacts),
+        evidence: Some(&evidence),
+        blobs: &BTreeMap::new(),
+        arrivals: &[],
+        is_driven: false,
+        written_at: Timestamp::from_millis(1_800_000_000_000),
+        program: "ua",
+    });
+    let page = env.path("home/timeline.html");
+    fs::write(&page, html).unwrap();
+    page
+}
+
+/// The report of the research job as HTML.
+fn report(env: &TestEnv) -> PathBuf {
+    let job = workspace_root().join("fixtures/jobs/research_report.json").display().to_string();
+    env.run(&["job", &job, "--run-id", "research"]).code(0);
+    // The addresses of its sources are paths of this machine.
+    let html = fs::read_to_string(env.workspace().join("work_products/report.html")).unwrap();
+    let place = workspace_root().display().to_string();
+    let page = env.path("home/report.html");
+    fs::write(&page, html.replace(&place, "/srv/ua")).unwrap();
+    page
+}
+
+/// Says of each element that reaches out of the page, or that is to be read and has no room, which it is.
+const WHAT_IS_CUT: &str = "
+    const wrong = [], wide = page.documentElement.clientWidth;
+    if (page.documentElement.scrollWidth > wide) wrong.push('the page is ' + page.documentElement.scrollWidth + ' wide, its screen ' + wide);
+    for (const node of page.querySelectorAll('h1, h2, h3, p, li, td, th, .tool, .took, .tag, .pill')) {
+      const box = node.getBoundingClientRect();
+      if (!box.width && !box.height) continue;
+      if (box.right > wide + 1 && !node.closest('table, pre')) wrong.push((node.className || node.tagName) + ' ends at ' + Math.round(box.right) + ': ' + node.textContent.slice(0, 40));
+    }
+    for (const node of page.querySelectorAll('.call > .row')) {
+      const tool = node.querySelector('.tool'), took = node.querySelector('.took');
+      if (tool.getBoundingClientRect().width < 60) wrong.push('the name ' + tool.textContent + ' has no room');
+      if (took.scrollWidth > took.clientWidth + 1) wrong.push('the duration ' + took.textContent + ' is cut');
+    }
+    for (const node of page.querySelectorAll('td.whole')) if (node.getBoundingClientRect().height > 2 * parseFloat(getComputedStyle(node).fontSize) * 1.8) wrong.push('broken: ' + node.textContent);
+    return wrong.join('; ') || 'nothing';";
+
+fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
+    for (kind, screen) in [("desktop", DESKTOP), ("phone", PHONE), ("dark", DARK)] {
+        if !screen.is_dark {
+            assert_eq!(browser.measure(page, screen, WHAT_IS_CUT), "nothing", "{name} on a {kind}");
+        }
+        let drawn = env.path(&format!("home/{name}-{kind}.png"));
+        browser.picture(page, screen, &drawn);
+        let wanted = workspace_root().join(format!("tests/pictures/{name}-{kind}.png"));
+        match wanted_of_pictures().as_deref() {
+            Some("write") => {
+                fs::create_dir_all(wanted.parent().unwrap()).unwrap();
+                fs::copy(&drawn, &wanted).map(drop).unwrap();
+            }
+            Some("compare") => {
+                let differing = difference(&samples(&drawn), &samples(&wanted));
+                assert!(
+                    differing <= 1.0 / f64::from(MAY_DIFFER),
+                    "{name} on a {kind} looks different in {:.1} % of it: {}",
+                    100.0 * differing,
+                    drawn.display()
+                );
+            }
+            Some(_) | None => {
+                assert!(samples(&drawn).pixels().any(|sample| sample.0[0] > 100), "{name} on a {kind} is a picture")
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever starts the tests says what is done with pictures")]
+fn wanted_of_pictures() -> Option<String> {
+    std::env::var("UA_PICTURES").ok()
+}
+
+/// A picture's brightness, square by square.
+fn samples(file: &Path) -> GrayImage {
+    let picture = image::open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display())).into_luma8();
+    let (columns, lines) = (picture.width() / SAMPLE, picture.height() / SAMPLE);
+    GrayImage::from_fn(columns, lines, |column, line| {
+        let pixels = (0..SAMPLE * SAMPLE)
+            .map(|n| u32::from(picture.get_pixel(column * SAMPLE + n % SAMPLE, line * SAMPLE + n / SAMPLE).0[0]));
+        image::Luma([u8::try_from(pixels.sum::<u32>() / (SAMPLE * SAMPLE)).unwrap()])
+    })
+}
+
+/// The part of the samples that differ, from 0 to 1; all of them when the pictures have different sizes.
+fn difference(one: &GrayImage, other: &GrayImage) -> f64 {
+    if one.dimensions() != other.dimensions() {
+        return 1.0;
+    }
+    let differing = one.pixels().zip(other.pixels()).filter(|(a, b)| u32::from(a.0[0].abs_diff(b.0[0])) >= SEEN);
+    let all = u32::try_from(one.pixels().len()).unwrap();
+    f64::from(u32::try_from(differing.count()).unwrap()) / f64::from(all)
+}
+
+#[test]
+fn the_timeline_is_whole_on_a_desktop_and_on_a_phone_and_looks_as_it_did() {
+    let env = env();
+    let Some(browser) = browser(&env) else { return };
+    look_at(&env, &browser, "timeline", &timeline(&env));
+}
+
+#[test]
+fn a_report_is_whole_on_a_desktop_and_on_a_phone_and_looks_as_it_did() {
+    let env = env().with_pdf();
+    let Some(browser) = browser(&env) else { return };
+    look_at(&env, &browser, "report", &report(&env));
+}
+
+#[test]
+fn a_picture_of_another_page_is_seen_and_a_shade_is_not() {
+    let page = |bar: u8| GrayImage::from_fn(40, 40, |x, _| image::Luma([if x < 4 { bar } else { 240 }]));
+    assert!(difference(&page(240), &page(60)) > 1.0 / f64::from(MAY_DIFFER));
+    assert!(difference(&page(240), &page(230)) < 1.0 / f64::from(MAY_DIFFER));
+    assert!((difference(&page(0), &GrayImage::new(2, 2)) - 1.0).abs() < f64::EPSILON);
+}
