@@ -359,7 +359,12 @@ fn g7_an_agent_of_the_openai_sdk_sends_one_mail_behind_the_gateway_and_more_with
     for has_gateway in [false, true] {
         let check = "time-outs of the OpenAI Agents SDK";
         let Some(world) = MailWorld::new("python3", check, Duration::from_secs(5)) else { return };
-        if !world.env.run_program(&world.program, &[], &["-c", "import agents.mcp; print('there')"]).stdout.contains("there") {
+        if !world
+            .env
+            .run_program(&world.program, &[], &["-c", "import agents.mcp; print('there')"])
+            .stdout
+            .contains("there")
+        {
             eprintln!("skipped: {check}: openai-agents is not installed (`cargo xtask third-party` does that)");
             return;
         }

@@ -136,7 +136,11 @@ mod tests {
         let lost_at = Some(env.now());
         env.clock.sleep(Duration::from_secs(20)).await;
         let second = Horizon::new(SPAN, env.clone());
-        assert_eq!(second.left("http-earlier", lost_at), Duration::from_secs(20), "what the wall clock says counts half");
+        assert_eq!(
+            second.left("http-earlier", lost_at),
+            Duration::from_secs(20),
+            "what the wall clock says counts half"
+        );
         env.clock.sleep(Duration::from_secs(40)).await;
         let third = Horizon::new(SPAN, env.clone());
         assert_eq!(waited_since(&third, &env, "http-earlier", lost_at).await, Duration::ZERO);
