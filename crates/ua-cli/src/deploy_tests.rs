@@ -14,7 +14,8 @@ use serde_yaml::Value;
 use ua_testkit::workspace_root;
 
 use crate::Cli;
-use crate::args::{Command, WorkerArgs};
+use crate::args::Command;
+use crate::commands::fleet::WorkerArgs;
 
 fn read(name: &str) -> String {
     fs::read_to_string(workspace_root().join("deploy").join(name)).unwrap()

@@ -3,7 +3,7 @@
 use ua_store::ConcurrencyKey;
 
 /// Reads `30d`, `12h`, `90m` or `10s`.
-fn parse_span(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     let wrong = || format!("`{text}` is no time; write a number and d, h, m or s, for example 30d");
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds: u64 = match unit {
@@ -17,7 +17,7 @@ fn parse_span(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_secs(seconds * u64::from(number)))
 }
 
-fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
+pub(crate) fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
     let (key, limit) = match text.rsplit_once(':') {
         None => (text, Ok(1)),
         Some((key, limit)) => (key, limit.parse::<u32>()),

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::RunId;
+use ua_core::{RunId, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_host::fleet::{self, Submission, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::{Database, Host, People};
 use ua_runner::{DrainTimes, Interrupts};
-use ua_store::{FleetChange, FleetState, FleetStore as _, QueueEntry, QueueState, StoreError, stored_name};
+use ua_store::{
+    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueEntry, QueueState, StoreError, stored_name,
+};
 
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};

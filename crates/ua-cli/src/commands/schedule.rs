@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Subcommand, ValueEnum};
 use ua_host::fleet::{self, ScheduledJob};
 use ua_host::{Database, Host, People};
-use ua_store::{CatchUp, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
+use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRecord, StoreError, stored_name};
 
 use crate::args::parse_concurrency;
 use crate::error::{HostError, OK};
