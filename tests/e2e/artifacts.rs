@@ -1,4 +1,7 @@
-//! The files of a run for people, word for word: after it succeeded, was killed, asked, was stopped, and was forked.
+//! The files of a run, those for people word for word, of those for machines what they say: after it succeeded, was killed, asked, was stopped,
+//! and was forked.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +47,69 @@ fn pages(env: &TestEnv, run: &str) -> String {
         Ok(text) => format!("===== {name}\n{}\n", text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")),
         Err(_) => format!("===== {name} is not there\n"),
     };
-    files.map(page).collect::<Vec<_>>().join("\n")
+    let mut text = files.map(page).collect::<Vec<_>>().join("\n");
+    text.push_str(&format!("\n===== trace.jsonl\n{}", events(&workspace)));
+    text.push_str(&format!("\n===== trace.json\n{}", trace(&workspace)));
+    text.push_str(&format!("\n===== timeline\n{}", timeline(env, run)));
+    text
+}
+
+/// A value without what differs from run to run.
+fn told(value: &Value, fields: &[&str]) -> String {
+    let fields = fields.iter().filter(|name| !value[**name].is_null()).map(|name| format!("{name}={}", value[*name]));
+    fields.collect::<Vec<_>>().join(" ")
+}
+
+/// What each line of `trace.jsonl` says; each has its run and its instant.
+fn events(workspace: &str) -> String {
+    let text = fs::read_to_string(Path::new(workspace).join("trace.jsonl")).unwrap();
+    let lines = text.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert!(event["run_id"].is_string() && event["at"].is_string(), "{line}");
+        let shown =
+            ["event", "epoch", "turn", "ordinal", "tool", "status", "attempt", "kind", "choice", "by", "stop_reason"];
+        told(&event, &shown) + "\n"
+    });
+    lines.collect()
+}
+
+/// What `trace.json` says, a line for each of its entries.
+fn trace(workspace: &str) -> String {
+    let Ok(text) = fs::read_to_string(Path::new(workspace).join("trace.json")) else {
+        return "is not there\n".to_owned();
+    };
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let mut page = String::new();
+    for (part, entries) in trace.as_object().unwrap() {
+        for entry in entries.as_array().into_iter().flatten() {
+            let shown = ["kind", "phase", "turn", "tool", "status", "attempts", "outcome", "model"];
+            page.push_str(&format!("{part}: {}\n", told(entry, &shown)));
+        }
+    }
+    page
+}
+
+/// What the timeline draws.
+fn timeline(env: &TestEnv, run: &str) -> String {
+    let file = env.path("timeline.html").display().to_string();
+    env.run(&["runs", "export", run, "--html", &file]).code(0);
+    let html = fs::read_to_string(file).unwrap();
+    let data = html.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    let mut page = format!("run: {}\n", told(&data["run"], &["status", "reason", "detail"]));
+    let parts: [(&str, &[&str]); 5] = [
+        ("lives", &["epoch", "how"]),
+        ("turns", &["n", "text", "stop"]),
+        ("calls", &["turn", "ordinal", "tool", "class", "status", "verdict", "evidence"]),
+        ("questions", &["kind", "status"]),
+        ("conditions", &["condition", "met", "missing"]),
+    ];
+    for (part, fields) in parts {
+        for entry in data[part].as_array().into_iter().flatten() {
+            page.push_str(&format!("{part}: {}\n", told(entry, fields)));
+        }
+    }
+    page
 }
 
 #[test]
@@ -71,4 +136,36 @@ fn the_files_of_a_run_that_was_stopped_and_of_its_fork() {
     assert_looks(&env, "after_a_stop", &pages(&env, "r"));
     env.run(&["fork", "r", "--at-turn", "2", "--run-id", "f", "--max-turns", "+5"]).code(0);
     assert_looks(&env, "of_a_fork", &pages(&env, "f"));
+}
+
+/// What happened to a run is told alike by its export, its log and the pages, and each process has its own times.
+#[test]
+fn each_process_has_its_own_times_and_the_log_has_who_answered() {
+    let env = env().with_forum();
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job(&env), "--run-id", "r"]);
+    for _ in 0..3 {
+        env.run(&["resume", "r"]).code(75);
+        assert_eq!(env.rows("SELECT DISTINCT status FROM run_steps"), ["blocked"]);
+    }
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.rows("SELECT DISTINCT status FROM run_steps"), ["succeeded"]);
+
+    let processes = env.run(&["runs", "export", "r", "--json"]).code(0).json()["processes"].clone();
+    let processes = processes.as_array().unwrap();
+    let ends: Vec<&str> = processes.iter().map(|process| process["end"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["killed", "in_order", "in_order", "in_order", "in_order"]);
+    let at = |n: usize, field: &str| processes[n][field].as_str().unwrap().to_owned();
+    for n in 0..processes.len() {
+        assert!(at(n, "started_at") < at(n, "last_seen_at"), "process {n} lasted: {processes:?}");
+        assert!(n == 0 || at(n - 1, "last_seen_at") <= at(n, "started_at"), "{processes:?}");
+    }
+    let log = fs::read_to_string(env.workspace().join("run.log")).unwrap();
+    for line in ["process 1 takes the run", "process 2 takes over: the one before it died", "answered", "succeeded"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert_eq!(log.matches("waiting for you").count(), 3, "{log}");
+    let page = fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
+    assert!(page.contains("driven by: 5 processes; killed: process 1 at "), "{page}");
 }

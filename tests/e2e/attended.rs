@@ -341,7 +341,7 @@ fn a_deletion_is_confirmed_on_a_terminal() {
     let mut terminal = Terminal::start(&env, &["runs", "delete", "r"]);
     terminal.shows("[y/N]");
     terminal.types(&format!("y{ENTER}"));
-    assert!(terminal.code(0).contains("deleted 1 run(s)"));
+    assert!(terminal.code(0).contains("deleted 1 run"));
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn the_tail_of_a_run_that_nobody_drives_says_so_and_ends() {
         .code(75)
         .shows(&["post_comment", "crashed: no process drives it; `ua resume r` resumes it"]);
     env.run(&["resume", "r"]).code(75);
-    env.run(&["runs", "tail", "r"]).code(75).shows(&["held · ", "waiting for you"]);
+    env.run(&["runs", "tail", "r"]).code(75).shows(&["a question · ", "waiting for you"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_finished_run_is_deleted_with_its_workspace() {
     let workspace = env.value("SELECT workspace_dir FROM runs WHERE run_id = 'a'");
     env.run(&["runs", "delete", "a", "--dry-run"])
         .code(0)
-        .shows(&["a (succeeded), with its workspace", "would delete 1 run(s)"]);
+        .shows(&["a (succeeded), with its workspace", "would delete 1 run"]);
     assert!(Path::new(&workspace).is_dir());
     let deleted = env.run(&["runs", "delete", "a", "--yes", "--json"]).code(0).json();
     assert_eq!(
@@ -149,7 +149,7 @@ fn a_finished_run_is_deleted_with_its_workspace() {
     env.run(&["job", &job, "--run-id", "a"]).refused(2, &["`a`", "was deleted", "--run-id"]);
     env.run(&["runs", "delete", "a"]).refused(2, &["there is no run `a`"]);
     // Old ones go without being named, and their files can stay.
-    env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 run(s)"]);
+    env.run(&["runs", "delete", "--older-than", "1h"]).code(0).shows(&["deleted 0 runs"]);
     let workspace = env.workspace();
     env.run(&["runs", "delete", "--older-than", "0s", "--keep-files", "--yes"])
         .code(0)
@@ -164,8 +164,8 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "delete", "r"]).refused(2, &["run r is running, not finished", "--force"]);
-    env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 run(s)"]);
-    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run(s)"]);
+    env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 runs"]);
+    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run"]);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));
     env.run_bare(&["runs", "delete"]).code(2).says(&["ua runs delete --older-than 30d --dry-run"]);
@@ -184,7 +184,7 @@ fn a_deletion_that_is_killed_is_done_or_not_begun() {
     env.run(&["db", "check", "--invariants"]).code(0);
     // What is left is a folder of no run, and somebody says so.
     assert!(workspace.is_dir());
-    env.run(&["doctor"]).shows(&["warn workspaces: 1 folder(s) belong to no run", &workspace.display().to_string()]);
+    env.run(&["doctor"]).shows(&["warn workspaces: 1 folder without a run", &workspace.display().to_string()]);
 }
 
 #[test]

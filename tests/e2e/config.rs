@@ -116,3 +116,20 @@ fn a_key_in_the_users_file_is_used_and_never_shown() {
         assert!(!output.shown().contains("very-secret"), "{args:?}");
     }
 }
+
+#[test]
+fn a_variable_with_a_value_that_its_setting_does_not_take_is_an_error() {
+    let env = env();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    for (variable, takes) in [
+        (("UA_PROGRESS", "foo"), "one of auto, lines"),
+        (("UA_COLOR", "foo"), "one of auto, always, never"),
+        (("UA_ALLOW_PRIVATE_ADDRESSES", "maybe"), "`true` or `false`"),
+        (("UA_MODEL_TIMEOUT", "5m"), "whole seconds"),
+    ] {
+        let refused = env.start_with(variable, &["job", &job]).wait();
+        refused.refused(2, &[variable.0, &format!("is `{}`, and takes {takes}", variable.1)]);
+    }
+    assert!(!env.root().exists());
+    env.start_with(("UA_PROGRESS", "lines"), &["job", &job]).wait().code(0);
+}

@@ -118,6 +118,9 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());
     terminal.sees("whether post_comment");
     terminal.sees("resume with: ua resume r");
+    // Nothing of the live display is left, not even where the key would have been echoed into it.
+    let left = ["calls [", "s · turn 1 · post_comment", "^C"];
+    until("a clean screen", || left.iter().all(|part| !terminal.contents().contains(part)));
     // The gate is shut to the end: nobody waited for the answer, and nobody guesses it.
     assert!(!env.path("gate").exists());
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);

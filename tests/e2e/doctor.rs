@@ -28,17 +28,17 @@ fn a_place_where_jobs_can_run_is_well() {
     let env = env().with_pdf().with_env("ANTHROPIC_API_KEY", "very-secret").with_forum();
     let brief = env.run(&["doctor"]).code(0);
     assert!(!brief.stdout.contains("SETTING") && !brief.stdout.contains("ok   "), "{}", brief.shown());
-    brief.shows(&["0 failure(s); --verbose shows"]);
+    brief.shows(&["0 failures; --verbose shows"]);
     let output = env.run(&["doctor", "--verbose"]).code(0);
     output.shows(&[
         "SETTING",
         "mcp__forum__post_comment",
         "ok   model: a key for anthropic is set",
-        "ok   server forum: started, 2 tool(s)",
+        "ok   server forum: started, 2 tools",
         "ok   server ua: started",
         "ok   database: none yet",
         "ok   pdf: render_pdf is built in",
-        "0 failure(s)",
+        "0 failures",
     ]);
     assert!(!env.root().exists(), "looking leaves nothing behind");
     let report = env.run(&["doctor", "--json"]).code(0).json();
@@ -193,7 +193,7 @@ fn what_the_records_may_not_say_is_listed_and_is_no_damage() {
         (&json!("r"), &json!(question), &json!("an_answer_beside_a_run_is_applied"))
     );
     let shown = env.run(&check).code(0);
-    shown.shows(&["To look at", "1 place(s)", &question, "resume the run once"]).says(&["ua calls resolve CALL --as"]);
+    shown.shows(&["To look at", "1 place", &question, "resume the run once"]).says(&["ua calls resolve CALL --as"]);
     // What it advises helps.
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.calls(), ["post_comment succeeded"]);

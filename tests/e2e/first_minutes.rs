@@ -249,5 +249,23 @@ fn a_deletion_that_nobody_confirms_deletes_nothing() {
         env.run(args).refused(2, &["nobody can confirm", "--yes", "nothing was deleted"]);
     }
     assert_eq!(env.run_status(), "succeeded");
-    env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["deleted 1 run(s)"]);
+    env.run(&["runs", "delete", "r", "--yes"]).code(0).shows(&["deleted 1 run"]);
+}
+
+#[test]
+fn a_tool_server_that_takes_long_to_start_is_named() {
+    let env = env();
+    let gate = env.arg("gate");
+    let mut entry = env.forum_entry(&[]);
+    let (program, args) = (entry["command"].clone(), entry["args"].as_array().unwrap().clone());
+    let wait = format!("until [ -e {gate} ]; do sleep 0.1; done; exec \"$@\"");
+    entry["command"] = json!("/bin/sh");
+    entry["args"] = [json!("-c"), json!(wait), json!("sh"), program].into_iter().chain(args).collect();
+    let servers = env.mcp_config("work/servers.json", &json!({"forum": entry}));
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let running = env.start(&["job", &job, "--mcp-config", &servers]);
+    ua_e2e::until("the name of the server", || running.stderr().contains("still starting"));
+    assert!(running.stderr().contains("(`forum`)"), "{}", running.stderr());
+    env.write("gate", "");
+    running.wait().code(0);
 }

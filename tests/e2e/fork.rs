@@ -86,7 +86,7 @@ fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
     assert_eq!(turn["sides"][0]["calls"][0]["status"], "succeeded");
     assert_eq!(turn["sides"][1]["calls"][0]["status"], "cancelled");
     let text = env.run(&["runs", "diff", "r", "f"]).code(0);
-    text.shows(&["In common: the first 2 turn(s), up to one of run r", "TURN", "post_comment", "cancelled"]);
+    text.shows(&["Shared: the first 2 turns of run r", "TURN", "post_comment", "cancelled"]);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn what_cannot_be_forked_is_refused_and_nothing_is_made() {
     let env = env();
     let job = env.job(&json!({}), &json!([{"text": "Done."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
-    env.run(&["fork", "r", "--at-turn", "2"]).refused(2, &["at turn 2", "1 committed turn(s)", "from 0 to 1"]);
+    env.run(&["fork", "r", "--at-turn", "2"]).refused(2, &["at turn 2", "1 committed turn", "from 0 to 1"]);
     env.run(&["fork", "nobody"]).refused(2, &["there is no run `nobody`"]);
     env.run(&["fork", "r", "--run-id", "r"]).code(2).says(&["error: "]);
     let wrong = env.write("work/wrong.json", r#"{"promt": "x"}"#);

@@ -203,7 +203,7 @@ fn iterations_are_started_shown_and_raised_from_the_command_line() {
     env.run(&["resume", "r"]).code(75).shows(&["the budget max_iterations (2) is reached"]);
     env.run(&["runs", "list"]).code(0).shows(&["4 (iteration 2/2)"]);
     let output = env.run(&["runs", "show", "r"]).code(0);
-    output.shows(&["Iterations (2 of 2)", "promise    ALL DONE", "1  turns 1 to 2", "1 call(s)  One note."]);
+    output.shows(&["Iterations (2 of 2)", "promise    ALL DONE", "1  turns 1 to 2", "1 call      One note."]);
     let listed = env.run(&["runs", "list", "--json"]).code(0).json();
     assert_eq!((&listed[0]["iteration_count"], &listed[0]["max_iterations"]), (&json!(2), &json!(2)));
     env.run(&["resume", "r", "--max-iterations", "+10"]).code(0).says(&["max_iterations is 12 now", "iteration 3/12"]);

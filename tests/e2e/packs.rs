@@ -47,7 +47,7 @@ fn what_a_server_says_of_its_tools_confirms_a_name_once_a_person_trusts_it_that_
     servers("check_quota");
     env.run_bare(&["trust", "--yes"]).code(0);
     assert_eq!(class("check_quota"), "external", "it was let in, and no more");
-    env.run_bare(&["trust", "--trust-annotations"]).code(0).shows(&["1 server(s)"]);
+    env.run_bare(&["trust", "--trust-annotations"]).code(0).shows(&["1 server"]);
     assert_eq!([class("check_quota"), class("start_recording")], ["read_only", "external"]);
     let listed = env.run(&["trust", "--list", "--json"]).code(0).json();
     assert_eq!(listed[0]["annotations"], true);

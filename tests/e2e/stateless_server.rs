@@ -231,7 +231,7 @@ fn a_tool_that_became_another_one_than_the_lock_says_is_refused_before_anything_
     let server = Server::start(0);
     server.configure(&env);
     env.run(&["tools", "lock", "--check"]).refused(1, &["mcp.lock is not there"]);
-    env.run(&["tools", "lock"]).code(0).says(&["2 tool(s) of 1 server(s)"]);
+    env.run(&["tools", "lock"]).code(0).says(&["2 tools of 1 server"]);
     env.run(&["tools", "lock", "--check"]).code(0);
     env.run(&["tools", "list"]).code(0).says(&["speaks MCP 2026-07-28"]);
     let job = job(&env, "order", &json!({"text": "Ordered."}));

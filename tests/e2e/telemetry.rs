@@ -335,9 +335,7 @@ fn a_collector_that_is_gone_refuses_or_hangs_costs_its_own_data_and_nothing_else
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    for (endpoint, why) in
-        [(gone.as_str(), "span(s)"), (refusing.base_url(), "503"), (hanging.base_url(), "within 3 s")]
-    {
+    for (endpoint, why) in [(gone.as_str(), "span"), (refusing.base_url(), "503"), (hanging.base_url(), "within 3 s")] {
         let env = env().with_forum().with_env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
         let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
         let job = env.job(&json!({}), &json!([post, {"text": "Done."}]));

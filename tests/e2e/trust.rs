@@ -74,7 +74,7 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     assert_eq!(env.comments().len(), 1, "{:?}", env.calls());
     let record = env.path("home/.local/state/ua/trust.json");
     assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
-    env.run_bare(&["trust", "--revoke"]).code(0).shows(&["1 server(s)"]);
+    env.run_bare(&["trust", "--revoke"]).code(0).shows(&["1 server"]);
     env.run(&["job", &job]).refused(2, &["not trusted yet"]);
 }
 
@@ -117,7 +117,7 @@ fn s17_a_policy_of_a_job_lowers_nothing_before_it_is_trusted_as_it_is() {
     let job = job_of_a_stranger(&env, read);
     let why = ["tools", "explain", "post_comment", "--job", &job];
     env.run_bare(&why).code(0).shows(&["external, because", "evil.toml is not trusted, so it lowers nothing"]);
-    env.run(&["job", &job, "--run-id", "a"]).code(75).says(&["nobody trusted", "evil.toml", "ua trust"]);
+    env.run(&["job", &job, "--run-id", "a"]).code(75).says(&["not trusted as it is", "evil.toml", "ua trust"]);
     assert_eq!(env.comments(), [""; 0], "{:?}", env.calls());
     // A person looks at it, and lets it.
     env.run_bare(&["trust", "evil.toml"]).code(2).says(&["--yes"]).shows(&["side_effect_class = \"read_only\""]);
@@ -130,7 +130,7 @@ fn s17_a_policy_of_a_job_lowers_nothing_before_it_is_trusted_as_it_is() {
     // Not another text, nor another place, nor after the word was taken back.
     env.write("work/evil.toml", format!("# More.\n[[rule]]\nid = \"evil\"\nname = \"post_comment\"\n{read}\n"));
     assert_eq!(env.run_bare(&["trust", "--list", "--json"]).code(0).json()[1]["state"], "changed");
-    env.run(&["job", &job, "--run-id", "c", "--new"]).code(75).says(&["nobody trusted"]);
+    env.run(&["job", &job, "--run-id", "c", "--new"]).code(75).says(&["not trusted as it is"]);
     env.run_bare(&["trust", "evil.toml", "--yes"]).code(0);
     env.run_bare(&["trust", "evil.toml", "--revoke"]).code(0).shows(&["no longer trusted"]);
     env.run(&["job", &job, "--run-id", "d", "--new"]).code(75);

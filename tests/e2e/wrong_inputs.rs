@@ -161,6 +161,17 @@ const WRONG: &[Wrong] = &[
     // Settings and arguments.
     wrong("a misspelt setting", &[("ua.toml", "rot = \"/r\"\n")], &["runs", "list"]),
     wrong("a setting that a project may not have", &[("ua.toml", "database = \"x.db\"\n")], &["runs", "list"]),
+    wrong(
+        "a secret that does not exist",
+        &[
+            (
+                "j.json",
+                r#"{"objective": "log in with ${secret:NOPE}", "model": {"provider": "scripted", "script": "s.json"}}"#,
+            ),
+            SCRIPT,
+        ],
+        JOB,
+    ),
     wrong("a run id that is none", &[FINE, SCRIPT], &["job", "j.json", "--run-id", "../up"]),
     wrong("a run that does not exist", &[], &["resume", "nobody"]),
     wrong("a span of time that is none", &[], &["runs", "list", "--since", "soon"]),

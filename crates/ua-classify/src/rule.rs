@@ -29,6 +29,22 @@ impl PolicyRules {
         self.rules.len()
     }
 
+    /// Whether all that it says makes calls more careful, whatever else is known of their tools: nothing of it counts less where nobody
+    /// trusts it.
+    pub fn only_raises(&self) -> bool {
+        self.rules.iter().map(|rule| &rule.settings).all(|said| {
+            let careful = Settings {
+                side_effect_class: said.side_effect_class.filter(|class| *class == SideEffectClass::External),
+                on_unknown: said.on_unknown.filter(|said| *said == OnUnknown::Hold),
+                requires_idempotency_key: said.requires_idempotency_key.filter(|required| *required),
+                approval: said.approval.filter(|asks| *asks),
+                on_scope_conflict: said.on_scope_conflict.filter(|said| *said != OnScopeConflict::Allow),
+                ..Settings::default()
+            };
+            *said == careful
+        })
+    }
+
     /// Whether the file says nothing.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()

@@ -44,21 +44,21 @@ pub struct Cli {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
-    /// Take that folder for yours, although no ua of yours made it: its runs start their tool servers as its maker said
+    /// Trust that folder although your own ua did not make it: its runs start the tool servers that its maker named
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub trust_root: bool,
     /// The runtime database on a PostgreSQL server, in the place of a file in the root: postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     pub database_url: Option<String>,
-    /// How diagnostics on standard error are written
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub log_format: LogFormat,
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = GLOBAL)]
     pub color: Option<Color>,
     /// Write JSON for machines, errors too; docs/guide/json.md describes it
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
+    /// How diagnostics on standard error are written: text or json
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = GLOBAL)]
+    pub log_format: LogFormat,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
@@ -89,11 +89,10 @@ Examples:
   ua doctor                                     is everything there that a job needs?
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
-Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL,
-  UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS,
-  UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, OTEL_EXPORTER_OTLP_ENDPOINT and its like;
 
-  `ua config show` lists all, with the files that set them";
+Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, \
+UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS, UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, \
+OTEL_EXPORTER_OTLP_ENDPOINT and its like; `ua config show` lists all, with the files that set them";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -60,3 +60,20 @@ fn help_has_no_private_words() {
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
+
+/// A paragraph that is broken by hand is broken again where the terminal ends, and every second line is short.
+#[test]
+fn a_paragraph_of_help_is_one_line_and_examples_fit_the_widest_help() {
+    for (name, command) in all() {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines: Vec<&str> = after.lines().collect();
+        for pair in lines.windows(2) {
+            let [one, next] = pair else { continue };
+            let are_prose = !one.is_empty() && !next.is_empty() && !one.starts_with(' ') && !next.starts_with(' ');
+            assert!(!are_prose, "{name}: {one}\n{next}");
+        }
+        for example in lines.iter().filter(|line| line.starts_with("  ")) {
+            assert!(example.chars().count() <= 100, "{name}: {example}");
+        }
+    }
+}

@@ -71,6 +71,7 @@ struct State {
 impl Live {
     /// Starts a display on standard error, and has other lines written around it.
     pub(crate) fn start() -> Self {
+        crate::terminal::hide_echo_of_control();
         let all = MultiProgress::new();
         let spinner = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
         let plain = ProgressStyle::with_template("  {wide_msg}");
@@ -129,6 +130,7 @@ impl Live {
     /// Takes the display away; what is written next stands where it was.
     pub(crate) fn finish(&self) {
         crate::terminal::clear_live();
+        crate::terminal::restore_echo();
         self.doing.finish_and_clear();
         self.used.finish_and_clear();
         // A terminal that went away has nothing to clear.

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::error::HostError;
 use crate::shown::Shown;
@@ -24,6 +25,45 @@ pub(crate) fn toml_text(text: &str) -> String {
     out.push('"');
     out
 }
+
+/// Prose in lines of the terminal's width, broken between words; further lines begin with `indent` spaces. The first line begins there, too,
+/// behind what the caller wrote before it. As it is where there is no terminal.
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    wrapped_to(text, indent, crate::terminal::width())
+}
+
+fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
+    let Some(room) = room.filter(|room| *room > indent + NARROWEST) else { return text.to_owned() };
+    let mut out = String::with_capacity(text.len());
+    for (nth, line) in text.split('\n').enumerate() {
+        if nth > 0 {
+            out.push('\n');
+        }
+        // What a line of several begins with is its own indent.
+        let own = if nth == 0 { 0 } else { line.len() - line.trim_start_matches(' ').len() };
+        let hang = if nth == 0 { indent } else { own };
+        let mut used = if nth == 0 { indent } else { 0 };
+        for (place, word) in line.split(' ').enumerate() {
+            let width = word.width();
+            if place > 0 {
+                if used + 1 + width > room && used > hang {
+                    out.push('\n');
+                    out.push_str(&" ".repeat(hang));
+                    used = hang;
+                } else {
+                    out.push(' ');
+                    used += 1;
+                }
+            }
+            out.push_str(word);
+            used += width;
+        }
+    }
+    out
+}
+
+/// Less room for words than this is not worth it.
+const NARROWEST: usize = 20;
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
 pub(crate) fn print(text: impl Into<Shown>) -> Result<(), HostError> {
@@ -67,4 +107,25 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
 pub(crate) fn tell(text: impl Into<Shown>) {
     // Nobody is left who could be told that this failed.
     crate::terminal::write_err(&text.into().then("\n")).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_broken_between_words_and_a_word_that_is_too_long_stays_whole() {
+        let text = "nobody knows what claude-sonnet-4-5 of anthropic costs, so costs are unknown";
+        let shown = format!("warn {}", wrapped_to(text, 5, Some(40)));
+        assert!(shown.lines().all(|line| line.width() <= 40), "{shown}");
+        assert!(shown.lines().skip(1).all(|line| line.starts_with("     ") && !line.ends_with(' ')), "{shown}");
+        assert_eq!(shown.split_whitespace().collect::<Vec<_>>().join(" "), format!("warn {text}"));
+        let path = "/a/folder/with/a/path/that/is/longer/than/the/terminal/is/wide";
+        assert!(wrapped_to(&format!("see {path}"), 2, Some(40)).contains(path));
+        assert_eq!(wrapped_to(text, 5, None), text, "no terminal, nothing broken");
+        // Lines of a list keep their own indent.
+        let list =
+            wrapped_to("May it run?\n  - one reason that is long enough for two lines\n  - another", 2, Some(30));
+        assert_eq!(list, "May it run?\n  - one reason that is long\n  enough for two lines\n  - another");
+    }
 }

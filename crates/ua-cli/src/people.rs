@@ -232,6 +232,7 @@ impl People for AtTerminal {
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
 fn end_at_once(left: &UnderWay) {
+    crate::terminal::end_live();
     crate::terminal::release();
     if !crate::terminal::is_json() {
         tell(left.ended());

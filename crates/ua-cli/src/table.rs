@@ -1,7 +1,7 @@
 //! Tables: one line a row, as wide as the terminal.
 //!
 //! Where there is no terminal nothing is cut. On one, the widest columns give way first, cell by cell with `…`; the first column, by
-//! which a row is named, is never cut; and where even that is not enough, columns that say least are left out.
+//! which a row is named, is cut last of all; and where even that is not enough, columns that say least are left out.
 
 use clap::builder::styling::AnsiColor;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -115,8 +115,14 @@ fn widths(columns: &[Column<'_>], rows: &[Vec<String>], room: Option<usize>) -> 
         }
         cut_to(&mut widths, LEAST, &is_text);
     }
-    // A terminal that is narrower than that: whatever is not the name of the row.
-    cut_to(&mut widths, 4, &|index| index > 0);
+    // A terminal that is narrower than that: whatever is not the name of the row, then columns from the end, then the name itself.
+    cut_to(&mut widths, 6, &|index| index > 0);
+    while total(&widths) > room {
+        let last = (1..columns.len()).rev().find(|index| widths[*index].is_some());
+        let Some(last) = last else { break };
+        widths[last] = None;
+    }
+    cut_to(&mut widths, LEAST, &|_| true);
     widths
 }
 
@@ -198,5 +204,22 @@ mod tests {
         let narrow = &lines(Some(40))[0];
         assert_eq!(narrow, "7dc39827  waiting for you  Write a shor…".trim_end());
         assert!(lines(None)[0].ends_with("tell the team"), "no terminal, nothing cut");
+        // Columns of which none may be cut or left out, on a terminal that is far too narrow.
+        let head = ["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"];
+        let columns: Vec<Column<'_>> = head
+            .iter()
+            .enumerate()
+            .map(|(n, head)| if n == 0 { Column::whole(head) } else { Column::text(head) })
+            .collect();
+        let row = ["mcp__ua__get_core_memory_blocks", "read_only", "redo", "rule own-reads of the shipped rules"];
+        let rows = vec![row.map(str::to_owned).to_vec()];
+        for room in [20, 30, 40, 60] {
+            let shown = laid_out(&columns, &rows[0], &super::widths(&columns, &rows, Some(room)), false);
+            assert!(
+                shown.as_str().width() <= room && shown.as_str().starts_with("mcp__"),
+                "{room}: {}",
+                shown.as_str()
+            );
+        }
     }
 }

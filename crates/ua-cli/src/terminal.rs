@@ -11,6 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use clap::ValueEnum;
 use clap::builder::styling::AnsiColor;
 use indicatif::{MultiProgress, ProgressDrawTarget};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use ua_core::Redactor;
 use ua_host::{Settings, redaction};
 
@@ -167,6 +168,42 @@ pub(crate) fn hold() -> Held {
         live.set_draw_target(ProgressDrawTarget::hidden());
     }
     Held(())
+}
+
+/// How the terminal was, while a key like Ctrl-C is not echoed.
+static ECHO: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Has the terminal not show `^C` beside a live display: it would break the line that the display is drawn over.
+pub(crate) fn hide_echo_of_control() {
+    // Whoever is in the background would be stopped for it.
+    let Some(was) = tcgetattr(io::stdin()).ok().filter(|_| is_in_foreground()) else { return };
+    let mut quiet = was.clone();
+    quiet.local_modes.remove(LocalModes::ECHOCTL);
+    if tcsetattr(io::stdin(), OptionalActions::Now, &quiet).is_ok() {
+        ECHO.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(was);
+    }
+}
+
+/// Leaves the terminal as it was.
+pub(crate) fn restore_echo() {
+    let was = ECHO.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(was) = was.filter(|_| is_in_foreground()) {
+        // A terminal that went away is as it is.
+        tcsetattr(io::stdin(), OptionalActions::Now, &was).ok();
+    }
+}
+
+fn is_in_foreground() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Takes a live display away for good, from outside of what drew it.
+pub(crate) fn end_live() {
+    if let Some(live) = LIVE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        live.clear().ok();
+        live.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    restore_echo();
 }
 
 /// Shows what waited for a prompt to end.

@@ -90,7 +90,10 @@ impl Pin {
     fn of_text(text: &str) -> Self {
         let digest = sha256(text);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let shown = if flat.chars().count() <= SHOWN_CHARS && flat == text {
+        let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let shown = if is_digest {
+            format!("digest {}…", &text[..8])
+        } else if flat.chars().count() <= SHOWN_CHARS && flat == text {
             flat
         } else {
             let start: String = flat.chars().take(SHOWN_CHARS).collect();

@@ -45,6 +45,7 @@ mod subagents;
 pub mod system;
 mod tool;
 mod trace_context;
+mod words;
 
 pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
@@ -90,3 +91,4 @@ pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
+pub use words::counted;

@@ -74,6 +74,15 @@ impl SecretGrants {
     }
 }
 
+impl SecretGrants {
+    /// The first secret that a value refers to and that there is none of, in the order of their names.
+    pub fn unknown_in<'a>(&self, value: &'a Value) -> Option<&'a str> {
+        let mut found = BTreeSet::new();
+        collect(value, &mut found, &mut false);
+        found.into_iter().find(|name| !self.0.contains_key(*name))
+    }
+}
+
 fn collect<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>, in_names: &mut bool) {
     match value {
         Value::String(text) => found.extend(pieces(text).into_iter().filter_map(|piece| match piece {

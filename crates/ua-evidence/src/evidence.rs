@@ -291,11 +291,16 @@ fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> St
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
         return format!(
-            "{seen}; {lost} further call(s) may have happened and are not confirmed. Do not repeat them; a person has to settle that (`ua calls list --unknown`, \
-             `ua calls resolve`)"
+            "{seen}; not confirmed, though it may have happened: {lost}. Do not repeat that; a person has to settle that (`ua calls list --unknown`, \
+             `ua calls resolve`)",
+            lost = ua_core::counted(lost, "further call")
         );
     }
-    let after_failure = if failed > 0 { format!("; {failed} call(s) failed and do not count") } else { String::new() };
+    let after_failure = if failed > 0 {
+        format!("; not counted, because it failed: {failed}", failed = ua_core::counted(failed, "call"))
+    } else {
+        String::new()
+    };
     format!("{seen}{after_failure}. Call the tool whose effect is {effect} and wait for its success")
 }
 
@@ -519,7 +524,7 @@ mod tests {
         story.starts(&id);
         story.not_sent(&id, "connection refused");
         let text = judge(&story).missing_for_model();
-        assert!(text.contains("1 call(s) failed and do not count. Call the tool"), "{text}");
+        assert!(text.contains("not counted, because it failed: 1 call. Call the tool"), "{text}");
 
         story.starts(&id);
         story.loses(&id);

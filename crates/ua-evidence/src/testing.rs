@@ -13,9 +13,9 @@ use ua_core::{
     ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 use ua_store::{
-    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, MessageRecord, QuestionKind,
-    QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestRecord, RequestStatus, RunRecord, RunRecords,
-    StepRecord, TurnRecord,
+    AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, MessageRecord, ProcessSpan,
+    QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus, RequestRecord, RequestStatus, RunRecord,
+    RunRecords, StepRecord, TurnRecord,
 };
 
 use crate::artifact::Artifact;
@@ -163,6 +163,7 @@ impl Story {
             held_from: None,
             seen_at: None,
             unclean_ends: Vec::new(),
+            processes: vec![ProcessSpan { epoch: 1, taken_at: now, left_at: None, died: false }],
             traces: vec![Trace::new(&env)],
         };
         let step = StepRecord {
@@ -543,10 +544,17 @@ impl Story {
         self.records.run.status = RunStatus::Running;
         self.records.run.status_detail = None;
         self.records.run.traces.push(Trace::new(&self.env));
+        let (epoch, taken_at) = (self.records.run.lease_epoch, self.env.now());
+        self.records.run.processes.push(ProcessSpan { epoch, taken_at, left_at: None, died: false });
     }
 
     /// The process dies, and another one takes the run over a minute later.
     pub fn is_killed(&mut self) {
+        // It lived until now, and said so.
+        let alive = self.env.now();
+        if let Some(process) = self.records.run.processes.last_mut() {
+            (process.left_at, process.died) = (Some(alive), true);
+        }
         self.env.clock.sleep_blocking_for_tests(Duration::from_mins(1));
         self.resumes();
         self.records.run.unclean_ends.push(self.env.now());
@@ -554,7 +562,11 @@ impl Story {
 
     pub fn ends(&mut self, status: RunStatus, reason: Option<RunStop>, detail: &str) {
         self.tick();
+        let now = self.env.now();
         let run = &mut self.records.run;
+        if let Some(process) = run.processes.last_mut() {
+            process.left_at = Some(now);
+        }
         run.status = status;
         run.stop_reason = reason;
         run.status_detail = Some(detail.to_owned());

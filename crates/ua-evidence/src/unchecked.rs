@@ -22,7 +22,7 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
     let found = if records.calls.is_empty() {
         " The run called no tool.".to_owned()
     } else if failed > 0 {
-        format!(" {failed} of {} call(s) that were to change something did not succeed.", effects.len())
+        format!(" Of {} with an effect, {failed} did not succeed.", ua_core::counted(effects.len(), "call"))
     } else {
         String::new()
     };
@@ -43,7 +43,7 @@ mod tests {
         assert!(said(&story).unwrap().ends_with("The run called no tool."));
         let ids = story.asks("Mailing.", &[("mcp__ua__send_email", serde_json::json!({}), mail_policy())]);
         story.call(&ids[0]).status = CallStatus::FailedReported;
-        assert!(said(&story).unwrap().ends_with("1 of 1 call(s) that were to change something did not succeed."));
+        assert!(said(&story).unwrap().ends_with("Of 1 call with an effect, 1 did not succeed."));
         let mut checked = Story::new(r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#);
         checked.records.run.status = RunStatus::Succeeded;
         assert_eq!(said(&checked), None);

@@ -87,7 +87,7 @@ pub fn rules(settings: &Settings, classifier: &Classifier, files: &[PathBuf], to
                 found.push(RuleMatch { place, rule: considered.rule_id, tools: Vec::new() });
                 found.len() - 1
             });
-            if considered.verdict != Verdict::DoesNotApply {
+            if considered.verdict != Verdict::DoesNotApply && !found[at].tools.contains(&tool.name.raw) {
                 found[at].tools.push(tool.name.raw.clone());
             }
         }

@@ -1,10 +1,12 @@
 //! Asking a person, at the start of a job and of a resume, about what nobody has trusted yet.
 
+use ua_classify::PolicyRules;
 use ua_core::RunSpec;
 
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::paths::read;
 use crate::people::{People, Presence};
 use crate::trust;
 
@@ -28,9 +30,14 @@ pub(crate) async fn ask_about(
 /// Says once that policy files of a job only raise caution.
 pub(crate) fn tell_untrusted_policies(host: &Host, people: &dyn People, launch: &Launch) {
     for file in launch.untrusted_policies(host.settings()) {
+        // What only raises caution counts as it is.
+        let text = read(&file, "the policy file").unwrap_or_default();
+        if PolicyRules::parse(&text, &file.display().to_string()).is_ok_and(|rules| rules.only_raises()) {
+            continue;
+        }
         let file = crate::text::plain(&file.display().to_string());
         people.tell(&format!(
-            "note: nobody trusted the job's policy file {file} as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
+            "note: the job's policy file {file} is not trusted as it is, so it can only raise caution; `ua trust {file}` shows it and asks"
         ));
     }
 }

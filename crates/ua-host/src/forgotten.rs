@@ -27,8 +27,8 @@ pub async fn refuse(store: &Database, run: &RunId) -> Result<(), HostError> {
     let is_own = forgotten.iter().all(|known| known.run_id == run.as_str());
     let whose = if is_own { format!("run {run}") } else { format!("the family of run {run}") };
     Err(HostError::storage(format!(
-        "the database went back in time: effects.log knows {} thing(s) about {whose} that it does not; {}",
-        forgotten.len(),
+        "the database went back in time: effects.log knows {} about {whose} that it does not; {}",
+        ua_core::counted(forgotten.len(), "thing"),
         shown(first)
     ))
     .hint(format!(

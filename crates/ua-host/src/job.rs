@@ -314,8 +314,13 @@ fn taken_key(earlier: &RunRecord) -> HostError {
 
 /// Refuses a job that holds a secret itself: it would be stored, and sent to the model.
 fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
-    host.secrets()?;
-    let text = serde_json::to_string(spec).unwrap_or_default();
+    let grants = host.secrets()?.grants();
+    let job = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(name) = grants.unknown_in(&job) {
+        return Err(HostError::usage(format!("the job refers to the secret `{name}`, and there is none of that name"))
+            .hint("docs/guide/secrets.md says where secrets are kept and who may have them; nothing was started"));
+    }
+    let text = job.to_string();
     match host.redactor().found_in(&text) {
         None => Ok(()),
         Some(name) => Err(HostError::usage(format!("the job holds the value of {name} itself")).hint(

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Timestamp, Usage};
+use ua_core::{CallStatus, Env, RunId, Timestamp, Usage};
 use ua_dispatch::{Asked, CallProgress, Finding};
+use ua_report::LogLine;
 use ua_runner::{RunEvent, Watcher, Workspace};
 use ua_store::{CallRecord, RequestStatus};
 
@@ -15,6 +16,7 @@ use crate::text::line;
 /// Where progress goes.
 struct Progress {
     workspace: Workspace,
+    run: RunId,
     env: Env,
     started_at: Timestamp,
     people: Arc<dyn People>,
@@ -24,8 +26,15 @@ struct Progress {
 }
 
 /// Makes the watcher of one process's work on a run.
-pub(crate) fn watcher(workspace: Workspace, env: Env, people: Arc<dyn People>, label: Option<String>) -> Watcher {
-    let progress = Progress { workspace, started_at: env.now(), env, people, label, sent_at: Mutex::default() };
+pub(crate) fn watcher(
+    workspace: Workspace,
+    run: &RunId,
+    env: Env,
+    people: Arc<dyn People>,
+    label: Option<String>,
+) -> Watcher {
+    let run = run.clone();
+    let progress = Progress { workspace, run, started_at: env.now(), env, people, label, sent_at: Mutex::default() };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -42,23 +51,22 @@ impl Progress {
             self.keep("run.log", &format!("{now} {text}"));
         }
         if let Some(mut event) = event_for(signal) {
+            event["run_id"] = json!(self.run);
             event["at"] = json!(self.env.now());
             self.keep("trace.jsonl", &event.to_string());
         }
     }
 
-    /// These files can be made again from the database, so a full disk must not end the run here: the database says so itself.
     fn keep(&self, file: &str, text: &str) {
-        if let Err(error) = self.workspace.append_line(file, text) {
-            tracing::debug!(%error, file, "a line of progress could not be kept");
-        }
+        keep(&self.workspace, file, text);
     }
 
     fn line_for(&self, signal: &RunEvent) -> Option<String> {
         match signal {
-            RunEvent::Resuming { turn_index, in_flight } => {
-                Some(format!("resuming after turn {turn_index}, {in_flight} call(s) in flight"))
-            }
+            RunEvent::Resuming { turn_index, in_flight } => Some(format!(
+                "resuming after turn {turn_index}, {in_flight} in flight",
+                in_flight = ua_core::counted(in_flight, "call")
+            )),
             RunEvent::Accepted { component, changes } if changes.is_empty() => {
                 Some(format!("accepted {component}: what is new is offered from now on"))
             }
@@ -101,7 +109,12 @@ impl Progress {
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
                 let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
-                (*calls > 0).then(|| format!("turn {turn} · {calls} call(s) planned · {budget} calls used"))
+                (*calls > 0).then(|| {
+                    format!(
+                        "turn {turn} · {calls} planned · {budget} calls used",
+                        calls = ua_core::counted(calls, "call")
+                    )
+                })
             }
             RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost } => {
                 let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
@@ -119,7 +132,9 @@ impl Progress {
                 ))
             }
             RunEvent::Call(notice) => Some(self.call_line(notice)),
-            RunEvent::Guided { text } => Some(format!("told the model to continue: {}", line(text, 120))),
+            RunEvent::Guided { text } => {
+                Some(format!("the model stopped early; told what is missing: {}", line(text, 120)))
+            }
             RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
     }
@@ -166,8 +181,23 @@ impl Progress {
                 line(&question.text, 300),
                 question.question_id
             ),
-            CallProgress::Held { question } => format!("held · {}", line(&question.text, 200)),
+            CallProgress::Held { question } => format!("a question · {}", line(&question.text, 200)),
         }
+    }
+}
+
+/// Keeps lines that come from rows: what happened while nobody drove the run, and how a process's work on it ended.
+pub(crate) fn keep_lines(workspace: &Workspace, lines: &[LogLine]) {
+    for LogLine { text, event } in lines {
+        keep(workspace, "run.log", text);
+        keep(workspace, "trace.jsonl", event);
+    }
+}
+
+/// These files can be made again from the database, so a full disk must not end the run here: the database says so itself.
+fn keep(workspace: &Workspace, file: &str, text: &str) {
+    if let Err(error) = workspace.append_line(file, text) {
+        tracing::debug!(%error, file, "a line of progress could not be kept");
     }
 }
 

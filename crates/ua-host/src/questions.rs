@@ -33,8 +33,14 @@ pub async fn known(store: &Database, question: &QuestionRecord) -> Result<Vec<Kn
         }
         None => Vec::new(),
     };
+    let call = match &question.call_id {
+        Some(call) => {
+            Some(ua_store::LedgerStore::call(store, call).await.map_err(|e| HostError::store("read the call", &e))?)
+        }
+        None => None,
+    };
     let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
-    Ok(answers::known(question, &attempts, &history))
+    Ok(answers::known(question, call.as_ref(), &attempts, &history))
 }
 
 /// The questions that wait for an answer, of one run or of all.

@@ -113,9 +113,32 @@ impl Settings {
         self
     }
 
-    /// Says what is wrong with a file.
+    /// Says what is wrong with a file, or with a variable of the environment: a value that it does not take would count as none.
     pub fn check(&self) -> Result<(), HostError> {
-        self.refused.clone().map_or(Ok(()), Err)
+        self.refused.clone().map_or(Ok(()), Err)?;
+        SETTINGS.iter().try_for_each(|setting| {
+            let Some(value) = self.of_environment(setting.variable) else { return Ok(()) };
+            let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
+            let takes = match setting.kind {
+                ValueKind::Seconds if !is_number() => "whole seconds".to_owned(),
+                ValueKind::Number if !is_number() => "a whole number".to_owned(),
+                ValueKind::Flag if !matches!(value.as_str(), "1" | "0" | "true" | "false") => {
+                    "`true` or `false`".to_owned()
+                }
+                ValueKind::Word(words) if !words.contains(&value.as_str()) => format!("one of {}", words.join(", ")),
+                ValueKind::Text
+                | ValueKind::Path
+                | ValueKind::Paths
+                | ValueKind::Secret
+                | ValueKind::Seconds
+                | ValueKind::Number
+                | ValueKind::Flag
+                | ValueKind::Word(_) => return Ok(()),
+            };
+            let said = crate::text::line(&value, 60);
+            Err(HostError::usage(format!("{} is `{said}`, and takes {takes}", setting.variable))
+                .hint("`ua config show` lists every setting; nothing was done"))
+        })
     }
 
     /// A variable of the environment, or what the files say in its place. One that is empty is as good as not set.

@@ -33,9 +33,9 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
             |content| ToolContent { is_error: true, ..content },
         )),
         CallStatus::FailedDefinite => error(format!(
-            "The call was not carried out: {} Nothing happened outside; {} attempt(s) were made.",
+            "The call was not carried out: {} Nothing happened outside, after {}.",
             sentence(call.error_detail.as_deref().unwrap_or("it could not be sent")),
-            call.attempt
+            ua_core::counted(call.attempt, "attempt")
         )),
         CallStatus::Cancelled => error(call.error_detail.clone().unwrap_or_else(|| "Not run.".to_owned())),
         CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => {

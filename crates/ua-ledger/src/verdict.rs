@@ -572,7 +572,9 @@ impl<'v> Case<'v> {
             }
             (OnUnknown::Redo, None) => self.overtaken(),
             (OnUnknown::RedoKeyed, None) => self.keyed_redo_obstacle(),
-            (OnUnknown::Hold, None) => Some("the tool neither takes a key nor can be asked afterwards".to_owned()),
+            (OnUnknown::Hold, None) => {
+                Some("the tool can neither take an idempotency key nor be asked afterwards".to_owned())
+            }
         };
         match obstacle {
             Some(because) => self.hold(asked, &because),

@@ -94,8 +94,8 @@ impl DefinitionLock {
         for (server, now) in &self.servers {
             let Some(before) = known.servers.get(server) else {
                 changes.push(format!(
-                    "`{server}` is new: {} tool(s) of `{} {}`",
-                    now.tools.len(),
+                    "`{server}` is new: {} of `{} {}`",
+                    ua_core::counted(now.tools.len(), "tool"),
                     now.name,
                     now.version
                 ));

@@ -2,15 +2,18 @@
 //! people.
 //!
 //! Spec: Durable runner, current state §10 (standard outputs); Durable Jobs v1 spec §10. While a run is driven, its process
-//! appends to both files; a process that is killed may leave lines out. What is made here comes from the rows alone: the same
-//! events under the same names, without those that no row holds (waits, the answers of probes, failed requests' reasons).
+//! appends to both files, from the rows what happened while nobody drove it, when it takes the run and when it leaves it; a process that is
+//! killed may leave lines out. What is made here comes from the rows alone: the same events under the same names, without those that no
+//! row holds (waits, the answers of probes, failed requests' reasons).
 
 use serde_json::{Value, json};
 use ua_core::{Origin, Timestamp};
-use ua_store::{AttemptRecord, CallRecord, RequestStatus, RunRecords};
+use ua_store::{
+    AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, QuestionRecord, RequestStatus, RunRecord, RunRecords,
+};
 
-use crate::lives::{LifeEnd, lives};
 use ua_evidence::quote::{line, stored_name};
+use ua_resume::{LifeEnd, lives, status_detail, status_words};
 
 /// One thing that happened.
 struct Entry {
@@ -27,6 +30,37 @@ pub fn trace_lines(records: &RunRecords) -> String {
 /// Writes `run.log`: a line per thing that happened, in the order of time.
 pub fn run_log(records: &RunRecords) -> String {
     lines(records, |entry| format!("{} {}", entry.at, entry.text))
+}
+
+/// A line of both files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// That of `run.log`.
+    pub text: String,
+    /// That of `trace.jsonl`.
+    pub event: String,
+}
+
+/// What a process that takes a run writes first: what people did since the process before it left, and that it takes the run.
+pub fn start_lines(run: &RunRecord, questions: &[QuestionRecord], overrides: &[OverrideRecord]) -> Vec<LogLine> {
+    let mut log = EventLogBuilder { run_id: run.run_id.to_string(), entries: Vec::new() };
+    let Some((taken, before)) = run.processes.split_last() else { return Vec::new() };
+    let left_at = before.last().and_then(|process| process.left_at);
+    for question in questions {
+        log.answer(question);
+    }
+    log.overrides(overrides);
+    log.entries.retain(|entry| left_at.is_none_or(|left| entry.at >= left));
+    let how = before.last().map(|process| if process.died { LifeEnd::Killed } else { LifeEnd::InOrder });
+    log.process(taken.taken_at, taken.epoch, run.traces.last(), how);
+    log.told()
+}
+
+/// What a process that leaves a run writes last.
+pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
+    let mut log = EventLogBuilder { run_id: run.run_id.to_string(), entries: Vec::new() };
+    log.end(run);
+    log.told()
 }
 
 fn lines(records: &RunRecords, line: impl Fn(&Entry) -> String) -> String {
@@ -48,10 +82,9 @@ fn entries(records: &RunRecords) -> Vec<Entry> {
     }
     log.questions(records);
     log.guidance(records);
-    log.end(records);
-    // Stable: what shares an instant stays in the order in which it is told above.
-    log.entries.sort_by_key(|entry| entry.at);
-    log.entries
+    log.signals(records);
+    log.end(&records.run);
+    log.sorted()
 }
 
 struct EventLogBuilder {
@@ -69,17 +102,27 @@ impl EventLogBuilder {
     fn processes(&mut self, records: &RunRecords) {
         let found = lives(records);
         for (index, life) in found.iter().enumerate() {
-            let event = json!({"event": "process_started", "epoch": life.epoch, "trace_id": life.trace});
-            let text = match index.checked_sub(1).map(|before| found[before].end) {
-                None => format!("process {} takes the run", life.epoch),
-                Some(LifeEnd::Killed) => format!("process {} takes over: the one before it died", life.epoch),
-                Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
-                    format!("process {} takes the run over", life.epoch)
-                }
-            };
-            self.note(life.started_at, event, text);
+            let how = index.checked_sub(1).map(|before| found[before].end);
+            self.process(life.started_at, life.epoch, life.trace.as_ref(), how);
         }
-        for change in &records.overrides {
+        self.overrides(&records.overrides);
+    }
+
+    /// A process takes the run; `before` is how the one before it ended.
+    fn process(&mut self, at: Timestamp, epoch: u64, trace: Option<&ua_core::Trace>, before: Option<LifeEnd>) {
+        let event = json!({"event": "process_started", "epoch": epoch, "trace_id": trace});
+        let text = match before {
+            None => format!("process {epoch} takes the run"),
+            Some(LifeEnd::Killed) => format!("process {epoch} takes over: the one before it died"),
+            Some(LifeEnd::InOrder | LifeEnd::Open | LifeEnd::NotRemembered) => {
+                format!("process {epoch} takes the run over")
+            }
+        };
+        self.note(at, event, text);
+    }
+
+    fn overrides(&mut self, overrides: &[OverrideRecord]) {
+        for change in overrides {
             let (kind, component) = (stored_name(&change.kind), line(&change.component, 60));
             let event = json!({"event": "override", "kind": kind, "component": change.component, "by": change.made_by});
             let text = format!("{} changed {kind} {component}", line(&change.made_by, 60));
@@ -122,7 +165,11 @@ impl EventLogBuilder {
         for turn in &records.turns {
             let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
             let event = json!({"event": "turn_recorded", "turn": turn.turn, "calls": calls, "epoch": turn.epoch});
-            self.note(turn.recorded_at, event, format!("turn {} · {calls} call(s) planned", turn.turn));
+            self.note(
+                turn.recorded_at,
+                event,
+                format!("turn {} · {calls} planned", turn.turn, calls = ua_core::counted(calls, "call")),
+            );
         }
     }
 
@@ -152,15 +199,26 @@ impl EventLogBuilder {
             let event = json!({
                 "event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind,
             });
-            self.note(question.created_at, event, format!("held · {}", line(&question.text, 200)));
-            let Some(answer) = &question.answer else { continue };
-            let event = json!({
-                "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
-                "by": answer.by,
-            });
-            let word = ua_resume::answers::word(question.kind, answer.choice);
-            let text = format!("{} answered {}: {word}", line(&answer.by, 60), question.question_id);
-            self.note(answer.answered_at, event, text);
+            self.note(question.created_at, event, format!("a question · {}", line(&question.text, 200)));
+            self.answer(question);
+        }
+    }
+
+    fn answer(&mut self, question: &QuestionRecord) {
+        let Some(answer) = &question.answer else { return };
+        let event = json!({
+            "event": "answered", "question_id": question.question_id, "tool_call_id": question.call_id, "choice": answer.choice,
+            "by": answer.by,
+        });
+        let word = ua_resume::answers::word(question.kind, answer.choice);
+        let text = format!("{} answered {}: {word}", line(&answer.by, 60), question.question_id);
+        self.note(answer.answered_at, event, text);
+    }
+
+    fn signals(&mut self, records: &RunRecords) {
+        for asked in records.checkpoints.iter().filter(|checkpoint| checkpoint.kind == CheckpointKind::Interrupt) {
+            let event = json!({"event": "interrupted"});
+            self.note(asked.created_at, event, "stopping: Ctrl-C or another signal".to_owned());
         }
     }
 
@@ -168,7 +226,11 @@ impl EventLogBuilder {
         for told in records.messages.iter().filter(|told| told.message.origin == Origin::Guidance) {
             let text = told.message.text();
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
-            self.note(told.created_at, event, format!("told the model to continue: {}", line(&text, 120)));
+            self.note(
+                told.created_at,
+                event,
+                format!("the model stopped early; told what is missing: {}", line(&text, 120)),
+            );
         }
         for iteration in ua_resume::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };
@@ -184,14 +246,27 @@ impl EventLogBuilder {
         }
     }
 
-    fn end(&mut self, records: &RunRecords) {
-        let run = &records.run;
+    fn end(&mut self, run: &RunRecord) {
         if matches!(run.status, ua_core::RunStatus::Queued | ua_core::RunStatus::Running) {
             return;
         }
         let event = json!({"event": "run_ended", "status": run.status, "stop_reason": run.stop_reason});
-        let detail = run.status_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
-        self.note(run.updated_at, event, format!("{}{detail}", run.status));
+        let detail = status_detail(run.status, run.status_detail.as_deref());
+        let detail = detail.map_or_else(String::new, |text| format!(": {}", line(text, 200)));
+        let text = format!("{}{detail}", status_words(run.status, run.stop_reason));
+        self.note(run.updated_at, event, text);
+    }
+
+    fn sorted(mut self) -> Vec<Entry> {
+        // Stable: what shares an instant stays in the order in which it was told.
+        self.entries.sort_by_key(|entry| entry.at);
+        self.entries
+    }
+
+    fn told(self) -> Vec<LogLine> {
+        let line =
+            |entry: Entry| LogLine { text: format!("{} {}", entry.at, entry.text), event: entry.event.to_string() };
+        self.sorted().into_iter().map(line).collect()
     }
 }
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use ua_core::{BlobId, RunId, Timestamp};
 use ua_store::{ArrivalRecord, EventRecord, RunRecord, RunRecords, is_gateway};
 
-use crate::lives::lives;
 use ua_evidence::EvidenceReport;
 use ua_evidence::artifact::Artifact;
+use ua_resume::lives;
 use ua_resume::usage::UsageSummary;
 
 /// The version of the document; raised when a field goes or changes its meaning, not when one is added.

@@ -6,7 +6,6 @@
 mod changed;
 mod chronicle;
 mod export;
-mod lives;
 mod restart;
 mod run_diff;
 mod sub_agents;
@@ -17,9 +16,8 @@ mod trace;
 mod transcript;
 
 pub use changed::ChangedFile;
-pub use chronicle::{run_log, trace_lines};
+pub use chronicle::{LogLine, end_lines, run_log, start_lines, trace_lines};
 pub use export::{RunExport, rule_in_words};
-pub use lives::{Life, LifeEnd, lives};
 pub use restart::{RestartPlace, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};
 pub use sub_agents::{SubAgentEffect, SubAgentLine, SubAgentOutput};

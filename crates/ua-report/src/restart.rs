@@ -58,7 +58,11 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     }
     if unfinished.len() > UNFINISHED {
         let more = unfinished.len() - UNFINISHED;
-        page.block(&format!("{more} more run(s) are not finished: `ua runs list --limit {}`.", runs.len()));
+        page.block(&format!(
+            "And {more} to resume: `ua runs list --limit {}`.",
+            runs.len(),
+            more = ua_core::counted(more, "more run")
+        ));
     }
     for (run, now) in finished.iter().take(FINISHED) {
         write_run(&mut page, run, *now, place);
@@ -69,7 +73,10 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
         (0, true) => page.block("There are older runs: `ua runs list`."),
         (count, has_more) => {
             let older = if has_more { ", and there are older runs" } else { "" };
-            page.block(&format!("{count} more run(s) are finished{older}: `ua runs list`."));
+            page.block(&format!(
+                "And {count} that ended{older}: `ua runs list`.",
+                count = ua_core::counted(count, "more run")
+            ));
         }
     }
     page.finish()
@@ -88,7 +95,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
     };
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
-    page.item(&format!("changed: {}, after {} turn(s)", run.updated_at, run.turn_index));
+    page.item(&format!("changed: {}, after {}", run.updated_at, ua_core::counted(run.turn_index, "turn")));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
     for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {
         let is_wanted = name == "completion file" || now != RunState::Finished;
@@ -169,8 +176,8 @@ mod tests {
         runs.extend((0..40).map(|n| run(&format!("d{n}"), RunStatus::Succeeded)));
         let text = page(&runs, "", true);
         assert_eq!(text.matches("## Run ").count(), UNFINISHED + FINISHED);
-        assert!(text.contains("20 more run(s) are not finished"), "{text}");
-        assert!(text.contains("37 more run(s) are finished, and there are older runs"), "{text}");
+        assert!(text.contains("And 20 more runs to resume"), "{text}");
+        assert!(text.contains("And 37 more runs that ended, and there are older runs"), "{text}");
     }
 
     #[test]

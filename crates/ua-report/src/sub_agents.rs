@@ -183,6 +183,12 @@ impl SubAgentLine {
     /// The sub-agent in a line.
     pub(crate) fn in_words(&self) -> String {
         let (description, turns) = (code(&self.description, 200), self.turns);
-        format!("{}: {description} — {}, {turns} turn(s), task {}", self.run_id, self.status, self.call_id)
+        format!(
+            "{}: {description} — {}, {turns}, task {}",
+            self.run_id,
+            self.status,
+            self.call_id,
+            turns = ua_core::counted(turns, "turn")
+        )
     }
 }

@@ -21,6 +21,7 @@ use ua_evidence::{ConditionResult, EvidenceReport};
 use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
+use ua_resume::{Life, lives};
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -117,6 +118,8 @@ pub struct CompletionSummary {
     pub stop_reason: Option<RunStop>,
     /// A sentence about the status.
     pub status_detail: Option<String>,
+    /// The processes that drove it, oldest first, each with how it ended.
+    pub processes: Vec<Life>,
     /// What was to be reached.
     pub objective: String,
     /// Where the job file was.
@@ -174,6 +177,7 @@ impl CompletionSummary {
             status: run.status,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail.as_deref().map(clean),
+            processes: lives(records),
             objective: clean(&run.spec.objective),
             job_path: run.job_path.clone(),
             workspace_dir: run.workspace_dir.clone(),

@@ -5,6 +5,7 @@ use ua_evidence::quote::{code, line, quoted, stored_name};
 use ua_evidence::{ConditionResult, EvidenceRef};
 use ua_resume::page::Page;
 use ua_resume::render::{action_in_words, external_id_words, file_line, write_questions};
+use ua_resume::{LifeEnd, status_detail, status_words};
 
 impl CompletionSummary {
     /// The summary as Markdown. The verdict of each side effect stands in its heading.
@@ -27,9 +28,8 @@ impl CompletionSummary {
 
     fn write_outcome(&self, page: &mut Page) {
         page.heading(2, "Outcome");
-        let reason = self.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        page.item(&format!("status: **{}**{reason}", self.status));
-        if let Some(detail) = &self.status_detail {
+        page.item(&format!("status: **{}**", status_words(self.status, self.stop_reason)));
+        if let Some(detail) = status_detail(self.status, self.status_detail.as_deref()) {
             page.item(&format!("detail: {}", code(detail, 500)));
         }
         if let Some(path) = &self.job_path {
@@ -40,6 +40,7 @@ impl CompletionSummary {
         }
         page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
         page.item(&format!("submitted: {}; last change: {}", self.created_at, self.updated_at));
+        self.write_processes(page);
         let main = self.main_artifact.as_deref().map_or_else(|| "none".to_owned(), |path| code(path, 300));
         page.item(&format!("main artifact: {main}"));
         page.heading(2, "Objective");
@@ -49,6 +50,18 @@ impl CompletionSummary {
             Some(output) => page.block(&quoted(output, 8200)),
             None => page.block("None."),
         }
+    }
+
+    /// Who drove the run, and which of them were killed.
+    fn write_processes(&self, page: &mut Page) {
+        let killed: Vec<String> = self
+            .processes
+            .iter()
+            .filter(|life| life.end == LifeEnd::Killed)
+            .map(|life| format!("process {} at {}", life.epoch, life.last_seen_at))
+            .collect();
+        let kills = if killed.is_empty() { String::new() } else { format!("; killed: {}", killed.join(", ")) };
+        page.item(&format!("driven by: {}{kills}", ua_core::counted(self.processes.len(), "process")));
     }
 
     /// A run whose job has no phases has one step, of which nothing more is to be said.
@@ -103,12 +116,12 @@ impl CompletionSummary {
     fn write_replayed(&self, page: &mut Page) {
         let lines = self.replayed.iter().map(|call| {
             format!(
-                "{} ({}): {}. Now {} after {} attempt(s): {}",
+                "{} ({}): {}. Now {} after {}: {}",
                 code(&call.tool, 120),
                 call.call_id,
                 action_in_words(call.action, Some(call.status)),
                 call.status,
-                call.attempts,
+                ua_core::counted(call.attempts, "attempt"),
                 call.verdict.in_words()
             )
         });

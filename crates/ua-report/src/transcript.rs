@@ -4,13 +4,17 @@
 //! fence that it cannot close.
 
 use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolText, ToolUse};
-use ua_store::{CallRecord, MessageRecord, QuestionStatus, RunRecords};
+use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, RunRecords};
 
+use ua_evidence::EvidenceReport;
 use ua_evidence::call_line::{external_id, last_receipt, own_success, reply_text};
 use ua_evidence::quote::{code, cut, fenced, line, span, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::page::Page;
+use ua_resume::question::QuestionLine;
+use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
+use ua_resume::{processes_words, status_detail, status_words};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -30,7 +34,9 @@ pub fn transcript_beside_blobs(records: &RunRecords, folder: &str) -> String {
 
 fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
     let mut page = records_head(records);
-    TranscriptPages::default().write(&mut page, records, blobs);
+    let mut pages = TranscriptPages::default();
+    pages.write(&mut page, records, blobs);
+    pages.write_questions(&mut page, records, |_| true);
     page.finish()
 }
 
@@ -39,6 +45,8 @@ fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
 pub struct TranscriptPages {
     /// The turn under whose heading the last piece ended.
     heading: Option<u32>,
+    /// How many of the run's questions stand in the pieces before.
+    asked: usize,
 }
 
 impl TranscriptPages {
@@ -49,8 +57,25 @@ impl TranscriptPages {
         page.finish()
     }
 
+    /// What is left behind the last piece: the questions that nothing was said after. `records` has all questions of the run.
+    pub fn rest(&mut self, records: &RunRecords) -> String {
+        let mut page = Page::continued();
+        self.write_questions(&mut page, records, |_| true);
+        page.finish()
+    }
+
+    /// The questions that were not written yet, as long as `is_due` says so, with what a person answered.
+    fn write_questions(&mut self, page: &mut Page, records: &RunRecords, is_due: impl Fn(&QuestionRecord) -> bool) {
+        for asked in records.questions.iter().skip(self.asked).take_while(|asked| is_due(asked)) {
+            write_asked(page, asked);
+            self.asked += 1;
+        }
+    }
+
     fn write(&mut self, page: &mut Page, records: &RunRecords, blobs: Option<&str>) {
         for record in &records.messages {
+            // What was asked before this was said.
+            self.write_questions(page, records, |asked| record.turn > 0 && asked.created_at <= record.created_at);
             if record.turn > 0 && self.heading != Some(record.turn) {
                 self.heading = Some(record.turn);
                 page.heading(2, &turn_heading(records, record));
@@ -66,13 +91,27 @@ impl TranscriptPages {
 
 fn records_head(records: &RunRecords) -> Page {
     let mut page = Page::titled(&format!("Transcript of {}", records.run.run_id));
-    page.item(&format!("status: {}", records.run.status));
+    page.item(&format!("status: {}", status_words(records.run.status, records.run.stop_reason)));
+    let models = models(records);
+    if !models.is_empty() {
+        page.item(&format!("model: {}", code(&models, 300)));
+    }
     page.item(&format!("submitted: {}", records.run.created_at));
     page.item(&format!("committed turns: {}", records.run.turn_index));
     if let (Some(parent), Some(point)) = (&records.run.parent_run_id, records.run.forked_at) {
         page.item(&format!("fork of {parent}, sharing its turns up to {}", point.turn));
     }
     page
+}
+
+fn write_asked(page: &mut Page, asked: &QuestionRecord) {
+    write_question(page, &QuestionLine::of(asked), "Question to a person: ");
+}
+
+/// The models that were asked, in the order of first use.
+fn models(records: &RunRecords) -> String {
+    let used = UsageSummary::of(records).models;
+    used.iter().map(|model| format!("{}/{}", model.provider, model.model)).collect::<Vec<_>>().join(", ")
 }
 
 fn turn_heading(records: &RunRecords, record: &MessageRecord) -> String {
@@ -201,22 +240,32 @@ fn write_open_results(page: &mut Page, records: &RunRecords, turn: u32) {
     }
 }
 
-/// Tells a run in about twenty lines of plain text.
-pub fn session_summary(records: &RunRecords) -> String {
+/// Tells a run in about twenty lines of plain text. `evidence` is what its stop conditions came to, where they were looked at.
+pub fn session_summary(records: &RunRecords, evidence: Option<&EvidenceReport>) -> String {
     let run = &records.run;
-    let reason = run.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     let mut lines = vec![
         format!("run        {}", run.run_id),
         format!("objective  {}", line(&run.spec.objective, 160)),
-        format!("status     {}{reason}", run.status),
+        format!("status     {}", status_words(run.status, run.stop_reason)),
     ];
-    if let Some(detail) = &run.status_detail {
+    if let Some(detail) = status_detail(run.status, run.status_detail.as_deref()) {
         lines.push(format!("detail     {}", line(detail, 200)));
     }
+    for asked in records.questions.iter().filter(|question| question.status == QuestionStatus::Open) {
+        lines.push(format!("question   {}: {}", asked.question_id, line(&asked.text, 160)));
+    }
+    let models = models(records);
+    lines.push(format!(
+        "model      {}",
+        if models.is_empty() { "none was asked".to_owned() } else { line(&models, 160) }
+    ));
     lines.push(format!("workspace  {}", line(&run.workspace_dir, 300)));
     lines.push(format!("submitted  {}", run.created_at));
     lines.push(format!("changed    {}", run.updated_at));
-    lines.push(format!("held       {} in {} process(es)", span(run.held_millis), run.traces.len()));
+    lines.push(format!("at work    {} in {}", span(run.held_millis), processes_words(records)));
+    let steps: Vec<String> =
+        records.steps.iter().map(|step| format!("{} {}", line(&step.phase, 40), step.status)).collect();
+    lines.push(format!("steps      {}", if steps.is_empty() { "none yet".to_owned() } else { steps.join(", ") }));
     lines.push(format!("turns      {} committed", run.turn_index));
     lines.push(format!("calls      {}", calls_by_status(records)));
     let usage = UsageSummary::of(records);
@@ -224,13 +273,33 @@ pub fn session_summary(records: &RunRecords) -> String {
     lines.push(format!("tokens     {} ({} in, {} out)", tokens.total(), tokens.input_tokens, tokens.output_tokens));
     lines.push(format!("cost       {}", usage.cost_in_words()));
     let open = records.questions.iter().filter(|question| question.status == QuestionStatus::Open).count();
-    lines.push(format!("questions  {} open of {}", open, records.questions.len()));
+    if !records.questions.is_empty() {
+        lines.push(format!("questions  {} open of {}", open, records.questions.len()));
+    }
+    lines.extend(evidence.map(conditions_line));
     lines.extend(outside_effects(records));
+    let main = run.final_artifact_ref.as_deref().map_or_else(|| "none".to_owned(), |path| line(path, 200));
+    lines.push(format!("artifact   {main}"));
     let output = run.final_output.as_deref().map_or_else(|| "none".to_owned(), |output| line(output, 200));
     lines.push(format!("output     {output}"));
     lines.push(format!("look at it ua runs show {}", run.run_id));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Which stop conditions hold.
+fn conditions_line(evidence: &EvidenceReport) -> String {
+    let told: Vec<String> = evidence
+        .conditions
+        .iter()
+        .map(|condition| {
+            format!("{}: {}", line(&condition.condition, 60), if condition.met { "holds" } else { "does not hold" })
+        })
+        .collect();
+    format!(
+        "conditions {}",
+        if told.is_empty() { "the job names none".to_owned() } else { line(&told.join("; "), 400) }
+    )
 }
 
 fn calls_by_status(records: &RunRecords) -> String {
@@ -318,7 +387,7 @@ mod tests {
         let mut committed = hostile_story().0;
         committed.commits();
         assert_inert(&transcript(&committed.records));
-        let summary = session_summary(&story.records);
+        let summary = session_summary(&story.records, None);
         assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
     }
 
@@ -390,11 +459,11 @@ mod tests {
         let send = story.records.calls[1].call_id.clone();
         story.loses(&send);
         story.questions(&send);
-        insta::assert_snapshot!("session_summary", session_summary(&story.records));
+        insta::assert_snapshot!("session_summary", session_summary(&story.records, None));
         for _ in 0..30 {
             story.asks("", &[("send_email", json!({}), mail_policy())]);
         }
-        let many = session_summary(&story.records);
+        let many = session_summary(&story.records, None);
         assert!(many.lines().count() <= 24, "{many}");
     }
 }

@@ -4,8 +4,8 @@
 //! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
 
 use serde_json::{Value, json};
-use ua_core::Role;
-use ua_store::{AttemptRecord, Choice, MessageRecord, QuestionKind, QuestionRecord};
+use ua_core::{CallStatus, Role};
+use ua_store::{AttemptRecord, CallRecord, Choice, MessageRecord, QuestionKind, QuestionRecord};
 
 use ua_evidence::quote::{clean, cut};
 
@@ -151,7 +151,12 @@ const FACT_LIMIT: usize = 400;
 
 /// What the rows say about a question beside its text: what became of the attempt, and what the model said when it stopped or asked for the call.
 /// `attempts` are those of its call, `messages` the history of its run; either may be empty.
-pub fn known(question: &QuestionRecord, attempts: &[AttemptRecord], messages: &[MessageRecord]) -> Vec<KnownFact> {
+pub fn known(
+    question: &QuestionRecord,
+    call: Option<&CallRecord>,
+    attempts: &[AttemptRecord],
+    messages: &[MessageRecord],
+) -> Vec<KnownFact> {
     let fact = |name, text: &str| KnownFact { name, text: cut(&clean(text.trim()), FACT_LIMIT) };
     let mut known = Vec::new();
     let last = attempts.iter().rfind(|attempt| Some(&attempt.call_id) == question.call_id.as_ref());
@@ -161,7 +166,11 @@ pub fn known(question: &QuestionRecord, attempts: &[AttemptRecord], messages: &[
             None => "no answer was recorded".to_owned(),
         };
         known.push(fact("sent", &format!("attempt {} at {}, {ended}", attempt.attempt, attempt.started_at)));
-        if let Some(detail) = attempt.detail.as_deref().filter(|detail| !question.text.contains(*detail)) {
+        // Why there is no answer, or what the tool answered.
+        let answered =
+            call.filter(|call| call.status != CallStatus::Succeeded).and_then(|call| call.error_detail.as_deref());
+        let error = attempt.detail.as_deref().or(answered);
+        if let Some(detail) = error.filter(|detail| !question.text.contains(*detail)) {
             known.push(fact("error", detail));
         }
     }

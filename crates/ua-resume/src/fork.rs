@@ -79,7 +79,10 @@ impl ForkNote<'_> {
             );
             let earlier = effects.len().saturating_sub(NOTE_EFFECTS);
             if earlier > 0 {
-                page.item(&format!("{earlier} earlier effect(s): `ua calls list --run {parent}`"));
+                page.item(&format!(
+                    "{earlier}: `ua calls list --run {parent}`",
+                    earlier = ua_core::counted(earlier, "earlier effect")
+                ));
             }
             for call in &effects[earlier..] {
                 page.item(&self.effect_line(call));

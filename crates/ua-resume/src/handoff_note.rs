@@ -160,7 +160,7 @@ impl Handoff {
 fn write_newest(page: &mut Page, effects: &[&PastEffect], most: usize, before: usize) {
     let earlier = effects.len().saturating_sub(most);
     if earlier + before > 0 {
-        page.item(&format!("{} earlier one(s), listed in the resume packet", earlier + before));
+        page.item(&format!("{}, listed in the resume packet", ua_core::counted(earlier + before, "earlier one")));
     }
     for effect in &effects[earlier..] {
         page.item(&effect_line(effect));

@@ -12,6 +12,7 @@ use ua_store::{CallRecord, CheckpointKind, QuestionStatus, ReplayStatus, RunReco
 
 use crate::budget::{self, BudgetLine};
 use crate::question::QuestionLine;
+use crate::words::processes_words;
 use ua_evidence::artifact::{Artifact, ReadFirst, read_first};
 use ua_evidence::call_line::{CallLine, external_id, shown_arguments};
 use ua_evidence::corpus::{CorpusLine, corpus_lines};
@@ -103,6 +104,8 @@ pub struct ResumePacket {
     pub stop_reason: Option<RunStop>,
     /// A sentence about the status.
     pub status_detail: Option<String>,
+    /// How many processes drove it, and how many of them were killed, in words.
+    pub processes: String,
     /// What is to be reached.
     pub objective: String,
     /// Its folder.
@@ -153,6 +156,7 @@ impl ResumePacket {
             status: run.status,
             stop_reason: run.stop_reason,
             status_detail: run.status_detail.as_deref().map(clean),
+            processes: processes_words(records),
             objective: clean(&run.spec.objective),
             workspace_dir: run.workspace_dir.clone(),
             step: current_step(records),
@@ -344,7 +348,7 @@ mod tests {
         story.loses(&send);
         story.replayed(&send, ReplayStatus::Held);
         story.questions(&send);
-        let why = "the tool neither takes a key nor can be asked afterwards";
+        let why = "the tool can neither take an idempotency key nor be asked afterwards";
         let decided = decision(&story, &send, CallStatus::Running, ReplayStatus::Held, why);
         let packet = ResumePacket::new(&story.records, &[decided], &files());
         assert_eq!(packet.do_not_repeat.last().map(|effect| effect.verdict), Some(Verdict::MayHaveHappened));

@@ -10,6 +10,7 @@ use crate::answers::word;
 use crate::packet::{InFlight, PastEffect, ResumePacket};
 use crate::page::Page;
 use crate::question::{AnswerLine, QuestionLine};
+use crate::words::{status_detail, status_words};
 use ua_evidence::Artifact;
 use ua_evidence::call_line::CallLine;
 use ua_evidence::quote::{code, quoted, stored_name};
@@ -41,10 +42,10 @@ impl ResumePacket {
         page.heading(2, "Objective");
         page.block(&quoted(&self.objective, 4000));
         page.heading(2, "Where the run stands");
-        let reason = self.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        let detail =
-            self.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", code(detail, 300)));
-        page.item(&format!("status: {}{reason}{detail}", self.status));
+        let detail = status_detail(self.status, self.status_detail.as_deref());
+        let detail = detail.map_or_else(String::new, |detail| format!(": {}", code(detail, 300)));
+        page.item(&format!("status: {}{detail}", status_words(self.status, self.stop_reason)));
+        page.item(&format!("driven by: {}", self.processes));
         page.item(&format!("workspace: {}", code(&self.workspace_dir, 300)));
         if let Some(step) = &self.step {
             page.item(&format!(
@@ -138,7 +139,11 @@ impl ResumePacket {
             page.block("Do not repeat these; each happened or may have happened:");
             let earlier = outside.len().saturating_sub(NOTE_EFFECTS);
             if earlier > 0 {
-                page.item(&format!("{earlier} earlier effect(s), listed in `resume_packet_{}.md`", self.run_id));
+                page.item(&format!(
+                    "{earlier}, listed in `resume_packet_{}.md`",
+                    self.run_id,
+                    earlier = ua_core::counted(earlier, "earlier effect")
+                ));
             }
             for effect in &outside[earlier..] {
                 page.item(&effect_line(effect));
@@ -163,14 +168,14 @@ pub fn write_questions(page: &mut Page, title: &str, questions: &[QuestionLine])
     }
     page.heading(2, title);
     for question in questions {
-        write_question(page, question);
+        write_question(page, question, "");
     }
 }
 
-/// A question with its text quoted, its answer or the commands that answer it.
-fn write_question(page: &mut Page, question: &QuestionLine) {
+/// A question with its text quoted, its answer or the commands that answer it; `before` stands in front of its heading.
+pub fn write_question(page: &mut Page, question: &QuestionLine, before: &str) {
     let about = question.call_id.as_ref().map_or_else(String::new, |call| format!(" about {call}"));
-    page.heading(3, &format!("{} — {}{about}", question.question_id, stored_name(&question.kind)));
+    page.heading(3, &format!("{before}{} — {}{about}", question.question_id, stored_name(&question.kind)));
     page.block(&quoted(&question.text, 1300));
     match &question.answer {
         Some(answer) => page.block(&answer_line(question.kind, answer)),
@@ -226,7 +231,7 @@ pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -
         (ReplayStatus::Executed, Some(CallStatus::Prepared)) => {
             "it had never been sent; it is next to be run, for the first time"
         }
-        (ReplayStatus::Resumed, _) => "its sub-agent goes on where it stood",
+        (ReplayStatus::Resumed, _) => "its sub-agent resumes where it stood",
         (ReplayStatus::Executed, _) => "it had never been sent and was run for the first time",
     }
 }

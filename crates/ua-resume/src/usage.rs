@@ -166,7 +166,9 @@ fn cost_in_words(cost: &Costs, unpriced_requests: u32) -> String {
         (true, 0) => "none".to_owned(),
         (true, _) => "unknown (no price for the model)".to_owned(),
         (false, 0) => cost.to_string(),
-        (false, count) => format!("{cost} and {count} request(s) whose price is unknown"),
+        (false, count) => {
+            format!("{cost} and {count} whose price is unknown", count = ua_core::counted(count, "request"))
+        }
     }
 }
 
@@ -208,11 +210,11 @@ mod tests {
         assert_eq!((summary.estimated_input_tokens, summary.counted_input_tokens), (1_900, 1_800));
         // 900 × 2 + 100 × 10 dollars per million.
         assert_eq!(summary.cost.of(ua_core::Currency::USD), Money::parse("0.0028").unwrap());
-        assert_eq!(summary.cost_in_words(), "$0.0028 and 2 request(s) whose price is unknown");
+        assert_eq!(summary.cost_in_words(), "$0.0028 and 2 requests whose price is unknown");
         let [scripted, another] = summary.models.as_slice() else { panic!("{:?}", summary.models) };
         assert_eq!(
             scripted.in_words(),
-            "1 actual, 1 baseline, 1 zero; 1950 tokens; cost $0.0028 and 1 request(s) whose price is unknown"
+            "1 actual, 1 baseline, 1 zero; 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
         );
         assert_eq!(another.in_words(), "1 actual; 90900 tokens; cost unknown (no price for the model)");
         assert_eq!(UsageSummary::default().cost_in_words(), "none");

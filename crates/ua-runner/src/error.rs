@@ -153,7 +153,7 @@ pub enum ResumeError {
         source: StoreError,
     },
     /// The setup is not the one that the step was pinned to.
-    #[error("the setup is not the one that the run is pinned to:\n{diff}")]
+    #[error("policy, tools, prices or model changed since the run started:\n{diff}")]
     FingerprintMismatch {
         /// What changed.
         diff: FingerprintDiff,

@@ -54,9 +54,13 @@ pub(crate) fn write_packet(workspace: &Workspace, run: &RunId, packet: &ResumePa
 }
 
 /// Writes what tells how far a run has come: transcript, session summary, trace.
-pub(crate) fn write_progress(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
+pub(crate) fn write_progress(
+    workspace: &Workspace,
+    records: &RunRecords,
+    evidence: Option<&EvidenceReport>,
+) -> Result<(), WorkspaceError> {
     workspace.replace("transcript.md", ua_report::transcript(records))?;
-    workspace.replace("session_summary.txt", ua_report::session_summary(records))?;
+    workspace.replace("session_summary.txt", ua_report::session_summary(records, evidence))?;
     workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
 }
 
@@ -74,10 +78,10 @@ pub(crate) async fn write_progress_in_pieces(
     // What a fork shares lies with others.
     if run.forked_at.is_some() || run.turn_index < PIECE {
         let records = store.load(id).await.map_err(fail())?;
-        return Ok(write_progress(workspace, &records)?);
+        return Ok(write_progress(workspace, &records, None)?);
     }
     let standing = store.load_standing(id, Keep { turns: 1, calls: 1, bytes: 0 }).await.map_err(fail())?;
-    workspace.replace("session_summary.txt", ua_report::session_summary(&standing))?;
+    workspace.replace("session_summary.txt", ua_report::session_summary(&standing, None))?;
     let [to_markers, to_requests, to_turns, end] = ua_report::trace_frame(&standing);
     let mut transcript = workspace.writing("transcript.md")?;
     let (mut trace, mut turns) = (workspace.writing("trace.json")?, workspace.writing("trace.json")?);
@@ -109,6 +113,7 @@ pub(crate) async fn write_progress_in_pieces(
     trace.with(|out| turns.append_to(out))?;
     trace.with(|out| TraceList::Turns.end(out, no_turn))?;
     trace.text(&end)?;
+    transcript.text(&pages.rest(&standing))?;
     transcript.place()?;
     Ok(trace.place()?)
 }
@@ -131,12 +136,14 @@ pub(crate) fn write_conclusion_with(
     records: &RunRecords,
     replies: &BTreeMap<CallId, RawReply>,
 ) -> Result<(), WorkspaceError> {
-    write_progress(workspace, records)?;
+    // The conditions may be about the transcript.
+    write_progress(workspace, records, None)?;
     if !workspace.path("trace.jsonl").exists() && !workspace.path("run.log").exists() {
         write_logs(workspace, records)?;
     }
     let artifacts = workspace.artifacts()?;
     let evidence = judge(workspace, records, &artifacts, replies)?;
+    workspace.replace("session_summary.txt", ua_report::session_summary(records, Some(&evidence)))?;
     let summary = CompletionSummary::new(records, &evidence, &artifacts);
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;

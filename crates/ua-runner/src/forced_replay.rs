@@ -164,10 +164,10 @@ impl ForcedReplay {
             return None;
         }
         Some(format!(
-            "The agent was told to take the results of interrupted calls by making them again, and did not within {} turn(s), in {} of \
+            "The agent was told to take the results of interrupted calls by making them again, and did not within {}, in {} of \
              which it asked for something else with an effect, which was refused. None of the calls will run again. Still to be taken:\n{}\
              \nAnswer `continue` to let it try again, or `abort`.",
-            self.turns,
+            ua_core::counted(self.turns, "turn"),
             self.attempts,
             list(&self.owed)
         ))

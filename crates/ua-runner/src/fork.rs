@@ -30,7 +30,7 @@ use crate::workspace::{Workspace, WorkspaceError, open_file};
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// The turn is not one of its committed ones.
-    #[error("fork run {run} at turn {at_turn}: it has {committed} committed turn(s)")]
+    #[error("cannot fork run {run} at turn {at_turn}: it has {}", ua_core::counted(committed, "committed turn"))]
     NotCommitted {
         /// The run.
         run: RunId,

@@ -361,7 +361,7 @@ fn stopped(reason: RunStop, detail: &str) -> State {
 }
 
 fn interrupted() -> State {
-    stopped(RunStop::Interrupt, "a signal asked the process to stop")
+    stopped(RunStop::Interrupt, "Ctrl-C or another signal")
 }
 
 fn over(stop: &BudgetStop) -> State {

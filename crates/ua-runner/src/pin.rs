@@ -247,9 +247,12 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let audience = Audience::of(&run.entrypoint);
     let components = diff.components();
     let accepted: Vec<&str> = components.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
-    let mut text = String::from("the setup is not the one this step was pinned to, so nothing was sent");
+    let mut text = String::from("policy, tools, prices or model changed since the run started, so nothing was sent");
     for difference in diff.iter() {
         text.push_str(&format!("\n  {difference}"));
+    }
+    if components.contains(&Component::Policy) && audience == Audience::Terminal {
+        text.push_str("\n  (`ua tools explain TOOL` shows which rule decides about a tool now)");
     }
     text.push_str(audience.pick("\nPut it back as it was and resume", "\nPut it back as it was and run it again"));
     let names = accepted.join(",");

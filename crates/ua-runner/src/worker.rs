@@ -146,7 +146,7 @@ async fn end_without_tools(desk: &Desk, is_orphan: bool) -> Result<Option<(Concl
 
 /// Parks a run that was interrupted before its tool servers had started: nothing was sent.
 async fn park_for_signal(desk: &Desk) -> Result<(Conclusion, RunRecord), RunError> {
-    let (reason, detail) = (RunStop::Interrupt, "a signal asked the process to stop".to_owned());
+    let (reason, detail) = (RunStop::Interrupt, "Ctrl-C or another signal".to_owned());
     let end = RunEnd {
         stop_reason: Some(reason),
         ..run_end(RunStatus::Stopped, Some(detail.clone()), 0, desk.ports.env.now())

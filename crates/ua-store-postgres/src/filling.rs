@@ -47,7 +47,8 @@ impl Filling {
         let runs: i64 = row.try_get(0).map_err(sql_error)?;
         if runs > 0 {
             return Err(refused(format!(
-                "the database on the server has {runs} run(s) already; only an empty one can be filled"
+                "the database on the server has {runs} already; only an empty one can be filled",
+                runs = ua_core::counted(runs, "run")
             )));
         }
         let mut filling = Self { client, place: config.place.clone(), insert: None };

@@ -122,7 +122,7 @@ impl Db {
                    cancel_reason = :cancel_reason, abort_requested_at = :abort_at, \
                    abort_question = :abort_question, iteration_count = :iterations, max_iterations = :max_iterations, \
                    completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
-                   unclean_ends_json = :unclean, traces_json = :traces, taint = :taint WHERE run_id = :id";
+                   unclean_ends_json = :unclean, traces_json = :traces, processes_json = :processes, taint = :taint WHERE run_id = :id";
         self.execute(
             sql,
             named! {
@@ -151,6 +151,7 @@ impl Db {
                 ":seen_at": opt_text(run.seen_at.as_ref()),
                 ":unclean": json(&run.unclean_ends)?,
                 ":traces": json(&run.traces)?,
+                ":processes": json(&run.processes)?,
                 ":taint": run.taint.bits(),
             },
         );
@@ -578,6 +579,7 @@ pub(crate) fn run_record(row: &Row) -> DbResult<RunRecord> {
         seen_at: column.opt_at("seen_at")?,
         unclean_ends: column.json("unclean_ends_json")?,
         traces: column.json("traces_json")?,
+        processes: column.json("processes_json")?,
     })
 }
 

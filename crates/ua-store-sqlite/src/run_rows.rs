@@ -164,7 +164,7 @@ impl Db<'_> {
                    cancel_reason = :cancel_reason, abort_requested_at = :abort_at, \
                    abort_question = :abort_question, iteration_count = :iterations, max_iterations = :max_iterations, \
                    completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
-                   unclean_ends_json = :unclean, traces_json = :traces, taint = :taint WHERE run_id = :id";
+                   unclean_ends_json = :unclean, traces_json = :traces, processes_json = :processes, taint = :taint WHERE run_id = :id";
         self.connection.prepare_cached(sql)?.execute(named_params! {
             ":id": run.run_id.as_str(),
             ":updated": text(&run.updated_at),
@@ -191,6 +191,7 @@ impl Db<'_> {
             ":seen_at": opt_text(run.seen_at.as_ref()),
             ":unclean": json(&run.unclean_ends)?,
             ":traces": json(&run.traces)?,
+            ":processes": json(&run.processes)?,
             ":taint": run.taint.bits(),
         })?;
         self.note_of(&run.run_id, |of| of.run = Some(run.clone()));
@@ -646,6 +647,7 @@ pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
         seen_at: column.opt_at("seen_at")?,
         unclean_ends: column.json("unclean_ends_json")?,
         traces: column.json("traces_json")?,
+        processes: column.json("processes_json")?,
     })
 }
 

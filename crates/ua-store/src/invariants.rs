@@ -131,7 +131,7 @@ fn sends(found: &mut Violations, records: &RunRecords, call: &CallRecord, attemp
     let id = &call.call_id;
     let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
     if !(1..=call.attempt).eq(numbers.iter().copied()) {
-        let why = format!("its row says {} attempt(s), stored are {numbers:?}", call.attempt);
+        let why = format!("its row says {}, stored are {numbers:?}", ua_core::counted(call.attempt, "attempt"));
         found.add("attempts_are_counted", id, why);
     }
     let never_sent =
@@ -144,7 +144,11 @@ fn sends(found: &mut Violations, records: &RunRecords, call: &CallRecord, attemp
     }
     let open = attempts.iter().filter(|attempt| attempt.ended_at.is_none()).count();
     if open > usize::from(call.status == CallStatus::Running) {
-        found.add("attempts_are_counted", id, format!("is {}, but {open} attempt(s) have not ended", call.status));
+        found.add(
+            "attempts_are_counted",
+            id,
+            format!("is {} beside {open} without an end", call.status, open = ua_core::counted(open, "attempt")),
+        );
     }
     if call.policy.class == SideEffectClass::External && call.policy.on_unknown == OnUnknown::Hold {
         let allowed = 1 + executes(records, call) + not_done(records, call, attempts);
@@ -186,7 +190,7 @@ fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
         found.add(
             "one_receipt_per_attempt",
             &call.call_id,
-            format!("{} receipts for {} attempt(s)", own.len(), attempts.len()),
+            format!("{} receipts for {}", own.len(), ua_core::counted(attempts.len(), "attempt")),
         );
     }
     if attempts.iter().any(|attempt| *attempt == 0 || *attempt > call.attempt) {
@@ -257,7 +261,8 @@ fn turns(found: &mut Violations, records: &RunRecords) {
     }
     let committed = records.turns.iter().filter(|turn| turn.committed_at.is_some()).count();
     if u32::try_from(committed) != Ok(run.own_turns()) || last > run.turn_index.saturating_add(1) {
-        let why = format!("its row says {} turn(s), {committed} of {last} are committed", run.turn_index);
+        let why =
+            format!("its row says {}, {committed} of {last} are committed", ua_core::counted(run.turn_index, "turn"));
         found.add("turns_are_counted", &run.run_id, why);
     }
     if crate::gateway::is_gateway(run) {
@@ -307,7 +312,7 @@ fn history(found: &mut Violations, records: &RunRecords) {
             found.add(
                 "one_result_per_tool_use",
                 format!("turn {turn}, tool use {id}"),
-                format!("has {answers} result(s)"),
+                format!("has {answers}", answers = ua_core::counted(answers, "result")),
             );
         }
     }
@@ -331,7 +336,11 @@ fn checkpoints(found: &mut Violations, records: &RunRecords) {
 fn requests(found: &mut Violations, records: &RunRecords) {
     let actual = records.requests.iter().filter(|request| request.status == RequestStatus::Actual).count();
     if actual < records.turns.len() {
-        let why = format!("{} turn(s), but {actual} request(s) charged as the provider said", records.turns.len());
+        let why = format!(
+            "{}, but {actual} charged as the provider said",
+            ua_core::counted(records.turns.len(), "turn"),
+            actual = ua_core::counted(actual, "request")
+        );
         found.add("each_request_is_charged_once", &records.run.run_id, why);
     }
     for request in &records.requests {

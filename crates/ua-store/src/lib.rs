@@ -73,9 +73,9 @@ pub use mem::MemStore;
 pub use overrides::{NewOverride, OverrideKind, OverrideRecord, budgets_with};
 pub use record::{
     AnswerRecord, AttemptRecord, CallRecord, CheckpointKind, CheckpointRecord, Choice, Correction, EndMark,
-    EventRecord, MessageRecord, OwnerStamp, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord, ReplayStatus,
-    RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord, answer_finding,
-    answer_link,
+    EventRecord, MessageRecord, OwnerStamp, ProcessSpan, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord,
+    ReplayStatus, RequestId, RequestRecord, RequestStatus, RunLease, RunRecord, RunRecords, StepRecord, TurnRecord,
+    answer_finding, answer_link,
 };
 pub use relations::{Around, Kin, Related, Relations, Seen, is_left_open, is_named};
 pub use run_store::RunStore;

@@ -139,6 +139,24 @@ pub struct RunRecord {
     pub unclean_ends: Vec<Timestamp>,
     /// One trace per process that drove the run, oldest first.
     pub traces: Vec<Trace>,
+    /// When each process took the run and left it; the newest ones, oldest first. Runs of earlier versions have none of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessSpan>,
+}
+
+/// One process's work on a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessSpan {
+    /// The number of its ownership.
+    pub epoch: u64,
+    /// When it took the run.
+    pub taken_at: Timestamp,
+    /// When it left the run in order, or was last known to be alive; `None` while it holds the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_at: Option<Timestamp>,
+    /// Whether it died while it held the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub died: bool,
 }
 
 /// A person's word that a run is to end. It stands in the run's row until the run has ended: from then on nothing is started in it,

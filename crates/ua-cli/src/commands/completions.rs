@@ -18,7 +18,7 @@ Examples:
   zsh     echo 'source <(ua completions zsh)' >> ~/.zshrc
   fish    ua completions fish > ~/.config/fish/completions/ua.fish
 
-The script asks `ua` itself while you type, and so knows the runs, calls and questions of the database. --static makes one that
+The script asks `ua` itself while you type, and so knows the runs, calls and questions of the database. --static makes one that \
 knows commands and flags only and never starts `ua`."
 )]
 pub struct CompletionsArgs {

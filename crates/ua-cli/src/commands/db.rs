@@ -52,7 +52,7 @@ Examples:
   ua db migrate --database-url postgres://ua@db.example/ua      make the schema there
   ua db copy --database-url postgres://ua@db.example/ua
 
-No run may be at work. The database on the server must be empty; events keep their chain. The file is kept under another
+No run may be at work. The database on the server must be empty; events keep their chain. The file is kept under another \
 name, so that no run is driven from both.")]
     Copy,
     /// Copy the database to a new file, as of one moment; runs may continue meanwhile
@@ -68,7 +68,7 @@ Examples:
 Examples:
   ua db restore ua-2026-11-20.db
 
-A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more
+A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more \
 than the copy does not resume, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
     Restore {
         /// The copy
@@ -164,19 +164,30 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     page.push_str(&format!("Pages          {whole}\n"));
     let mirror = match (health.mirror_lines, health.forgotten.len()) {
         (0, _) => "none yet".to_owned(),
-        (lines, 0) => format!("{lines} line(s), none that the database does not know"),
-        (lines, forgotten) => format!("{lines} line(s), {forgotten} thing(s) that the database does not know"),
+        (lines, 0) => format!("{lines}, none that the database does not know", lines = ua_core::counted(lines, "line")),
+        (lines, forgotten) => format!(
+            "{lines}, {forgotten} that the database does not know",
+            lines = ua_core::counted(lines, "line"),
+            forgotten = ua_core::counted(forgotten, "thing")
+        ),
     };
     page.push_str(&format!("effects.log    {mirror}\n"));
     if invariants {
-        page.push_str(&format!("Invariants     {runs} run(s), {} violation(s)\n", violations.len()));
+        page.push_str(&format!(
+            "Invariants     {runs}, {}\n",
+            ua_core::counted(violations.len(), "violation"),
+            runs = ua_core::counted(runs, "run")
+        ));
     }
     print(&page)?;
     for OfRun { run, violation } in &violations {
         print(crate::output::plain(&format!("  {run}: {violation}\n")))?;
     }
     if !to_look_at.is_empty() {
-        print(format!("To look at     {} place(s) where the records may not say what happened\n", to_look_at.len()))?;
+        print(format!(
+            "To look at     {} where the records may not say what happened\n",
+            ua_core::counted(to_look_at.len(), "place")
+        ))?;
         for one in &to_look_at {
             print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }

@@ -36,7 +36,7 @@ Examples:
   ua runs delete --older-than 30d --yes         without asking, as a timer does
   ua runs delete RUN --force                    one that is not finished, too
 
-A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run
+A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run \
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."
 )]
 pub struct DeleteArgs {
@@ -237,7 +237,7 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
 fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     let told = rows(deleted, DeletedAs { dry_run: args.dry_run, keep_files: args.keep_files });
-    format!("{told}{verb} {} run(s)\n", deleted.len())
+    format!("{told}{verb} {}\n", ua_core::counted(deleted.len(), "run"))
 }
 
 #[cfg(test)]

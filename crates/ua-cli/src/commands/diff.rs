@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ua_host::home::Home;
+use ua_resume::{status_detail, status_words};
 use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide, Workspace};
 use ua_store::{RunRecords, RunStore as _};
 
@@ -48,7 +49,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     ];
     print_table(&["", "A", "B"], rows)?;
     print(&match &diff.common_ancestor {
-        Some(run) => format!("\nIn common: the first {} turn(s), up to one of run {run}\n", diff.shared_turns),
+        Some(run) => format!("\nShared: the first {} of run {run}\n", ua_core::counted(diff.shared_turns, "turn")),
         None => "\nNo turn in common\n".to_owned(),
     })?;
     if !diff.job.is_empty() {
@@ -68,7 +69,10 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     }
     let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
     if !all && same_turns > 0 {
-        print(format!("\n{same_turns} further turn(s) are alike; --all shows them\n"))?;
+        print(format!(
+            "\n{same_turns} alike; --all shows them\n",
+            same_turns = ua_core::counted(same_turns, "further turn")
+        ))?;
     }
     let files: Vec<_> = diff.files.iter().filter(|file| all || !file.same).collect();
     if !files.is_empty() {
@@ -83,9 +87,9 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
 }
 
 fn status(run: &RunSide) -> String {
-    let reason = run.stop_reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-    let detail = run.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", line(detail, 160)));
-    format!("{}{reason}{detail}", run.status)
+    let detail = status_detail(run.status, run.status_detail.as_deref());
+    let detail = detail.map_or_else(String::new, |detail| format!(": {}", line(detail, 160)));
+    format!("{}{detail}", status_words(run.status, run.stop_reason))
 }
 
 fn side(turn: Option<&TurnSide>) -> String {

@@ -10,7 +10,7 @@ use clap::Args;
 use ua_host::Host;
 
 use crate::error::{FAILED, HostError, OK};
-use crate::output::{print, print_json, print_table};
+use crate::output::{print, print_json, print_table, wrapped};
 use crate::parts::Parts;
 use crate::shown::Shown;
 use crate::terminal::{out_has_color, status_color};
@@ -31,6 +31,9 @@ pub struct DoctorArgs {
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
+    /// Policy file (TOML), laid over all others; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub policy: Vec<PathBuf>,
     /// A job file: its model, prices, policies and tool servers are looked at as well
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
@@ -111,16 +114,22 @@ fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
         for finding in wanted.filter(|finding| verbose || finding.level != Level::Ok) {
             let shown = color.map_or_else(|| Shown::from(word), |color| Shown::painted(word, color, true));
             let gap = " ".repeat(5 - word.len());
-            out = out.then(shown).then(format!("{gap}{}: {}\n", finding.check, finding.detail));
+            out = out
+                .then(shown)
+                .then(format!("{gap}{}\n", wrapped(&format!("{}: {}", finding.check, finding.detail), 5)));
             if let Some(fix) = &finding.fix {
-                out = out.then(format!("     fix: {fix}\n"));
+                out = out.then(format!("     {}\n", wrapped(&format!("fix: {fix}"), 5)));
             }
         }
     }
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
     let more = if verbose { "" } else { "; --verbose shows everything that was looked at" };
-    let counts =
-        format!("{} ok, {} warning(s), {} failure(s)", count(Level::Ok), count(Level::Warn), count(Level::Fail));
+    let counts = format!(
+        "{} ok, {}, {}",
+        count(Level::Ok),
+        ua_core::counted(count(Level::Warn), "warning"),
+        ua_core::counted(count(Level::Fail), "failure")
+    );
     print(out.then(format!("{counts}{more}\n")))?;
     if !verbose {
         return Ok(());

@@ -38,7 +38,7 @@ Examples:
   ua runs export last --out ./copy --all-files --include-blobs
   UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     a database of another machine
 
-Everything is made of the database alone, whether the run is at work, finished or of another machine; nothing about the run
+Everything is made of the database alone, whether the run is at work, finished or of another machine; nothing about the run \
 changes. See docs/guide/workspace.md."
 )]
 pub struct ExportArgs {
@@ -202,8 +202,10 @@ impl ExportData {
             }
         }
         if gone > 0 {
-            self.notes
-                .push(format!("{gone} large result(s) are gone, most likely by `ua db prune`; their names are kept"));
+            self.notes.push(format!(
+                "gone, most likely by `ua db prune`: {gone}, whose names are kept",
+                gone = ua_core::counted(gone, "large result")
+            ));
         }
         Ok(())
     }
@@ -308,7 +310,7 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         ("trace.jsonl".to_owned(), ua_report::trace_lines(records)),
         ("trace.json".to_owned(), pretty(&ua_report::trace_json(records))?),
         ("run.log".to_owned(), ua_report::run_log(records)),
-        ("session_summary.txt".to_owned(), ua_report::session_summary(records)),
+        ("session_summary.txt".to_owned(), ua_report::session_summary(records, gathered.evidence.as_ref())),
         ("timeline.html".to_owned(), ua_report::timeline_html(&gathered.export())),
     ];
     for (blob, text) in &gathered.blobs {

@@ -86,8 +86,8 @@ Examples:
   ua worker --database-url postgres://ua@db.example/ua --root /var/lib/ua --listen 127.0.0.1:9090
   ua worker --until-empty                              work off what is waiting, then end
 
-SIGTERM and Ctrl-C end it in good order: it takes no more runs, waits up to --drain for calls with an effect, and
-returns its runs to the queue. A second signal ends it at once. All workers of a database have the same --root path;
+SIGTERM and Ctrl-C end it in good order: it takes no more runs, waits up to --drain for calls with an effect, and \
+returns its runs to the queue. A second signal ends it at once. All workers of a database have the same --root path; \
 a run stays on the machine that began it.")]
 pub struct WorkerArgs {
     /// Take runs from this queue only; may be repeated [default: all queues]
@@ -195,7 +195,7 @@ Examples:
   ua workers forget 0197a2c4-…                         a machine by its id, when its workers are not listed any more:
                                                        a name that fits none lists the machines that hold runs
 
-Only say this of a machine that is off: its runs start again with an empty workspace, and nothing proves any more that
+Only say this of a machine that is off: its runs start again with an empty workspace, and nothing proves any more that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]
     Forget {
         /// A worker of it, or its id
@@ -430,7 +430,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
             let store = host.home().open()?;
             let forgotten = forget(host, &store, &machine).await;
             ua_host::home::close(store);
-            print(format!("forgotten; {} lineage(s) of runs can be taken elsewhere\n", forgotten?))?;
+            print(format!("forgotten; {} of runs can be taken elsewhere\n", ua_core::counted(forgotten?, "lineage")))?;
         }
     }
     Ok(OK)

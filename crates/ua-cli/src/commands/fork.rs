@@ -24,14 +24,14 @@ use crate::people::AtTerminal;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  ua fork last                                    branch off from the last turn as another run
-  ua fork run_01… --at-turn 12                    … from turn 12
-  ua fork last --job-overrides changes.json       … with another prompt, other inputs or another model
+  ua fork last                                 branch off after the last turn
+  ua fork run_01… --at-turn 12                 … after turn 12
+  ua fork last --job-overrides changes.json    … with another prompt, inputs or model
   ua fork last --model claude-opus-4-5 --max-turns 40 --dry-run
-  ua runs diff run_01… last                       what came of both
+  ua runs diff run_01… last                    what came of both
 
-A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files
-that were recorded up to that turn. What the parent, or any other run of the lineage, did outside is not done again: the fork is told
+A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files \
+that were recorded up to that turn. What the parent, or any other run of the lineage, did outside is not done again: the fork is told \
 of it, and a call that might repeat it asks a person. The parent is left alone; it may even be running."
 )]
 pub struct ForkArgs {
@@ -43,15 +43,15 @@ pub struct ForkArgs {
     /// What is different
     #[command(flatten)]
     pub changes: ForkChanges,
+    /// Only show what would be shared, changed and copied
+    #[arg(long)]
+    pub dry_run: bool,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
     /// Another budget
     #[command(flatten)]
     pub budgets: BudgetArgs,
-    /// Only show what would be shared, changed and copied
-    #[arg(long)]
-    pub dry_run: bool,
 }
 
 /// What is different in a fork.

@@ -24,8 +24,10 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
         let indent = if *depth == 1 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 2)) };
         let about = line(&child.spec.objective, 60);
         out.push_str(&format!(
-            "Sub-agent      {indent}{} ({}, {} turn(s)): {about}\n",
-            child.run_id, child.status, child.turn_index
+            "Sub-agent      {indent}{} ({}, {}): {about}\n",
+            child.run_id,
+            child.status,
+            ua_core::counted(child.turn_index, "turn")
         ));
     }
     for child in children.iter().filter(|child| !is_task(child)) {
@@ -34,7 +36,10 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
     }
     let elsewhere = records.lineage.elsewhere.len();
     if elsewhere > 0 {
-        out.push_str(&format!("Done elsewhere {elsewhere} effect(s), which this run does not repeat\n"));
+        out.push_str(&format!(
+            "Done elsewhere {elsewhere}, which this run does not repeat\n",
+            elsewhere = ua_core::counted(elsewhere, "effect")
+        ));
     }
     out
 }

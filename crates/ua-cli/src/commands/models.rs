@@ -19,7 +19,7 @@ Examples:
   ua models list --provider anthropic
   ua models list --json | jq '.[] | select(.context_tokens > 500000)'
 
-Entries of the user's models.toml (or UA_MODELS) lie over those of this version. Prices are those of the day that is shown; what a
+Entries of the user's models.toml (or UA_MODELS) lie over those of this version. Prices are those of the day that is shown; what a \
 run is charged is what your own price table says.")]
     List {
         /// Only those of this provider

@@ -19,8 +19,8 @@ Examples:
   ua db prune --dry-run                         what would go?
   ua db prune --older-than 7d --max-bytes 1000000000
 
-Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what
-finished runs have not used for 30 days goes. The receipts stay; only the text of large results is deleted, and its place in the
+Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what \
+finished runs have not used for 30 days goes. The receipts stay; only the text of large results is deleted, and its place in the \
 database is used again.")]
 pub struct PruneArgs {
     /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d
@@ -88,7 +88,11 @@ fn in_words(pruned: &BlobPruned, prune: &BlobPrune) -> String {
     for blob in &pruned.freed {
         out.push_str(&format!("  {} {} bytes\n", blob.blob_id, blob.size));
     }
-    out.push_str(&format!("{verb} {} large result(s), {} bytes\n", pruned.freed.len(), pruned.freed_bytes()));
+    out.push_str(&format!(
+        "{verb} {}, {} bytes\n",
+        ua_core::counted(pruned.freed.len(), "large result"),
+        pruned.freed_bytes()
+    ));
     out.push_str(&format!(
         "kept {}, {} bytes; {} of them, {} bytes, belong to runs that are not finished\n",
         pruned.kept, pruned.kept_bytes, pruned.live, pruned.live_bytes

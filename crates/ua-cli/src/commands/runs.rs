@@ -359,7 +359,11 @@ fn iterations_text(records: &RunRecords) -> String {
             None => "no turn yet".to_owned(),
         };
         let words = iteration.last_words.as_deref().map_or_else(String::new, |words| line(words, 60));
-        let row = format!("  {:>2}  {turns:<18}{:>4} call(s)  {words}", iteration.number, iteration.tool_calls);
+        let row = format!(
+            "  {:>2}  {turns:<18}{:<10}  {words}",
+            iteration.number,
+            ua_core::counted(iteration.tool_calls, "call")
+        );
         out.push_str(row.trim_end());
         out.push('\n');
     }

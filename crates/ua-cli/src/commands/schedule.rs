@@ -34,7 +34,7 @@ Examples:
   ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
   ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
 
-Workers submit what is due: of each instant there is one run, with the job key NAME@INSTANT. The job file is read at that
+Workers submit what is due: of each instant there is one run, with the job key NAME@INSTANT. The job file is read at that \
 time, by the worker that is first, so it has to be there on every machine with a worker.")]
     Add {
         /// Its name

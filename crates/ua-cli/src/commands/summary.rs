@@ -11,7 +11,7 @@ use ua_resume::answers::{known, ways};
 
 use crate::error::HostError;
 use crate::ids::{short, shortened};
-use crate::output::{line, plain, print as write_out};
+use crate::output::{line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
 
@@ -110,7 +110,8 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
 pub(super) fn open_questions(records: &RunRecords) -> String {
     let mut out = String::new();
     for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
-        let known = known(question, &records.attempts, own_history(records, question));
+        let call = question.call_id.as_ref().and_then(|call| records.call(call));
+        let known = known(question, call, &records.attempts, own_history(records, question));
         out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &records.run.run_id)));
     }
     out
@@ -169,9 +170,12 @@ pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> S
 
 /// What is known about a question, a line each.
 pub(crate) fn known_lines(known: &[KnownFact]) -> String {
-    known.iter().fold(String::new(), |lines, fact| lines + &format!("  {:<11} {}\n", fact.name, line(&fact.text, 400)))
+    known.iter().fold(String::new(), |lines, fact| {
+        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&line(&fact.text, 400), 14))
+    })
 }
 
 pub(super) fn indented(text: &str) -> String {
-    plain(text.trim()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    let lines = plain(text.trim());
+    lines.lines().map(|line| format!("  {}", wrapped(line, 2)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

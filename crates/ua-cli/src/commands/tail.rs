@@ -33,7 +33,7 @@ Examples:
   ua runs tail last --no-follow      what happened in the last turns, then exit
   ua runs tail RUN --turns 0 --json | jq -c 'select(.event == \"call_settled\")'
 
-It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the
+It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the \
 exit code says how the run ended, as that of `ua job` does.")]
 pub struct TailArgs {
     /// A run id, its beginning or end, or `last`
@@ -175,7 +175,7 @@ impl Tail {
             if self.recorded.insert(turn.turn) {
                 let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
                 let mut event = blank(records, turn.recorded_at, "turn_recorded", Some(turn.turn));
-                event.text = format!("turn {} · {calls} call(s) planned", turn.turn);
+                event.text = format!("turn {} · {calls} planned", turn.turn, calls = ua_core::counted(calls, "call"));
                 events.push((2, event));
             }
         }
@@ -187,7 +187,7 @@ impl Tail {
                 let mut event = blank(records, question.created_at, "question", None);
                 event.question_id = Some(question.question_id.to_string());
                 event.tool_call_id = question.call_id.as_ref().map(ToString::to_string);
-                event.text = format!("held · {}", line(&question.text, 200));
+                event.text = format!("a question · {}", line(&question.text, 200));
                 events.push((5, event));
             }
         }

@@ -26,11 +26,18 @@ pub enum ToolsCommand {
     #[command(after_help = "\
 Examples:
   ua tools list
+  ua tools list --policy policy.toml --job job.json      as that job would be offered them
   ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
     List {
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
         mcp_config: Option<PathBuf>,
+        /// Policy file (TOML), laid over all others; may be repeated
+        #[arg(long, value_name = "FILE")]
+        policy: Vec<PathBuf>,
+        /// Job file whose policies have a say, as far as you trusted them
+        #[arg(long, value_name = "FILE")]
+        job: Option<PathBuf>,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -98,10 +105,11 @@ Such a tool is treated as an external effect that takes no key: at most once, an
 
 pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostError> {
     match command {
-        ToolsCommand::List { mcp_config, json } => {
+        ToolsCommand::List { mcp_config, policy, job, json } => {
             let Looked { specs, about, notes } = look(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let classifier = classifier_of_user(host.settings(), &[], &[], file.as_ref())?;
+            let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?.unwrap_or_default();
+            let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
             let policies: Vec<_> = specs.iter().map(|spec| (spec, classifier.classify(spec, None))).collect();
             if json {
                 print_json(&policies.iter().map(|(spec, policy)| row(spec, policy)).collect::<Vec<_>>())?;
@@ -195,14 +203,19 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
         tell(&if changes.is_empty() {
             "the tools are what mcp.lock says".to_owned()
         } else {
-            format!("{} difference(s); `ua tools lock` accepts them", changes.len())
+            format!("{}; `ua tools lock` accepts them", ua_core::counted(changes.len(), "difference"))
         });
         return Ok(if changes.is_empty() { OK } else { FAILED });
     }
     let text = found.to_text();
     tool_lock::write(&path, &text)?;
     let tools: usize = found.servers.values().map(|server| server.tools.len()).sum();
-    tell(format!("{}: {tools} tool(s) of {} server(s)", path.display(), found.servers.len()));
+    tell(format!(
+        "{}: {tools} of {}",
+        path.display(),
+        ua_core::counted(found.servers.len(), "server"),
+        tools = ua_core::counted(tools, "tool")
+    ));
     Ok(OK)
 }
 

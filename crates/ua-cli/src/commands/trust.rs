@@ -21,26 +21,28 @@ use crate::view::TrustRow;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua trust                   show the servers of .mcp.json, and ask whether to let them in
-  ua trust --yes             let them in without asking
+  ua trust                   show the servers of .mcp.json, and ask whether to trust them
+  ua trust --yes             trust them without asking
   ua trust --list            which servers are trusted, and whether they are still what they were
-  ua trust --revoke          take the word back
-  ua trust DIR               take the runs in a folder for yours, whoever made it
-  ua trust policy.toml       let the policy file of a job lower caution, too
+  ua trust --revoke          trust them no longer
+  ua trust DIR               trust the runs in a folder, whoever made it
+  ua trust policy.toml       trust the policy file of a job to lower caution, too
 
-A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached.
-Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with
---mcp-config is yours and needs no word. Nor are the runs of an AGENT_RUN_WORKSPACES used that somebody else made, until you name the
-folder: `ua trust AGENT_RUN_WORKSPACES` takes it for yours. A policy file that a job names can only raise caution, until you have seen
-and trusted it as it is; one that you name with --policy is yours. docs/security.md says why.")]
+A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached. \
+Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with \
+--mcp-config is yours and needs no confirmation.
+
+The runs of an AGENT_RUN_WORKSPACES that somebody else made are not used until you trust the folder: \
+`ua trust AGENT_RUN_WORKSPACES`. A policy file that a job names can only raise caution until you have seen and trusted it as it is; \
+one that you name with --policy is yours. docs/security.md says why.")]
 pub struct TrustArgs {
-    /// The configuration [default: .mcp.json of the current folder], a job's policy file (.toml), or a folder of workspaces that is yours
+    /// The configuration [default: .mcp.json of the current folder], a job's policy file (.toml), or a folder of workspaces
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// List what is trusted, of FILE or of all files
     #[arg(long, conflicts_with_all = ["revoke", "yes"])]
     pub list: bool,
-    /// Let nothing of the file in any more
+    /// Trust nothing of the file any longer
     #[arg(long, conflicts_with = "yes")]
     pub revoke: bool,
     /// Do not ask
@@ -49,7 +51,7 @@ pub struct TrustArgs {
     /// With --yes: also servers that fetch whatever version of a package there is that day (npx -y pkg@latest)
     #[arg(long, requires = "yes")]
     pub allow_unpinned: bool,
-    /// Let what the servers say of their tools (readOnlyHint) confirm what the tools' names suggest
+    /// Believe what the servers say of their tools (readOnlyHint) where it confirms what the tools' names suggest
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     pub trust_annotations: bool,
 }
@@ -85,7 +87,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         say(&if is_policy(&path) && count > 0 {
             format!("{file} is no longer trusted\n")
         } else {
-            format!("{count} server(s) of {file} are no longer trusted\n")
+            format!("no longer trusted: {count} of {file}\n", count = ua_core::counted(count, "server"))
         })?;
         return Ok(OK);
     }
@@ -109,7 +111,11 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     }
     if unknown.is_empty() {
         let count = config.servers.len();
-        say(&format!("{}: {count} server(s), nothing new to trust\n", plain(&file.path.display().to_string())))?;
+        say(&format!(
+            "{}: {count}, nothing new to trust\n",
+            plain(&file.path.display().to_string()),
+            count = ua_core::counted(count, "server")
+        ))?;
         return Ok(OK);
     }
     say(&shown(&file.path, &unknown))?;
@@ -124,7 +130,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
-    say(&format!("{count} server(s) are trusted as they are now\n"))?;
+    say(&format!("trusted: {count}, each as it is now\n", count = ua_core::counted(count, "server")))?;
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
@@ -171,7 +177,10 @@ async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Resu
 /// Lets what the servers say of their tools count for something.
 fn believe(host: &Host, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<u8, HostError> {
     let count = trust::believe_annotations(host.settings(), file, servers)?;
-    say(&format!("what {count} server(s) say of their tools may confirm what the tools' names suggest\n"))?;
+    say(&format!(
+        "{count}: what is said of the tools there may confirm what their names suggest\n",
+        count = ua_core::counted(count, "server")
+    ))?;
     Ok(OK)
 }
 

@@ -153,9 +153,13 @@ impl Lost {
         let (spans, reports) = (self.spans.load(Ordering::Relaxed), self.reports.load(Ordering::Relaxed));
         let what = match (spans, reports) {
             (0, 0) => return None,
-            (0, _) => format!("{reports} report(s) of metrics"),
-            (_, 0) => format!("{spans} span(s)"),
-            (_, _) => format!("{spans} span(s), {reports} report(s) of metrics"),
+            (0, _) => format!("{reports} of metrics", reports = ua_core::counted(reports, "report")),
+            (_, 0) => ua_core::counted(spans, "span"),
+            (_, _) => format!(
+                "{spans}, {reports} of metrics",
+                spans = ua_core::counted(spans, "span"),
+                reports = ua_core::counted(reports, "report")
+            ),
         };
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
         Some(format!("{what}; {why}"))

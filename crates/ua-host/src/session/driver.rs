@@ -6,9 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Database;
 use async_trait::async_trait;
+use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument as _;
 use ua_core::{Redactor, Timestamp, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
@@ -16,14 +18,18 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, LateFile, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker,
     Workspace, owner_stamp, park_for_tool_server, run_span,
 };
-use ua_store::{RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
+use ua_store::{QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
 use crate::error::{ChildFailed, HostError};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::redaction::scrub_logs;
+use crate::text::line;
 use crate::{claude_code, forgotten, pricing, progress, questions, servers, unknown_tools};
+
+/// A start that takes longer is told.
+const SLOW_START: Duration = Duration::from_secs(3);
 
 /// What the process has for all runs of a tree.
 #[derive(Clone)]
@@ -51,14 +57,17 @@ impl Driver {
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
         let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
-        let mut watcher = progress::watcher(taken.workspace.clone(), env.clone(), self.people.clone(), label);
+        self.log_start(&taken).await?;
+        let mut watcher =
+            progress::watcher(taken.workspace.clone(), &run.run_id, env.clone(), self.people.clone(), label);
         if self.people.presence() == Presence::Here {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
         let servers = servers::tool_servers(host, run, &self.launch, watcher.clone())?;
         let redactor = host.seams().redactor(servers::redactor(host, run, &self.launch)?);
-        let watcher = self.noting(run, logs.clone(), redactor.clone(), watcher);
-        let (lease, transport) = (taken.lease.clone(), servers.clone());
+        let slow = self.tell_if_slow(run);
+        let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
+        let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
         let worked = match self.worker(taken, transport, redactor.clone(), watcher, stop).await {
             Ok(worker) => worker.work().await.map_err(HostError::from),
             Err(error) => {
@@ -67,17 +76,53 @@ impl Driver {
                 Err(parked.err().map_or(error, HostError::from))
             }
         };
+        slow.abort();
         servers.shutdown().await;
+        if let Ok(run) = self.port.run(&id).await {
+            progress::keep_lines(&logs, &ua_report::end_lines(&run));
+        }
         scrub_logs(&logs, &redactor);
         worked
     }
 
+    /// Notes in the run's log what people did since the last process left it, and that this one takes it.
+    async fn log_start(&self, taken: &Taken) -> Result<(), HostError> {
+        let reading = |e| HostError::store("read what happened since", &e);
+        let run = &taken.run.run_id;
+        let questions = self.port.questions_of(QuestionsOf::Run(run.clone())).await.map_err(reading)?;
+        let overrides = self.port.overrides(run).await.map_err(reading)?;
+        progress::keep_lines(&taken.workspace, &ua_report::start_lines(&taken.run, &questions, &overrides));
+        Ok(())
+    }
+
+    /// Says what is waited for when tool servers take long to start: nothing else happens meanwhile.
+    fn tell_if_slow(&self, run: &RunRecord) -> JoinHandle<()> {
+        let configured = self.launch.configured_servers(&self.host, &run.spec).unwrap_or_default();
+        let names: Vec<String> = configured.iter().map(|server| format!("`{}`", line(&server.name, 40))).collect();
+        let (people, env) = (self.people.clone(), self.host.env().clone());
+        tokio::spawn(async move {
+            env.clock.sleep(SLOW_START).await;
+            people.remark(&format!(
+                "still starting: each of the tool servers has 30 s to answer{}",
+                if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+            ));
+        })
+    }
+
     /// The same watcher, which notes tools that no rule knows, and takes secrets out of the logs of a life that was killed. Once tools are
     /// listed, nobody writes those any more.
-    fn noting(&self, run: &RunRecord, logs: Workspace, redactor: Redactor, inner: Watcher) -> Watcher {
+    fn noting(
+        &self,
+        run: &RunRecord,
+        logs: Workspace,
+        redactor: Redactor,
+        slow: AbortHandle,
+        inner: Watcher,
+    ) -> Watcher {
         let (driver, run) = (self.clone(), run.run_id.clone());
         Arc::new(move |signal| {
             if let RunEvent::ToolsListed { tools } = &signal {
+                slow.abort();
                 scrub_logs(&logs, &redactor);
                 let host = &driver.host;
                 if let Ok(classifier) = driver.launch.classifier(host.settings()) {

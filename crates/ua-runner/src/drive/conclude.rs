@@ -212,11 +212,13 @@ impl Driver<'_> {
             Conclusion::Waiting { question } => {
                 end.status = RunStatus::WaitingForHuman;
                 end.detail = Some(question.text.clone());
+                end.step_end = Some(step(StepStatus::Blocked, None));
             }
             Conclusion::Stopped { reason, detail } => {
                 end.status = RunStatus::Stopped;
                 end.stop_reason = Some(*reason);
                 end.detail = Some(detail.clone());
+                end.step_end = Some(step(StepStatus::Blocked, None));
             }
         }
         let held_millis = end.held_millis;

@@ -53,9 +53,9 @@ pub(super) fn carve(records: &RunRecords, call: &CallRecord) -> Result<Carved, S
     let in_turn = number(tasks(records).filter(|task| task.position.turn == call.position.turn).count());
     if earlier.saturating_add(deeper) >= allowance.max_tasks {
         return Err(format!(
-            "Not run: this job may hand on {} task(s), and they are used up (`subagents.max_tasks`). Do the rest yourself, with your own \
+            "Not run: this job may hand on {}, and they are used up (`subagents.max_tasks`). Do the rest yourself, with your own \
              tools.",
-            allowance.max_tasks
+            ua_core::counted(allowance.max_tasks, "task")
         ));
     }
     // Those beyond the limit will be refused, so nothing is put aside for them.

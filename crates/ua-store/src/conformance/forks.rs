@@ -120,7 +120,7 @@ pub async fn a_fork_of_a_fork_shares_what_both_share(store: &dyn Store) {
 pub async fn a_fork_shares_only_committed_turns(store: &dyn Store) {
     let scene = parent(store, 1).await;
     scene.turn(vec![samples::planned_email("call_2", 2, 1)]).await;
-    refused(store.fork_run(samples::new_fork("run_2", "run_1", 2)).await, "1 committed turn(s)");
+    refused(store.fork_run(samples::new_fork("run_2", "run_1", 2)).await, "1 committed turn");
     assert!(matches!(store.run(&run_id("run_2")).await, Err(StoreError::NotFound { .. })));
 
     let fresh = store.fork_run(samples::new_fork("run_2", "run_1", 0)).await.unwrap();

@@ -16,11 +16,15 @@ pub(super) fn counted(found: &mut Violations, records: &RunRecords) {
     // The first iteration begins with the job itself, when the first step opens.
     let begun = if run.spec.harness.is_some() && steps > 0 { boundaries + 1 } else { boundaries };
     if usize::try_from(run.iteration_count).ok() != Some(begun) {
-        let why = format!("{} iteration(s) are counted, and {begun} began", run.iteration_count);
+        let why = format!("it counts {}, and {begun} began", ua_core::counted(run.iteration_count, "iteration"));
         found.add("iterations_are_counted_once", &run.run_id, why);
     }
     if boundaries >= steps.max(1) {
-        let why = format!("{boundaries} iteration(s) began behind the first, in {steps} step(s)");
+        let why = format!(
+            "{boundaries} began after the first, in {steps}",
+            boundaries = ua_core::counted(boundaries, "iteration"),
+            steps = ua_core::counted(steps, "step")
+        );
         found.add("iterations_are_counted_once", &run.run_id, why);
     }
 }

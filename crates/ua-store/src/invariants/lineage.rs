@@ -17,7 +17,7 @@ pub(super) fn shared(found: &mut Violations, records: &RunRecords) {
         return;
     };
     if run.parent_run_id.is_none() || run.turn_index < point.turn {
-        let why = format!("forked at turn {}, it has {} turn(s)", point.turn, run.turn_index);
+        let why = format!("forked at turn {}, it has {}", point.turn, ua_core::counted(run.turn_index, "turn"));
         found.add("a_fork_shares_committed_turns", &run.run_id, why);
     }
     let numbers: Vec<u32> = turns.iter().map(|turn| turn.turn).collect();

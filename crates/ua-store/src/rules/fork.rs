@@ -31,7 +31,10 @@ pub fn run_forked(
     let ForkContext { parent, last_seq, provider_session, taint } = context;
     let NewFork { run, at_turn, note } = fork;
     if at_turn > parent.turn_index {
-        let why = format!("it has {} committed turn(s), so it cannot be forked at turn {at_turn}", parent.turn_index);
+        let why = format!(
+            "it has {}, so it cannot be forked at turn {at_turn}",
+            ua_core::counted(parent.turn_index, "committed turn")
+        );
         return Err(conflict("runs", &parent.run_id, why));
     }
     let (mut run, opening) = run_submitted(run, Some(parent));

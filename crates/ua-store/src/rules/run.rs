@@ -9,12 +9,15 @@ use super::{conflict, not_found};
 use crate::commit::{NewCheckpoint, NewRun, NewStep, RequestEnd, RequestReservation, RunEnd, StepEnd};
 use crate::error::StoreError;
 use crate::record::{
-    CheckpointRecord, MessageRecord, OwnerStamp, RequestRecord, RequestStatus, RunLease, RunRecord, StepRecord,
+    CheckpointRecord, MessageRecord, OwnerStamp, ProcessSpan, RequestRecord, RequestStatus, RunLease, RunRecord,
+    StepRecord,
 };
 use crate::taint::Taint;
 
 /// How many unclean ends of a run are remembered.
 const KEPT_UNCLEAN_ENDS: usize = 32;
+/// How many processes of a run are remembered with their times.
+const KEPT_PROCESSES: usize = 32;
 
 /// Refuses a lease that is not the newest, or whose run is not running any more.
 pub fn check_lease(run: &RunRecord, lease: &RunLease) -> Result<(), StoreError> {
@@ -84,6 +87,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
         seen_at: None,
         unclean_ends: Vec::new(),
         traces: Vec::new(),
+        processes: Vec::new(),
     };
     (record, opening)
 }
@@ -132,10 +136,17 @@ pub fn run_acquired(
             let millis = u64::try_from(until.since(from).as_millis()).unwrap_or(u64::MAX);
             run.held_millis = run.held_millis.saturating_add(millis);
         }
+        if let Some(dead) = run.processes.last_mut().filter(|process| process.left_at.is_none()) {
+            dead.left_at = Some(alive.map_or(dead.taken_at, |alive| alive.max(dead.taken_at)));
+            dead.died = true;
+        }
     }
     run.held_from = Some(at);
     run.seen_at = None;
     run.lease_epoch += 1;
+    run.processes.push(ProcessSpan { epoch: run.lease_epoch, taken_at: at, left_at: None, died: false });
+    let surplus = run.processes.len().saturating_sub(KEPT_PROCESSES);
+    run.processes.drain(..surplus);
     run.status = RunStatus::Running;
     run.stop_reason = None;
     run.status_detail = None;
@@ -178,6 +189,9 @@ pub fn run_ended(mut run: RunRecord, end: &RunEnd) -> Result<RunRecord, StoreErr
     run.final_artifact_ref = end.final_artifact_ref.clone().or(run.final_artifact_ref);
     run.held_millis = run.held_millis.saturating_add(end.held_millis);
     (run.held_from, run.seen_at) = (None, None);
+    if let Some(process) = run.processes.last_mut() {
+        process.left_at = Some(end.at.max(process.taken_at));
+    }
     run.updated_at = end.at;
     Ok(run)
 }

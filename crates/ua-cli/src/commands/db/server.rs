@@ -147,7 +147,11 @@ async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<
     let whole = if health.findings.is_empty() { "whole".to_owned() } else { health.findings.join("\n               ") };
     page.push_str(&format!("History        {whole}\n"));
     if invariants {
-        page.push_str(&format!("Invariants     {runs} run(s), {} violation(s)\n", violations.len()));
+        page.push_str(&format!(
+            "Invariants     {runs}, {}\n",
+            ua_core::counted(violations.len(), "violation"),
+            runs = ua_core::counted(runs, "run")
+        ));
     }
     print(plain(&page))?;
     for OfRun { run, violation } in &violations {

@@ -166,8 +166,8 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
                 findings.fail(
                     "effects.log",
                     format!(
-                        "it knows {} thing(s) that the database does not: it went back in time",
-                        health.forgotten.len()
+                        "it knows {} that the database does not: it went back in time",
+                        ua_core::counted(health.forgotten.len(), "thing")
                     ),
                     "restore a newer copy; or look what became of them with `ua db check`, then `ua db accept RUN`",
                 );
@@ -306,7 +306,7 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         let shown = stray.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
         findings.warn(
             "workspaces",
-            format!("{} folder(s) belong to no run: {shown}", stray.len()),
+            format!("{} without a run: {shown}", ua_core::counted(stray.len(), "folder")),
             "remove them if nothing in them is needed; they are what deleted runs or another database left",
         );
     }

@@ -42,7 +42,8 @@ pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
 /// Reads the job that is named, and finds what it would be refused for.
 pub(super) fn job(host: &Host, args: &DoctorArgs, findings: &mut Findings) -> Option<Job> {
     let file = args.job.as_ref()?;
-    let options = LaunchOptions { mcp_config: args.mcp_config.clone(), ..LaunchOptions::default() };
+    let options =
+        LaunchOptions { mcp_config: args.mcp_config.clone(), policy: args.policy.clone(), ..LaunchOptions::default() };
     let read = ua_host::job_file::read(host.settings(), file)
         .and_then(|spec| Launch::new(host.settings(), file, &spec, &options).map(|launch| Job { spec, launch }));
     match read {
@@ -101,7 +102,7 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
-            format!("set {variable}, or {setting} in the user's config.toml; offline, use the provider `scripted`"),
+            format!("set {variable}, or {setting} in the user's config.toml; a job that names a model of its own is looked at with --job FILE"),
         ),
         None => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
     }
@@ -197,7 +198,7 @@ pub(super) async fn servers(
     };
     let classifier = match job {
         Some(job) => job.launch.classifier(host.settings()),
-        None => classifier_of_user(host.settings(), &[], &[], None),
+        None => classifier_of_user(host.settings(), &args.policy, &[], None),
     };
     let classifier = match classifier {
         Ok(classifier) => classifier,
@@ -255,11 +256,11 @@ pub(super) async fn servers(
                 rows.extend(specs.iter().map(|spec| super::super::tools::row(spec, &classifier.classify(spec, None))));
                 listed.extend(specs.iter().cloned());
                 if unknown == 0 {
-                    findings.ok(&check, format!("started, {} tool(s){speaks}", specs.len()));
+                    findings.ok(&check, format!("started, {}{speaks}", ua_core::counted(specs.len(), "tool")));
                 } else {
                     findings.warn(
                         &check,
-                        format!("started, {} tool(s){speaks}, of which nothing is known about {unknown}", specs.len()),
+                        format!("started, {}{speaks}, of which nothing is known about {unknown}", ua_core::counted(specs.len(), "tool")),
                         "say in a policy what they do; `ua tools explain NAME` shows what is known, docs/guide/policies.md how",
                     );
                 }

@@ -53,7 +53,7 @@ impl Tool for GetCoreMemoryBlocks {
         let database = Arc::clone(&self.0.database);
         let blocks = blocking(move || list(&database, &given.labels)).await?;
         success(
-            format!("{} block(s)", blocks.len()),
+            ua_core::counted(blocks.len(), "block"),
             &json!({ "blocks": blocks, "max_chars_per_block": MAX_BLOCK_CHARS }),
         )
     }

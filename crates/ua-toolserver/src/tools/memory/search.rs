@@ -62,7 +62,7 @@ impl Tool for ArchivalMemorySearch {
         let limit = given.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let database = Arc::clone(&self.0.database);
         let found = blocking(move || find(&database, &words, limit)).await?;
-        success(format!("{} item(s)", found.len()), &json!({ "items": found }))
+        success(ua_core::counted(found.len(), "item"), &json!({ "items": found }))
     }
 }
 

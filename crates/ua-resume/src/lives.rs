@@ -1,12 +1,13 @@
 //! The processes that drove a run: when each took it, what was last seen of it, and how it ended.
 //!
-//! Spec: Durable Jobs v1 spec §9.2 (resume); Durable runner, current state §4. What is stored is the epoch of each turn and
-//! attempt and the instant of each take-over from a dead process. Everything else is read off the instants of the rows, so
-//! the start of a process that took the run in good order is that of its first row.
+//! Spec: Durable Jobs v1 spec §9.2 (resume); Durable runner, current state §4. What is stored is when each process took the run, when it
+//! left it or was last known to be alive, and whether it died. Earlier versions stored less: the epoch of each turn and attempt and the
+//! instant of each take-over from a dead process. For their processes everything else is read off the instants of the rows, so the start
+//! of a process that took the run in good order is that of its first row.
 
 use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
-use ua_store::{CheckpointKind, RequestStatus, RunRecords};
+use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecords};
 
 /// How many take-overs from dead processes a run remembers.
 const REMEMBERED_KILLS: usize = 32;
@@ -34,7 +35,7 @@ pub struct Life {
     pub trace: Option<Trace>,
     /// When it took the run.
     pub started_at: Timestamp,
-    /// The last instant at which it wrote something.
+    /// When it left the run, or was last known to be alive.
     pub last_seen_at: Timestamp,
     /// How it ended.
     pub end: LifeEnd,
@@ -42,6 +43,46 @@ pub struct Life {
 
 /// The processes that drove a run, oldest first; none when nobody has taken it.
 pub fn lives(records: &RunRecords) -> Vec<Life> {
+    let stored = &records.run.processes;
+    let is_all_stored = u64::try_from(stored.len()).is_ok_and(|count| count == records.run.lease_epoch);
+    let mut found = if is_all_stored { Vec::new() } else { lives_by_rows(records) };
+    found.retain(|life| stored.iter().all(|process| process.epoch != life.epoch));
+    found.extend(stored.iter().map(|process| life_of(records, process)));
+    found.sort_by_key(|life| life.epoch);
+    found
+}
+
+/// The processes that died while they drove a run.
+pub fn kills(records: &RunRecords) -> usize {
+    lives(records).iter().filter(|life| life.end == LifeEnd::Killed).count()
+}
+
+/// One whose times are stored.
+fn life_of(records: &RunRecords, process: &ProcessSpan) -> Life {
+    let run = &records.run;
+    let (last_seen_at, end) = match process.left_at {
+        Some(at) if process.died => (at, LifeEnd::Killed),
+        Some(at) => (at, LifeEnd::InOrder),
+        None => {
+            let seen = instants(records).into_iter().chain(run.seen_at).filter(|at| *at >= process.taken_at).max();
+            (seen.unwrap_or(process.taken_at), LifeEnd::Open)
+        }
+    };
+    Life {
+        epoch: process.epoch,
+        trace: trace_of(records, process.epoch),
+        started_at: process.taken_at,
+        last_seen_at,
+        end,
+    }
+}
+
+fn trace_of(records: &RunRecords, epoch: u64) -> Option<Trace> {
+    usize::try_from(epoch.checked_sub(1)?).ok().and_then(|index| records.run.traces.get(index)).cloned()
+}
+
+/// The same, read off the rows.
+fn lives_by_rows(records: &RunRecords) -> Vec<Life> {
     let run = &records.run;
     let epochs = 1..=run.lease_epoch;
     let spans: Vec<Option<(Timestamp, Timestamp)>> = epochs.clone().map(|epoch| tagged_span(records, epoch)).collect();
@@ -85,8 +126,13 @@ pub fn lives(records: &RunRecords) -> Vec<Life> {
                 None if run.status == RunStatus::Running => LifeEnd::Open,
                 None => LifeEnd::InOrder,
             };
-            let trace = usize::try_from(epoch - 1).ok().and_then(|index| run.traces.get(index)).cloned();
-            Life { epoch, trace, started_at: *started_at, last_seen_at: last_seen_at.max(*started_at), end }
+            Life {
+                epoch,
+                trace: trace_of(records, epoch),
+                started_at: *started_at,
+                last_seen_at: last_seen_at.max(*started_at),
+                end,
+            }
         })
         .collect()
 }
@@ -156,6 +202,33 @@ mod tests {
         assert!(found.windows(2).all(|pair| pair[0].last_seen_at < pair[1].started_at), "{found:?}");
         // What a resume writes about the lost attempt was not written by the process that lost it.
         assert_eq!(found[0].last_seen_at, story.records.attempts[0].started_at);
+        assert_eq!(kills(&story.records), 2);
+        // A run of an earlier version says the same of the same rows.
+        story.records.run.processes.clear();
+        assert_eq!(ends(&story), [LifeEnd::Killed, LifeEnd::InOrder, LifeEnd::Killed, LifeEnd::InOrder]);
+        assert_eq!(lives(&story.records)[0].last_seen_at, story.records.attempts[0].started_at);
+    }
+
+    #[test]
+    fn processes_that_found_an_open_question_lasted_from_when_they_took_the_run_until_they_left_it() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        let send = story.asks("", &[("send_email", json!({}), mail_policy())])[0].clone();
+        story.starts(&send);
+        story.loses(&send);
+        story.questions(&send);
+        story.ends(RunStatus::WaitingForHuman, None, "a question");
+        let first = lives(&story.records);
+        for _ in 0..3 {
+            story.resumes();
+            story.ends(RunStatus::WaitingForHuman, None, "a question");
+        }
+        let found = lives(&story.records);
+        assert_eq!(found[..1], first, "what a later process does is not the first one's time");
+        assert!(
+            found.iter().all(|life| life.end == LifeEnd::InOrder && life.started_at < life.last_seen_at),
+            "{found:?}"
+        );
+        assert!(found.windows(2).all(|pair| pair[0].last_seen_at < pair[1].started_at), "{found:?}");
     }
 
     #[test]
