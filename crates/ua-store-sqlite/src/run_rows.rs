@@ -414,8 +414,8 @@ impl Db<'_> {
 
     /// The markers of a run behind the first so many, oldest first, at most `most`.
     pub(crate) fn markers_of(&self, run: &RunId, behind: u32, most: u32) -> DbResult<Vec<CheckpointRecord>> {
-        let sql = "SELECT * FROM checkpoints WHERE run_id = ?1 ORDER BY seq LIMIT ?3 OFFSET ?2";
-        self.rows(sql, params![run.as_str(), behind, most], checkpoint_record)
+        let sql = format!("SELECT c.* {CHECKPOINTS} ORDER BY c.seq LIMIT ?3 OFFSET ?2");
+        self.rows(&sql, params![run.as_str(), behind, most], checkpoint_record)
     }
 
     pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {

@@ -9,11 +9,11 @@ use ua_store::{
 };
 
 use crate::export::{RunExport, lineage_line, rule_in_words};
-use ua_resume::lives;
 use ua_evidence::call_line::{external_id, own_success, reply_text};
 use ua_evidence::quote::{clean, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::budget;
+use ua_resume::lives;
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
 
