@@ -141,7 +141,8 @@ fn a_run_at_work_can_be_exported() {
     process.wait().code(0);
     // The process goes on with the files that were written beside it.
     let log = fs::read_to_string(env.workspace().join("run.log")).unwrap();
-    assert!(log.lines().last().unwrap().contains("turn 3"), "{log}");
+    assert!(log.lines().any(|line| line.contains("turn 3 · thinking")), "{log}");
+    assert!(log.lines().last().unwrap().ends_with("succeeded"), "{log}");
 }
 
 #[test]

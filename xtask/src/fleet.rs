@@ -351,7 +351,7 @@ impl Worker {
         let text = fs::read_to_string(&self.log)?;
         let found = text
             .lines()
-            .filter_map(|line| line.split_once(" run(s) of dead workers")?.0.rsplit(' ').next()?.parse::<u64>().ok());
+            .filter_map(|line| line.split_once(" of dead workers")?.0.rsplit(' ').nth(1)?.parse::<u64>().ok());
         Ok(found.sum())
     }
 

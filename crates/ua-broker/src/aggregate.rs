@@ -196,7 +196,7 @@ impl Aggregate {
         let answers = self.ask_all(name, "initialize", &params).await;
         let version = answers.iter().filter_map(|(_, answer)| answer["result"]["protocolVersion"].as_str()).min();
         let version = version.map_or_else(|| wanted.as_str().min(era::NEWEST_HANDSHAKE).to_owned(), str::to_owned);
-        let mut result = self.about(&answers);
+        let mut result = Self::about(&answers);
         result["protocolVersion"] = json!(version);
         result["capabilities"] = json!({"tools": {"listChanged": true}});
         result["serverInfo"] = own_name();
@@ -209,14 +209,14 @@ impl Aggregate {
         }
         let answers = self.ask_all(name, "server/discover", &params).await;
         let mut result = era::discovery(&json!({"capabilities": {"tools": {}}, "serverInfo": own_name()}));
-        if let (Some(result), Value::Object(about)) = (result.as_object_mut(), self.about(&answers)) {
+        if let (Some(result), Value::Object(about)) = (result.as_object_mut(), Self::about(&answers)) {
             result.extend(about);
         }
         json!({"result": result})
     }
 
     /// What the servers say about themselves, and which of them are not there.
-    fn about(&self, answers: &[(&str, Value)]) -> Value {
+    fn about(answers: &[(&str, Value)]) -> Value {
         let mut words = Vec::new();
         for (server, answer) in answers {
             match (answer["result"]["instructions"].as_str(), answer["error"]["message"].as_str()) {

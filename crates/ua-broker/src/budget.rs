@@ -1,7 +1,7 @@
 //! Budgets: how many calls with an effect were begun, in a session or on a day. The broker alone begins them, so what it counts is all there is;
 //! what an earlier one began is counted once, from what is stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -23,7 +23,7 @@ struct Counts {
     /// By the budget's place and what it is counted in.
     counts: HashMap<(usize, Counted), u32>,
     /// Whether what is stored of this was counted.
-    known: HashMap<(usize, Counted), ()>,
+    known: HashSet<(usize, Counted)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -73,9 +73,9 @@ impl Broker {
                 continue;
             }
             let key = (place, budget.counted(session, at));
-            if !spent.known.contains_key(&key) {
+            if !spent.known.contains(&key) {
                 let stored = self.stored(budget, session, at).await?;
-                spent.known.insert(key.clone(), ());
+                spent.known.insert(key.clone());
                 spent.counts.insert(key.clone(), stored);
             }
             if spent.counts.get(&key).copied().unwrap_or(0) >= budget.calls {

@@ -184,6 +184,7 @@ impl Front {
     }
 
     /// The session that a request names.
+    #[expect(clippy::result_large_err, reason = "a refusal is the answer that is sent")]
     fn session_of(&self, who: &str, headers: &HeaderMap) -> Result<Arc<HttpSession>, Response<Body>> {
         let Some(id) = text_of(headers, "mcp-session-id") else {
             let why = "begin with `initialize`, and send the session's name as `Mcp-Session-Id`";

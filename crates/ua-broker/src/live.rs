@@ -48,12 +48,15 @@ pub(crate) struct Ended {
     pub(crate) reply: Option<(Box<CallRecord>, RawReply)>,
 }
 
+/// Who waits for the answers to what a tool asks for; none when nobody answers.
+type Answers = oneshot::Sender<Option<Map<String, Value>>>;
+
 /// What a tool asks for before it has a result: requests by name. Whoever takes it answers it, once.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) requests: Map<String, Value>,
     is_taken: AtomicBool,
-    reply: Mutex<Option<oneshot::Sender<Option<Map<String, Value>>>>>,
+    reply: Mutex<Option<Answers>>,
 }
 
 impl Ask {

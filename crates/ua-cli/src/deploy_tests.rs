@@ -29,10 +29,9 @@ fn parsed(words: &[String]) -> Command {
 
 /// The worker that these words start.
 fn worker(words: &[String]) -> WorkerArgs {
-    match parsed(words) {
-        Command::Worker(worker) => worker,
-        other => panic!("{words:?} is no worker: {other:?}"),
-    }
+    let command = parsed(words);
+    let Command::Worker(worker) = command else { panic!("{words:?} is no worker: {command:?}") };
+    worker
 }
 
 /// What a worker takes at most to end, besides its drain: snapshots of state, its children, and the answer of the database.

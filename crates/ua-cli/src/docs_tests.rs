@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
@@ -113,12 +114,13 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "./target/debug/invoices",
     "ua",
     "cargo",
     "cat",
     "cd",
+    "claude",
     "export",
     "jq",
     "kill",
@@ -253,6 +255,10 @@ fn json_problem(text: &str) -> Option<String> {
         Ok(value) => value,
         Err(error) => return Some(format!("it is no JSON: {error}")),
     };
+    if value.get("hooks").is_some() {
+        // Settings of a client.
+        return None;
+    }
     if value.get("mcpServers").is_some() {
         return ua_mcp::McpConfig::parse(text, "it").err().map(|error| error.to_string());
     }
@@ -273,6 +279,9 @@ fn json_problem(text: &str) -> Option<String> {
 
 /// The tables of a file about models.
 const MODEL_PROVIDERS: [&str; 5] = ["anthropic", "openai", "openai-chat", "scripted", "claude-code"];
+
+/// Tables that only the gateway's configuration has.
+const GATEWAY: [&str; 4] = ["http", "approvals", "budget", "client"];
 
 /// Why a TOML text that a page shows is not what the program reads: a policy, secrets, prices, facts about models, or configuration. A value
 /// that is written as `"…"` stands for one of a reader.
@@ -298,6 +307,8 @@ fn toml_problem(text: &str) -> Option<String> {
         PriceTable::parse("it", text).err().map(|error| error.to_string())
     } else if table.keys().all(|key| MODEL_PROVIDERS.contains(&key.as_str())) {
         ua_llm::ModelTable::parse("it", text).err().map(|error| error.to_string())
+    } else if GATEWAY.iter().any(|key| table.contains_key(*key)) {
+        ua_host::gateway::GatewayConfig::parse(text, Path::new("/root/of/the/gateway")).err()
     } else {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();

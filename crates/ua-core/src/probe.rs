@@ -106,12 +106,11 @@ impl Marker {
             (MarkerForm::Append(template), Some(Value::String(text))) => {
                 marks.text(template).map(|mark| Value::String(format!("{text}{mark}")))
             }
-            (MarkerForm::Set(template), None) => marks.value(template),
+            (MarkerForm::Set(template) | MarkerForm::Put(template), None) => marks.value(template),
             (MarkerForm::Push(template), None) => marks.value(template).map(|mark| Value::Array(vec![mark])),
             (MarkerForm::Push(template), Some(Value::Array(items))) => {
                 marks.value(template).map(|mark| Value::Array(items.iter().cloned().chain([mark]).collect()))
             }
-            (MarkerForm::Put(template), None) => marks.value(template),
             (MarkerForm::Put(template), Some(Value::Object(fields))) => match marks.value(template) {
                 Ok(Value::Object(more)) if more.keys().all(|name| !fields.contains_key(name)) => Ok(Value::Object(
                     fields.iter().map(|(name, value)| (name.clone(), value.clone())).chain(more).collect(),

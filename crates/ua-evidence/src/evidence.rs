@@ -529,7 +529,7 @@ mod tests {
         story.starts(&id);
         story.loses(&id);
         let text = judge(&story).missing_for_model();
-        assert!(text.contains("may have happened and are not confirmed. Do not repeat them"), "{text}");
+        assert!(text.contains("though it may have happened: 1 further call. Do not repeat that"), "{text}");
         assert!(!text.contains("Call the tool"), "{text}");
     }
 

@@ -39,7 +39,7 @@ const START: Duration = Duration::from_secs(30);
 /// How long after it was given up a request may still be begun at a tool server over HTTP.
 const HORIZON: Duration = Duration::from_secs(30);
 /// How long a broker that is to end may take.
-const DRAIN: Duration = Duration::from_secs(60);
+const DRAIN: Duration = Duration::from_mins(1);
 /// The program that a bridge is, beside `ua`: smaller, and up sooner.
 const BRIDGE: &str = "ua-bridge";
 

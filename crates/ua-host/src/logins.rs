@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -113,7 +113,8 @@ impl LoginFiles {
         let folder = self.folder()?;
         let names = folder.entries().map_err(|error| format!("cannot read {}: {error}", folder.path().display()))?;
         let names = names.into_iter().filter_map(|(name, _)| name.into_string().ok());
-        let entries = names.filter(|name| name.ends_with(".json") && !name.starts_with('.'));
+        let entries =
+            names.filter(|name| !name.starts_with('.') && Path::new(name).extension().is_some_and(|it| it == "json"));
         let mut all: Vec<LoginEntry> =
             entries.map(|name| entry(&folder, &name)).filter_map(Result::transpose).collect::<Result<_, _>>()?;
         all.sort_by(|a, b| (&a.server, &a.address).cmp(&(&b.server, &b.address)));

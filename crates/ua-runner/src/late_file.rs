@@ -2,7 +2,7 @@
 //!
 //! It is written when nothing else can be, so it is opened anew each time, and what is wrong with it is told and no more.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
@@ -11,6 +11,9 @@ use rustix::fs::OFlags;
 use ua_core::CallId;
 use ua_ledger::LateReplies;
 use ua_store::LateReply;
+
+/// As much of it is read.
+const MOST: u64 = 64 << 20;
 
 /// The file of one root.
 #[derive(Debug, Clone)]
@@ -27,14 +30,16 @@ impl LateFile {
         Self { path }
     }
 
+    /// Opens it: no link is followed, no pipe is waited for, and what is no file is none.
+    fn open(&self, options: &mut OpenOptions) -> io::Result<File> {
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(&self.path)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
     fn append(&self, late: &LateReply) -> io::Result<()> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed())
-            .open(&self.path)?;
+        let mut file = self.open(OpenOptions::new().append(true).create(true).mode(0o600))?;
         // A line that a kill cut in half takes no other along.
         let mut last = [b'\n'];
         if file.metadata()?.len() > 0 {
@@ -53,7 +58,7 @@ impl LateReplies for LateFile {
         let call = &late.tool_call_id;
         match self.append(late) {
             Ok(()) => {
-                tracing::warn!(%call, path = %self.path.display(), "the database does not take an answer: kept beside it")
+                tracing::warn!(%call, path = %self.path.display(), "the database does not take an answer: kept beside it");
             }
             Err(error) => {
                 tracing::error!(%call, path = %self.path.display(), %error, "an answer that the database does not take was not kept");
@@ -61,9 +66,14 @@ impl LateReplies for LateFile {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
     fn about(&self, call: &CallId) -> Vec<LateReply> {
         // There is none, but after such a trouble.
-        let Ok(text) = std::fs::read_to_string(&self.path) else { return Vec::new() };
+        let Ok(file) = self.open(&mut OpenOptions::new()) else { return Vec::new() };
+        let mut text = String::new();
+        if file.take(MOST).read_to_string(&mut text).is_err() {
+            return Vec::new();
+        }
         let lines = text.lines().filter(|line| line.contains(call.as_str()));
         lines
             .filter_map(|line| serde_json::from_str(line).ok())

@@ -228,7 +228,10 @@ fn step_in_sql(steps: &[StepRecord]) -> String {
     let mut firsts: Vec<u32> = steps.iter().map(|step| step.first_turn).collect();
     firsts.sort_unstable_by(|one, other| other.cmp(one));
     firsts.dedup();
-    let cases: String = firsts.iter().map(|first| format!("WHEN turn >= {first} THEN {first} ")).collect();
+    let mut cases = String::new();
+    for first in firsts {
+        cases.push_str(&format!("WHEN turn >= {first} THEN {first} "));
+    }
     if cases.is_empty() { "0".to_owned() } else { format!("CASE {cases}ELSE 0 END") }
 }
 

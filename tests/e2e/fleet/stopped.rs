@@ -26,7 +26,7 @@ fn a_worker_that_stands_still_past_its_lease_keeps_its_run_and_sends_nothing_twi
         end_the_lease(env, database, "first");
         let second = env.start(&["worker", "--name", "second"]);
         until("the second worker has looked", || why(env, "r").contains("already driven"));
-        assert!(second.stderr().contains("1 run(s) of dead workers are ready again"), "{}", second.stderr());
+        assert!(second.stderr().contains("1 run of dead workers"), "{}", second.stderr());
         assert_eq!((env.comments().len(), status(env, "r")), (1, "running".to_owned()));
         first.signal(Signal::CONT);
         open_the_gate(env);
@@ -98,7 +98,7 @@ fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     assert_eq!((state(&env, "begun"), env.comments().len()), ("ready".to_owned(), 3));
     // It has no workers left, and is named by what holds runs.
     let first = fs::read_to_string(env.path("root.first/locks/root_id")).unwrap();
-    env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run(s)"]);
+    env.run(&["workers", "forget", "of_begun"]).refused(2, &["of_begun", &first, "1 run"]);
     env.run(&["workers", "forget", &first]).code(0);
     until("the question", || state(&env, "begun") == "parked");
     let question = rows(&env, &["questions"])[0]["question_id"].as_str().unwrap().to_owned();

@@ -97,7 +97,7 @@ mod tests {
         let second = tokens.make("codex", &env).unwrap();
         assert_eq!((tokens.whose(&first), tokens.whose(&second).as_deref()), (None, Some("codex")));
         let text = fs::read_to_string(&tokens.path).unwrap();
-        assert!(!text.contains(&second) && fs::metadata(&tokens.path).unwrap().mode() & 0o077 == 0);
+        assert!(!text.contains(&second) && fs::metadata(&tokens.path).unwrap().mode().trailing_zeros() >= 6);
         assert!(tokens.remove("codex").unwrap() && !tokens.remove("codex").unwrap());
         assert_eq!(tokens.whose(&second), None);
     }

@@ -73,13 +73,13 @@ impl HttpClient {
         self
     }
 
-    fn request(&self, id: u64, tool: &str, arguments: &Value) -> Value {
+    fn request(id: u64, tool: &str, arguments: &Value) -> Value {
         let meta = json!({"threadId": "t1", "callId": format!("call-{id}")});
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments, "_meta": meta}})
     }
 
     fn call(&self, id: u64, tool: &str, arguments: &Value) -> Said {
-        self.post(&self.request(id, tool, arguments))
+        self.post(&Self::request(id, tool, arguments))
     }
 
     /// A request that stands for itself.
@@ -168,13 +168,13 @@ fn a_call_that_is_posted_again_is_the_same_call() {
     let world = GatewayWorld::new();
     let client = HttpClient::new(&world, "codex").greet();
     world.behave("hold");
-    let cut = client.write("POST", &[], &client.request(1, "append_line", &json!({"text": "a"})).to_string());
+    let cut = client.write("POST", &[], &HttpClient::request(1, "append_line", &json!({"text": "a"})).to_string());
     world.until_effects(1);
     drop(cut);
     // The session is gone: begun anew, and the call posted again.
     assert_eq!(client.send("DELETE", &[], "").status, 204);
     let again = HttpClient { session: None, ..client }.greet();
-    let waiting = again.write("POST", &[], &again.request(1, "append_line", &json!({"text": "a"})).to_string());
+    let waiting = again.write("POST", &[], &HttpClient::request(1, "append_line", &json!({"text": "a"})).to_string());
     world.until_askers(1);
     world.let_go();
     let said = read(waiting);
@@ -241,7 +241,7 @@ fn a_client_over_http_finds_its_call_with_the_next_broker() {
     let world = GatewayWorld::new();
     let client = HttpClient::new(&world, "codex").greet();
     world.behave("hold");
-    let cut = client.write("POST", &[], &client.request(1, "charge_card", &json!({"amount": 7})).to_string());
+    let cut = client.write("POST", &[], &HttpClient::request(1, "charge_card", &json!({"amount": 7})).to_string());
     world.until_effects(1);
     kill(world.broker_pid());
     drop(cut);

@@ -192,8 +192,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
-  ua workers forget 0197a2c4-…                         a machine by its id, when its workers are not listed any more:
-                                                       a name that fits none lists the machines that hold runs
+  ua workers forget 0197a2c4-…       a machine by its id, when its workers are not listed any more
+
+A name that fits none lists the machines that hold runs.
 
 Only say this of a machine that is off: its runs start again with an empty workspace, and nothing proves any more that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]

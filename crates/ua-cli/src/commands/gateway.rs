@@ -143,7 +143,7 @@ Examples:
     Restart,
     /// Be the broker, in the foreground, as a service does for clients over HTTP
     #[command(after_help = "\
-Clients that start a bridge start the broker by themselves. One over HTTP cannot: where gateway.toml has `[http]`, run
+Clients that start a bridge start the broker by themselves. One over HTTP cannot: where gateway.toml has `[http]`, run \
 this as a service of the user; it stays until it is stopped.
 
 Examples:
@@ -152,7 +152,7 @@ Examples:
     Serve,
     /// Make a token for a client over HTTP, and print it; an earlier one of that client holds no more
     #[command(after_help = "\
-A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and
+A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and \
 servers.json beside it the tool servers. The name stands in what is stored.
 
 Examples:
@@ -173,6 +173,8 @@ Examples:
     /// Hear from a client's hook which session it is in; reads what the hook is told, and never fails
     #[command(after_help = "\
 In Claude Code's settings, so that a session that is continued is known for the same:
+
+Examples:
   {\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
     Hook,
 }
@@ -272,7 +274,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
     let Some(client) = client else {
         let clients = tokens.clients().map_err(failed)?;
-        return print(clients.iter().map(|client| format!("{client}\n")).collect::<String>());
+        return print(clients.iter().fold(String::new(), |all, client| all + client + "\n"));
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if client.is_empty() || client.len() > 64 || !client.chars().all(is_plain) {

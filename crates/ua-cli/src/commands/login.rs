@@ -22,15 +22,15 @@ Examples:
   ua login linear                        log in at the server `linear` of .mcp.json, with your browser
   ua login linear --no-browser           print the address only; open it where you like
   ua login crm --scope \"read write\"      ask for more than the server asks for by itself
-  ua login crm --client-id ua-team       for servers where nobody can register: a client that you have from them
-  ua login crm --url https://crm.example.com/mcp   the same by its address, for a server behind the gateway
+  ua login crm --client-id ua-team       for servers where nobody can register
+  ua login crm --url https://crm.example.com/mcp   by its address: a server behind the gateway
   ua login --list                        where you are logged in, and until when
   ua logout linear                       forget it
 
-The server says itself where its logins are made. ua prints that address, opens it, and waits for your browser to come back to
-127.0.0.1. A browser on another machine cannot: paste the address it was sent to. The login is kept in the desktop's keyring where
-there is one, else in a file that only you can read (UA_LOGIN_STORE); it is renewed by itself, goes to the address that it was made
-for and nowhere else, and never into records. A run that is refused for want of a login says `ua login SERVER`.
+The server says itself where its logins are made. ua prints that address, opens it, and waits for your browser to come back to \
+127.0.0.1. A browser on another machine cannot: paste the address it was sent to. The login is kept in the desktop's keyring where \
+there is one, else in a file that only you can read (UA_LOGIN_STORE); it is renewed by itself, goes to the address that it was made \
+for and nowhere else, and never into records. A run that is refused for want of a login says `ua login SERVER`. \
 docs/guide/own-tool-servers.md tells more.")]
 pub struct LoginArgs {
     /// The server's name in the MCP configuration

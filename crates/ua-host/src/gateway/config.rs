@@ -242,9 +242,9 @@ impl<'t> Place<'t> {
     fn tables(&self, name: &str) -> Result<Vec<Place<'t>>, String> {
         let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
         let all = value.as_array().ok_or_else(|| self.wrong(name, "takes tables, each under `[[budget]]`"))?;
-        let place = |(number, one): (usize, &'t Value)| match one {
-            Value::Table(table) => Ok(Place { path: format!("{}[{}]", self.named(name), number + 1), table }),
-            _ => Err(self.wrong(name, "takes tables, each under `[[budget]]`")),
+        let place = |(number, one): (usize, &'t Value)| {
+            let table = one.as_table().ok_or_else(|| self.wrong(name, "takes tables, each under `[[budget]]`"))?;
+            Ok(Place { path: format!("{}[{}]", self.named(name), number + 1), table })
         };
         all.iter().enumerate().map(place).collect()
     }

@@ -37,7 +37,10 @@ fn a_refusal_comes_over_as_it_is() {
 #[test]
 fn a_document_that_takes_more_memory_or_time_than_there_is_for_one_is_refused() {
     // Many pages of a table: cheap to write, dear to lay out.
-    let rows: String = (0..3_000).map(|n| format!("| {n} | some words in a cell | more of them |\n")).collect();
+    let mut rows = String::new();
+    for n in 0..3_000 {
+        rows.push_str(&format!("| {n} | some words in a cell | more of them |\n"));
+    }
     let markdown = format!("| a | b | c |\n|---|---|---|\n{rows}");
     let refused = |process: LayoutProcess| match Layout::Apart(process).render(&markdown, &options()) {
         Err(PdfError::TooCostly { limit }) => limit,

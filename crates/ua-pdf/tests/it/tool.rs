@@ -83,7 +83,7 @@ async fn a_report_is_a_pdf_that_is_always_the_same() {
     let rendered = world.call(arguments.clone()).await.back();
     let pdf = std::fs::read(world.workspace().join("out/report.pdf")).unwrap();
     assert!(pdf.starts_with(b"%PDF-"));
-    let sha256: String = Sha256::digest(&pdf).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = Sha256::digest(&pdf).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     assert_eq!(
         rendered,
         json!({

@@ -234,10 +234,7 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
         may_retry: error.may_retry(),
         had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
-        without: match error {
-            LlmError::BadTool { tool, .. } => Some(tool.clone()),
-            _ => None,
-        },
+        without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
         is_final: error.is_final(),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),

@@ -29,7 +29,7 @@ async fn start(scene: &Scene<'_>, store: &dyn Store, id: &str, attempt: u32, sec
 
 /// Ten calls of one turn with one scope, the first of which waits: three succeeded, two are in doubt, two reported a failure, two are under
 /// way.
-async fn ten<'s>(store: &'s dyn Store) -> Scene<'s> {
+async fn ten(store: &dyn Store) -> Scene<'_> {
     let scene = Scene::begin(store, "run_1").await;
     let waiting = PlannedCall { args_hash: sha256("other words"), ..samples::planned_email("call_0", 1, 1) };
     let others = (1..10).map(|number| samples::planned_email(&format!("call_{number}"), 1, number + 1));

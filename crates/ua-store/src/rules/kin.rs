@@ -82,7 +82,8 @@ pub fn kin_of<E>(
     Ok(kin)
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
+#[cfg(feature = "conformance")]
 mod tests {
     use std::collections::BTreeSet;
 

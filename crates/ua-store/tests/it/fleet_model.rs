@@ -347,7 +347,9 @@ impl Fleet {
         let (arrived, flying) = self.flying.iter().partition(|flight| flight.process == process);
         self.flying = flying;
         let arrived: Vec<Flight> = arrived;
-        arrived.iter().for_each(|flight| self.runs[flight.run].had[flight.effect] += 1);
+        for flight in &arrived {
+            self.runs[flight.run].had[flight.effect] += 1;
+        }
     }
 
     /// It lets what was sent come back, and gives everything to others.
@@ -524,7 +526,7 @@ impl Fleet {
 /// Plays so many cases, the same ones each time unless they are to be others; the shortest that goes wrong.
 fn play(broken: Broken, cases: u32, is_random: bool) -> Result<(), String> {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     let known = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = if is_random { TestRunner::new(config) } else { TestRunner::new_with_rng(config, known) };
     let played = runner.run(&vec(step(), 1..90), |steps| {

@@ -344,11 +344,11 @@ pub(super) async fn gateway(host: &ua_host::Host, findings: &mut Findings) {
     if !looked.wrapped.is_empty() {
         findings.ok(CHECK, format!("these tool servers go through it: {}", named(&looked.wrapped)));
         if !looked.unwrapped.is_empty() {
-            let fix = "`ua gateway install --client CLIENT` puts it in front of them";
+            let fix = "`ua gateway install` puts it in front of them; its `--help` lists the clients";
             findings.warn(CHECK, format!("these do not: {}", named(&looked.unwrapped)), fix);
         }
         if !looked.may_log_in.is_empty() {
-            let fix = "`ua gateway install --client CLIENT SERVER` for one that its client does not log in to";
+            let fix = "`ua gateway install` with its name, for one that its client does not log in to";
             findings.warn(CHECK, format!("left alone, they may want to log in: {}", named(&looked.may_log_in)), fix);
         }
     }
