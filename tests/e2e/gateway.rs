@@ -1,5 +1,7 @@
 //! A session of a client at the gateway, looked at as a run is.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use serde_json::Value;
 
 use super::env;

@@ -124,7 +124,7 @@ fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
                 );
             }
             Some(_) | None => {
-                assert!(samples(&drawn).pixels().any(|sample| sample.0[0] > 100), "{name} on a {kind} is a picture")
+                assert!(samples(&drawn).pixels().any(|sample| sample.0[0] > 100), "{name} on a {kind} is a picture");
             }
         }
     }

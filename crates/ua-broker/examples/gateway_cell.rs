@@ -1,6 +1,8 @@
 //! The processes of a gateway, for tests: bridge, broker, shim, and a tool server that writes each effect into a file.
 
 #![expect(clippy::unwrap_used, reason = "a process of a test: whatever goes wrong in it fails the test")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "of JSON one form is looked for")]
+#![expect(clippy::disallowed_methods, reason = "its own environment, as a tool server has it")]
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

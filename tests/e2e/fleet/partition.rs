@@ -43,7 +43,9 @@ fn a_worker_that_is_cut_off_stores_its_answer_when_it_is_back() {
     ] {
         let Some((env, proxy, url)) = behind_a_line(name) else { return };
         let first = at_the_gate_with(&env, &["--database-url", &url]);
-        ways.iter().for_each(|way| proxy.hold(*way));
+        for way in ways {
+            proxy.hold(*way);
+        }
         end_the_lease(&env, Some(name), "first");
         let second = env.start(&["worker", "--name", "second"]);
         until("the second worker has looked", || second.stderr().contains("of dead workers are ready again"));
@@ -71,7 +73,9 @@ fn a_line_that_breaks_behind_any_byte_costs_time_and_no_effect() {
     }
     let workers =
         ["a", "b"].map(|name| env.start(&["worker", "--concurrency", "2", "--name", name, "--database-url", &url]));
-    workers.iter().for_each(|worker| until("the worker", || worker.stderr().contains("takes runs")));
+    for worker in &workers {
+        until("the worker", || worker.stderr().contains("takes runs"));
+    }
     let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
     let mut broken = 0;
     for number in 0..breaks {
@@ -101,7 +105,9 @@ fn a_black_hole_is_noticed_and_survived() {
     let first = at_the_gate_with(&env, &["--database-url", &url, "--listen", "127.0.0.1:0"]);
     let address = super::address_of(&first);
     assert!(asked(&address, "/readyz").contains("200 OK"));
-    [Way::Asked, Way::Answered].into_iter().for_each(|way| proxy.hold(way));
+    for way in [Way::Asked, Way::Answered] {
+        proxy.hold(way);
+    }
     open_the_gate(&env);
     if is_whole() {
         // Longer than a lease.

@@ -1,7 +1,5 @@
 //! A worker is killed at each seam of a turn; others take its run, and the receiving ends count each effect once.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use rustix::process::Signal;
 use serde_json::json;
 use ua_e2e::{TestEnv, until};

@@ -154,10 +154,8 @@ mod tests {
         };
         let told = |message: &str| {
             let error = LlmError::InvalidRequest { status: 400, message: message.into() };
-            match naming_tools(error, &request, OPENAI_LONGEST) {
-                LlmError::BadTool { tool, .. } => Some(tool),
-                _ => None,
-            }
+            let named = naming_tools(error, &request, OPENAI_LONGEST);
+            if let LlmError::BadTool { tool, .. } = named { Some(tool) } else { None }
         };
         let dotted = wire_name("mcp__a__dot.ted", OPENAI_LONGEST);
         for message in [
