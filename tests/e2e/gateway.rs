@@ -81,7 +81,7 @@ fn all_tool_servers_are_one_and_a_budget_holds() {
     let tools = answers[1]["result"]["tools"].as_array().unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "work__send_email"), "{said}");
     assert_eq!(answers[2]["result"]["isError"], false, "{said}");
-    assert!(answers[3].to_string().contains("not made again"), "{said}");
+    assert!(answers[3].to_string().contains("\"notice\":\"duplicate\""), "{said}");
     assert_eq!(answers[4]["error"]["code"], -32602, "{said}");
     assert!(
         answers[5].to_string().contains("the budget of 1 calls with an effect of `work` a session is used up"),
@@ -132,7 +132,7 @@ fn a_client_over_http_is_served_by_the_broker_as_a_service() {
     let sent = post(&address, &token, Some(&session), &mail(2));
     assert!(sent.contains("\"isError\":false"), "{sent}");
     let again = post(&address, &token, Some(&session), &mail(3));
-    assert!(again.contains("not made again"), "{again}");
+    assert!(again.contains("\"notice\":\"duplicate\""), "{again}");
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
     env.run(&["gateway", "status"]).code(0).shows(&["clients over HTTP", "http", "probe"]);
     env.run(&["gateway", "token", "probe", "--remove"]).code(0);
