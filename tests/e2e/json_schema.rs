@@ -128,7 +128,7 @@ fn every_command_writes_what_its_schema_says() {
         .filter_map(Value::as_str)
         .filter(|name| !checked.iter().any(|done| done == name))
         .collect();
-    assert_eq!(missing, ["calls probe", "tools audit", "db copy"]);
+    assert_eq!(missing, ["calls probe", "tools audit", "login", "logout", "db copy"]);
     env.run_bare(&["schema", "nothing"]).refused(2, &["no schema for `nothing`", "ua schema"]);
 }
 

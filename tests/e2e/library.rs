@@ -90,7 +90,7 @@ fn a_program_has_tools_of_its_own_and_of_a_server_that_dies_in_an_effect() {
     let (said, program) = run(&[]);
     assert!(said.starts_with("answer first: "), "nobody answered: {program:?}");
     let (said, program) = run(&["happened"]);
-    assert_eq!(said.trim(), "complete: Posted.", "{program:?}");
+    assert_eq!(said.trim(), "complete: \"Posted.\"", "{program:?}");
     let comments = env.comments();
     assert!(comments.len() == 1 && comments[0].contains("It rains."), "{comments:?}");
 }

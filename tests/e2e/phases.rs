@@ -194,7 +194,7 @@ fn a_model_that_lies_does_not_finish_and_the_completion_file_says_what_is_missin
     let turns = json!([
         tool("send_email", &bad),
         {"text": "Done, the e-mail is sent."},
-        {"text": "It really is sent.", "expect": {"contains": ["not finished", "email.send exactly 1×", "failed and do not count"]}},
+        {"text": "It really is sent.", "expect": {"contains": ["not finished", "email.send exactly 1×", "not counted, because it failed"]}},
         {"text": "Sent."},
         {"text": "Sent!"},
     ]);

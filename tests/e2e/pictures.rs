@@ -98,7 +98,11 @@ const WHAT_IS_CUT: &str = "
       if (tool.getBoundingClientRect().width < 60) wrong.push('the name ' + tool.textContent + ' has no room');
       if (took.scrollWidth > took.clientWidth + 1) wrong.push('the duration ' + took.textContent + ' is cut');
     }
-    for (const node of page.querySelectorAll('td.whole')) if (node.getBoundingClientRect().height > 2 * parseFloat(getComputedStyle(node).fontSize) * 1.8) wrong.push('broken: ' + node.textContent);
+    for (const node of page.querySelectorAll('td.whole')) {
+      const text = page.createRange();
+      text.selectNodeContents(node);
+      if (new Set([...text.getClientRects()].map((line) => Math.round(line.top))).size > 1) wrong.push('broken: ' + node.textContent);
+    }
     return wrong.join('; ') || 'nothing';";
 
 fn look_at(env: &TestEnv, browser: &Browser, name: &str, page: &Path) {
