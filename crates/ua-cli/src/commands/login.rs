@@ -19,7 +19,7 @@ use crate::view::{LoggedOut, LoginRow};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua login linear                        log in at the server `linear` of .mcp.json, with your browser
+  ua login linear                        log in at `linear` of .mcp.json, with your browser
   ua login linear --no-browser           print the address only; open it where you like
   ua login crm --scope \"read write\"      ask for more than the server asks for by itself
   ua login crm --client-id ua-team       for servers where nobody can register

@@ -66,7 +66,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua tools lock                              write mcp.lock beside .mcp.json
-  ua tools lock --check                      report differences from mcp.lock; exit code 1 if there are any
+  ua tools lock --check                      report differences from mcp.lock; exit code 1 if any
 
 While mcp.lock is there, a server whose tools, version or command changed is not used, and a tool that is new is not offered.")]
     Lock {
