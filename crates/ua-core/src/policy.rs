@@ -284,7 +284,10 @@ impl CallPolicy {
         }
         let is_unknown =
             matches!(self.class_source, ClassSource::Default | ClassSource::List | ClassSource::Annotation);
+        // What is named after the run itself is what our own tools do for it: of no other tool it is to be believed unasked.
+        let is_of_the_run = effect.starts_with("run.");
         let might = match &self.effect_kind {
+            _ if is_of_the_run => false,
             Some(kind) if self.kind_is_guessed => kind.is_like(effect),
             Some(_) => false,
             None => is_unknown,

@@ -464,6 +464,6 @@ mod tests {
             story.asks("", &[("send_email", json!({}), mail_policy())]);
         }
         let many = session_summary(&story.records, None);
-        assert!(many.lines().count() <= 24, "{many}");
+        assert!(many.lines().count() <= 28, "{many}");
     }
 }

@@ -21,12 +21,15 @@ const CALLS: u32 = 16;
 /// How many of the newest turns are read at first.
 const TURNS: u32 = 24;
 
+/// Whether a part of a long run is left out. Off as long as the property below does not hold for every window: a resume reads the whole run.
+const WINDOWED: bool = false;
+
 /// Reads the run as its owner needs it.
 pub(crate) async fn load_standing(ports: &Ports) -> Result<RunRecords, RunError> {
     let run = &ports.lease.run_id;
     let fail = || RunError::at("load the run");
     // Who keeps the conversation itself is owed what may lie anywhere in it.
-    if ports.llm.conversation() != Conversation::InTheRequest {
+    if !WINDOWED || ports.llm.conversation() != Conversation::InTheRequest {
         return ports.store.load(run).await.map_err(fail());
     }
     let spec = ports.store.run(run).await.map_err(fail())?.spec;
@@ -130,6 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[ignore = "views of windows that begin in the middle of a run differ: `WINDOWED` is off until they do not"]
     async fn what_is_decided_from_how_a_run_stands_is_what_would_be_decided_from_all_of_it() {
         let (mut left_out, mut not_enough) = (0, 0);
         for seed in 0..40 {
