@@ -50,7 +50,7 @@ fn a_step_that_is_killed_anywhere_is_finished_by_running_it_again() {
         assert_eq!(invoices.len(), 1, "{deaths:?}: {invoices:?}");
         assert!(invoices[0].ends_with(" order A-17"), "{deaths:?}: {invoices:?}");
         assert_eq!(lines(folder.path(), "reads.txt").len(), 1, "{deaths:?}");
-        let end = "complete after 3 turns and 3 requests: The invoice for order A-17 is on its way.";
+        let end = "complete after 3 turns and 3 requests: \"The invoice for order A-17 is on its way.\"";
         assert!(text.contains(end), "{deaths:?}: {text}");
     }
 }
