@@ -112,7 +112,7 @@ impl Front {
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a client could not be let in");
+                        tracing::warn!(%error, "a client could not be accepted");
                         self.broker.env.clock.sleep(Duration::from_millis(200)).await;
                     }
                 },

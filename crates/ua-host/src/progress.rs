@@ -84,7 +84,7 @@ impl Progress {
             RunEvent::Thinking { turn } => Some(format!("turn {turn} · thinking")),
             RunEvent::EffectCounted { effect, counted, perhaps } => Some(counted_line(effect, counted, perhaps)),
             RunEvent::ToolLeftOut { turn, tool, why } => Some(format!(
-                "turn {turn} · the provider does not take the tool {}, going on without it: {}",
+                "turn {turn} · the provider does not take the tool {}, left out: {}",
                 line(tool, 80),
                 line(why, 160)
             )),

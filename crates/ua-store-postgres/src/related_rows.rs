@@ -61,7 +61,7 @@ const KIN: &str = newest_of!(
 /// These queries, each with the index that finds its rows; for the test that asks the server.
 #[doc(hidden)]
 pub const RELATED: [(&str, &str); 3] =
-    [(RIVALS, "idx_tool_calls_scope"), (DOUBTS, "idx_tool_calls_doubts"), (KIN, "idx_tool_calls_position")];
+    [(RIVALS, "idx_tool_calls_scope"), (DOUBTS, "idx_tool_calls_doubts"), (KIN, "idx_tool_calls_run_step")];
 
 impl Db {
     /// What a call might repeat whose effect is `scope`.
