@@ -469,7 +469,9 @@ fn no_machine(machine: &str, places: &[(String, String, u64)]) -> HostError {
     if places.is_empty() {
         return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
     }
-    let holders = places.iter().map(|(id, shown, unfinished)| format!("{id} ({shown}, {unfinished} run(s))"));
+    let holders = places
+        .iter()
+        .map(|(id, shown, unfinished)| format!("{id} ({shown}, {})", ua_core::counted(*unfinished, "run")));
     error.hint(format!("these hold runs that have not ended: {}", holders.collect::<Vec<_>>().join("; ")))
 }
 

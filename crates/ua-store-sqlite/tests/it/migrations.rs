@@ -204,7 +204,10 @@ async fn a_database_of_schema_16_keeps_every_row_of_its_runs() {
     let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
     for (records, trail) in &wanted {
         let run = &records.run.run_id;
-        assert_eq!(store.load(run).await.unwrap(), *records);
+        // Earlier schemas do not keep them.
+        let mut records = records.clone();
+        records.run.processes.clear();
+        assert_eq!(store.load(run).await.unwrap(), records);
         assert!(
             records.turns.len() == 3 && records.attempts.len() == 3 && records.checkpoints.len() >= 2,
             "{records:?}"
