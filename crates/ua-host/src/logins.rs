@@ -292,8 +292,13 @@ impl Keyring {
             .spawn()
             .map_err(|error| failed(format!("`{SECRET_TOOL}` cannot be run: {error}")))?;
         // A secret and an answer fit into a pipe many times over, so neither side waits for the other.
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(input.as_bytes()).map_err(|error| failed(error.to_string()))?;
+        // One that ends before it has read says itself why.
+        if let Some(mut stdin) = child.stdin.take()
+            && let Err(error) = stdin.write_all(input.as_bytes())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            child.kill().and_then(|()| child.wait()).map_err(|error| failed(error.to_string()))?;
+            return Err(failed(error.to_string()));
         }
         let mut ended = None;
         for _ in 0..STEPS {

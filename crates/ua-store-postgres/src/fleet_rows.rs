@@ -232,6 +232,10 @@ impl FleetRows for Db {
     fn forget_place(&self, place: &str) -> DbResult<u64> {
         let sql = "SELECT count(*) FROM lineage_places WHERE place = :place";
         let held = self.number(sql, named! { ":place": place })?;
+        // A machine that only stood still may go on after the word that it is gone: its next write is refused, before anything is sent.
+        let fence = "UPDATE runs SET lease_epoch = lease_epoch + 1 WHERE status NOT IN ('succeeded', 'failed', 'cancelled') \
+                     AND root_run_id IN (SELECT root_run_id FROM lineage_places WHERE place = :place)";
+        self.execute(fence, named! { ":place": place });
         self.execute("DELETE FROM lineage_places WHERE place = :place", named! { ":place": place });
         Ok(held)
     }

@@ -194,8 +194,8 @@ pub enum FleetChange {
         /// Which.
         worker: String,
     },
-    /// A person's word that a folder of workspaces, or its machine, is gone for good: its workers and its hold on runs are forgotten. Refused
-    /// with `Conflict` while a worker of it counts as alive.
+    /// A person's word that a folder of workspaces, or its machine, is gone for good: its workers and its hold on runs are forgotten, and
+    /// whatever still drives one of them there is fenced. Refused with `Conflict` while a worker of it counts as alive.
     ForgetPlace {
         /// Which.
         place: String,
@@ -353,7 +353,7 @@ pub trait FleetRows {
     fn put_worker(&self, worker: &WorkerRecord) -> Result<(), Self::Error>;
     /// Removes a worker.
     fn remove_worker(&self, worker: &str) -> Result<(), Self::Error>;
-    /// Lets go of the lineages that a place holds; how many.
+    /// Lets go of the lineages that a place holds, and fences whoever drives them there; how many.
     fn forget_place(&self, place: &str) -> Result<u64, Self::Error>;
     /// All schedules, by name.
     fn schedules(&self) -> Result<Vec<ScheduleRecord>, Self::Error>;

@@ -77,6 +77,8 @@ enum Broken {
     Doubt,
     /// It judges leases by its own clock.
     Clock,
+    /// It goes on with what it had after a person said that its machine is gone.
+    Forgotten,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,7 +321,8 @@ impl Fleet {
         let Some(Held { run, epoch }) = self.processes[process].held.first().copied() else { return Ok(()) };
         let truth = &mut self.runs[run];
         if truth.epoch != epoch && self.broken != Broken::Epoch {
-            // Refused by the store: another one has it.
+            // Refused by the store: another one has it, or its machine was forgotten.
+            truth.locked_by = truth.locked_by.filter(|owner| *owner != process);
             self.processes[process].held.remove(0);
             return Ok(());
         }
@@ -413,7 +416,13 @@ impl Fleet {
         }
         let forget = FleetChange::ForgetPlace { place: format!("place_{place}"), at: at(self.now) };
         match self.store.fleet(forget).await {
-            Ok(_) => self.runs.iter_mut().filter(|run| run.place == Some(place)).for_each(|run| run.place = None),
+            Ok(_) => {
+                for run in self.runs.iter_mut().filter(|run| run.place == Some(place)) {
+                    run.place = None;
+                    // What a server's store does; of one machine's database no other place can be forgotten.
+                    run.epoch += u64::from(self.broken != Broken::Forgotten);
+                }
+            }
             // A lease that still lasts.
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return wrong(error.to_string()),
@@ -555,7 +564,7 @@ fn whatever_happens_to_workers_each_effect_is_had_once() {
 
 #[test]
 fn each_broken_rule_of_workers_is_seen() {
-    for broken in [Broken::Lock, Broken::Epoch, Broken::Doubt, Broken::Clock] {
+    for broken in [Broken::Lock, Broken::Epoch, Broken::Doubt, Broken::Clock, Broken::Forgotten] {
         assert!(play(broken, 20_000, false).is_err(), "{broken:?} was not seen");
     }
 }
