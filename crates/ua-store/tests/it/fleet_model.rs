@@ -30,6 +30,9 @@ const SLOTS: u32 = 2;
 /// How often a process renews its lease, and how long it leaves a run alone that it cannot drive.
 const PAUSE: i64 = 5;
 
+/// Why a run is parked whose call is in doubt.
+const ASKS: &str = "it asks";
+
 /// What can happen.
 #[derive(Debug, Clone)]
 enum Step {
@@ -305,7 +308,7 @@ impl Fleet {
         (truth.locked_by, truth.place) = (Some(process), Some(place));
         if truth.is_in_flight && self.broken != Broken::Doubt {
             truth.locked_by = None;
-            return self.release(process, run, Release::Parked { why: Some("it asks".to_owned()) }).await;
+            return self.release(process, run, Release::Parked { why: Some(ASKS.to_owned()) }).await;
         }
         truth.is_in_flight = false;
         let epoch = truth.epoch;
@@ -392,10 +395,13 @@ impl Fleet {
     /// A person looks, and says what happened, or has a run tried again that workers died with.
     async fn word(&mut self, run: usize) -> Checked {
         let entry = self.done(self.store.queued(&run_id(&name_of(run))).await)?;
-        if self.runs[run].is_done || entry.is_none_or(|entry| entry.state != QueueState::Parked) {
+        let Some(entry) = entry.filter(|entry| entry.state == QueueState::Parked) else { return Ok(()) };
+        if self.runs[run].is_done {
             return Ok(());
         }
-        if self.runs[run].is_in_flight {
+        // There is a question only where a process took the run and found it in doubt; what was parked because workers died with it may still be
+        // driven by one that was silent for too long.
+        if self.runs[run].is_in_flight && entry.why.as_deref() == Some(ASKS) {
             let truth = &mut self.runs[run];
             truth.is_in_flight = false;
             truth.written += usize::from(truth.had[truth.written] > 0);
