@@ -83,6 +83,7 @@ impl LateReplies for LateFile {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests damage the file that they look at")]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

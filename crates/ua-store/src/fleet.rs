@@ -175,7 +175,8 @@ pub enum Release {
 /// One write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FleetChange {
-    /// A worker begins, or says again that it is alive.
+    /// A worker begins, or says again that it is alive. What another process of its name had is there for others; refused with `Conflict` while
+    /// a worker of that name is alive elsewhere.
     Register(WorkerRecord),
     /// A worker is alive until then. Fails with `NotFound` when it was taken for dead.
     Renew {
@@ -215,6 +216,8 @@ pub enum FleetChange {
     Claim {
         /// Who takes.
         worker: String,
+        /// What it has. Whatever else it has claimed it has not heard of, and gets again.
+        holds: Vec<RunId>,
         /// At most so many.
         most: u32,
         /// Workers that are proved to be dead, whatever their lease says.

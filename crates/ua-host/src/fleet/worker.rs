@@ -1,7 +1,7 @@
 //! A worker: takes runs from the queue, drives them, and lets go of them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -86,7 +86,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         lease_until: host.env().now(),
         is_draining: false,
     };
-    let worker = Worker { host: host.clone(), store, record, health, stop, told };
+    let worker = Worker { host: host.clone(), store, record, health, stop, told, holds: Holds::default() };
     worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
     if let Some(address) = options.listen {
         let bound = worker.health.listen(address).await?;
@@ -114,6 +114,28 @@ struct Worker {
     health: Health,
     stop: StopSignal,
     told: Told,
+    holds: Holds,
+}
+
+/// The runs that a worker has, each until the queue has taken it back. One that comes again before that is there twice.
+#[derive(Debug, Clone, Default)]
+struct Holds(Arc<Mutex<Vec<RunId>>>);
+
+impl Holds {
+    fn all(&self) -> Vec<RunId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, run: &RunId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(run.clone());
+    }
+
+    fn remove(&self, run: &RunId) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = all.iter().position(|one| one == run) {
+            all.swap_remove(found);
+        }
+    }
 }
 
 impl Worker {
@@ -244,6 +266,7 @@ impl Worker {
             }
             for entry in done.entries {
                 let worker = self.clone();
+                worker.holds.add(&entry.run_id);
                 runs.spawn(async move { Box::pin(worker.handle(entry)).await });
             }
         }
@@ -267,7 +290,8 @@ impl Worker {
     async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
         let state = self.store.fleet_state(0).await?;
         let dead = state.workers.iter().filter(|other| self.is_dead(other)).map(|other| other.worker.clone()).collect();
-        let claim = |dead, at| FleetChange::Claim { worker: self.record.worker.clone(), most, dead, at };
+        let (worker, holds) = (&self.record.worker, self.holds.all());
+        let claim = |dead, at| FleetChange::Claim { worker: worker.clone(), holds: holds.clone(), most, dead, at };
         match self.store.fleet(claim(dead, self.now().await?)).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register().await?;
@@ -309,6 +333,7 @@ impl Worker {
             }
             pause = (pause * 2).min(RENEWAL);
         }
+        self.holds.remove(&run);
     }
 
     async fn drive(&self, entry: &QueueEntry) -> Release {

@@ -318,7 +318,13 @@ async fn a_claim_looks_at_what_waits_and_not_at_what_has_ended() {
     store.fleet(FleetChange::Register(record("ada", "here"))).await.unwrap();
     let scans = "SELECT seq_scan::int FROM pg_stat_user_tables WHERE schemaname = 'ua' AND relname = 'runs'";
     let before = until(&by_hand, scans).await;
-    let claim = FleetChange::Claim { worker: "ada".to_owned(), most: 4, dead: Vec::new(), at: samples::at(1) };
+    let claim = FleetChange::Claim {
+        worker: "ada".to_owned(),
+        holds: Vec::new(),
+        most: 4,
+        dead: Vec::new(),
+        at: samples::at(1),
+    };
     let claimed = store.fleet(claim).await.unwrap().entries;
     let names: Vec<_> = claimed.iter().map(|entry| entry.run_id.to_string()).collect();
     assert_eq!(names, ["run_first", "run_21001", "run_21002", "run_21003"]);
@@ -344,7 +350,7 @@ async fn workers_that_claim_at_once_share_nothing() {
     let claims = together(&database, |number, store| async move {
         let worker = format!("worker_{number}");
         store.fleet(FleetChange::Register(record(&worker, ""))).await.unwrap();
-        let claim = FleetChange::Claim { worker, most: 4, dead: Vec::new(), at: samples::at(1) };
+        let claim = FleetChange::Claim { worker, holds: Vec::new(), most: 4, dead: Vec::new(), at: samples::at(1) };
         store.fleet(claim).await.unwrap().entries
     })
     .await;

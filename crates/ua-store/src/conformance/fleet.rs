@@ -47,7 +47,10 @@ async fn enqueue(store: &dyn FleetStore, id: &str, options: QueueOptions) -> Res
 
 async fn claim_as(store: &dyn FleetStore, name: &str, most: u32, dead: &[&str], now: Timestamp) -> FleetDone {
     let dead = dead.iter().map(|name| (*name).to_owned()).collect();
-    store.fleet(FleetChange::Claim { worker: name.to_owned(), most, dead, at: now }).await.unwrap()
+    let queue = store.fleet_state(1000).await.unwrap().queue;
+    let holds =
+        queue.into_iter().filter(|entry| entry.worker.as_deref() == Some(name)).map(|entry| entry.run_id).collect();
+    store.fleet(FleetChange::Claim { worker: name.to_owned(), holds, most, dead, at: now }).await.unwrap()
 }
 
 async fn claim(store: &dyn FleetStore, name: &str, most: u32, seconds: i64) -> Vec<String> {
@@ -235,6 +238,46 @@ pub async fn a_place_is_forgotten_when_its_workers_are_gone(store: &dyn FleetSto
     store.fleet(forget(31)).await.unwrap();
     assert!(store.fleet_state(9).await.unwrap().workers.is_empty());
     assert_eq!(store.queued(&run_id("run_1")).await.unwrap().unwrap().state, QueueState::Ready);
+}
+
+/// The answer to a claim may be lost on the way: whoever got runs and has not heard so gets them again, before any other.
+pub async fn what_a_worker_has_not_heard_of_it_gets_again(store: &dyn FleetStore) {
+    for id in ["run_1", "run_2", "run_3"] {
+        enqueue(store, id, plain()).await.unwrap();
+    }
+    register(store, "ada", 0).await;
+    register(store, "bob", 0).await;
+    assert_eq!(claim(store, "ada", 2, 1).await, ["run_1", "run_2"]);
+    let again = |holds: &[&str], most| FleetChange::Claim {
+        worker: "ada".to_owned(),
+        holds: holds.iter().map(|id| run_id(id)).collect(),
+        most,
+        dead: Vec::new(),
+        at: at(2),
+    };
+    let ids = |done: FleetDone| done.entries.into_iter().map(|entry| entry.run_id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(store.fleet(again(&["run_1"], 1)).await.unwrap()), ["run_2"]);
+    assert_eq!(ids(store.fleet(again(&["run_1"], 2)).await.unwrap()), ["run_2", "run_3"]);
+    assert_eq!(claim(store, "bob", 9, 3).await, [""; 0]);
+    let queued = store.queued(&run_id("run_2")).await.unwrap().unwrap();
+    assert_eq!((queued.state, queued.strikes), (QueueState::Claimed, 0));
+}
+
+/// A process that takes over the name of another one shows that it is dead: what that had is there for all, and it counts.
+pub async fn a_name_is_taken_over_from_a_dead_process(store: &dyn FleetStore) {
+    enqueue(store, "run_1", plain()).await.unwrap();
+    register(store, "ada", 0).await;
+    assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
+    // The same process again, which was taken for dead for a moment.
+    register(store, "ada", 2).await;
+    assert_eq!(store.queued(&run_id("run_1")).await.unwrap().unwrap().state, QueueState::Claimed);
+    let other = WorkerRecord { owner: samples::owner(99), ..worker("ada", 3) };
+    let elsewhere = WorkerRecord { place: "elsewhere".to_owned(), ..other.clone() };
+    refused(store.fleet(FleetChange::Register(elsewhere)).await, "a worker of this name is alive");
+    let done = store.fleet(FleetChange::Register(other)).await.unwrap();
+    let queued = store.queued(&run_id("run_1")).await.unwrap().unwrap();
+    assert_eq!((done.freed, queued.state, queued.strikes), (1, QueueState::Ready, 1));
+    assert_eq!(claim(store, "ada", 1, 4).await, ["run_1"]);
 }
 
 /// An instant of a schedule is passed by one process.

@@ -20,7 +20,19 @@ fn conflict(table: &'static str, key: &str, why: impl Into<String>) -> StoreErro
 pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetDone, R::Error> {
     let mut done = FleetDone::default();
     match change {
-        FleetChange::Register(worker) => rows.put_worker(&worker)?,
+        FleetChange::Register(worker) => {
+            let mut known = rows.workers()?.into_iter();
+            let before = known.find(|known| known.worker == worker.worker && known.owner != worker.owner);
+            if let Some(before) = before {
+                if before.place != worker.place && before.lease_until > worker.started_at {
+                    let why = format!("a worker of this name is alive: {}", before.place_shown);
+                    return Err(conflict("workers", &worker.worker, why).into());
+                }
+                // At one place only one process has the lock of a name, so the one before is dead.
+                done.freed = bury(rows, &worker.worker)?;
+            }
+            rows.put_worker(&worker)?;
+        }
         FleetChange::Renew { worker, lease_until } => {
             rows.put_worker(&WorkerRecord { lease_until, ..found(rows, &worker)? })?;
         }
@@ -36,10 +48,10 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
         }
         FleetChange::ForgetPlace { place, at } => done.freed = forget(rows, &place, at)?,
         FleetChange::Enqueue { run, options, at } => done.entries.push(enqueue(rows, &run, options, at)?),
-        FleetChange::Claim { worker, most, dead, at } => {
+        FleetChange::Claim { worker, holds, most, dead, at } => {
             done.freed = sweep(rows, &dead, at)?;
             wake(rows)?;
-            done.entries = claim(rows, &worker, most, at)?;
+            done.entries = claim(rows, &worker, &holds, most, at)?;
         }
         FleetChange::Release { worker, run, release } => {
             let held = rows.entry(&run)?;
@@ -133,16 +145,23 @@ fn sweep<R: FleetRows>(rows: &R, dead: &[String], at: Timestamp) -> Result<u64, 
         if worker.lease_until > at && !dead.contains(&worker.worker) {
             continue;
         }
-        for mut entry in rows.entries_of(&worker.worker)? {
-            freed += 1;
-            entry.strikes += 1;
-            entry.worker = None;
-            let is_last = entry.strikes >= MOST_STRIKES;
-            entry.state = if is_last { QueueState::Parked } else { QueueState::Ready };
-            entry.why = is_last.then(|| format!("{} workers in a row died while they worked on it", entry.strikes));
-            rows.put_entry(&entry)?;
-        }
+        freed += bury(rows, &worker.worker)?;
         rows.remove_worker(&worker.worker)?;
+    }
+    Ok(freed)
+}
+
+/// What a dead worker had is there for others; how much.
+fn bury<R: FleetRows>(rows: &R, worker: &str) -> Result<u64, R::Error> {
+    let mut freed = 0;
+    for mut entry in rows.entries_of(worker)? {
+        freed += 1;
+        entry.strikes += 1;
+        entry.worker = None;
+        let is_last = entry.strikes >= MOST_STRIKES;
+        entry.state = if is_last { QueueState::Parked } else { QueueState::Ready };
+        entry.why = is_last.then(|| format!("{} workers in a row died while they worked on it", entry.strikes));
+        rows.put_entry(&entry)?;
     }
     Ok(freed)
 }
@@ -155,9 +174,17 @@ fn wake<R: FleetRows>(rows: &R) -> Result<(), R::Error> {
     Ok(())
 }
 
-fn claim<R: FleetRows>(rows: &R, worker: &str, most: u32, at: Timestamp) -> Result<Vec<QueueEntry>, R::Error> {
+fn claim<R: FleetRows>(
+    rows: &R,
+    worker: &str,
+    holds: &[RunId],
+    most: u32,
+    at: Timestamp,
+) -> Result<Vec<QueueEntry>, R::Error> {
     let worker = found(rows, worker)?;
-    let mut claimed = Vec::new();
+    // It got them, and has not heard so: the answer to an earlier claim was lost.
+    let unheard = rows.entries_of(&worker.worker)?.into_iter().filter(|entry| !holds.contains(&entry.run_id));
+    let mut claimed: Vec<QueueEntry> = unheard.take(most as usize).collect();
     while !worker.is_draining && claimed.len() < most as usize {
         let Some(entry) = rows.next_entry(&worker, at)? else { break };
         let turn = rows.queue_clock()?.max(entry.fair.saturating_sub(1));

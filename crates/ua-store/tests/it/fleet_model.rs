@@ -38,6 +38,8 @@ const ASKS: &str = "it asks";
 enum Step {
     Pass(u8),
     Turn(usize),
+    /// A look whose answer is lost on the way.
+    Unheard(usize),
     Work(usize),
     Arrive(usize),
     Stop(usize),
@@ -55,6 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (1_u8..40).prop_map(Step::Pass),
         6 => process().prop_map(Step::Turn),
+        1 => process().prop_map(Step::Unheard),
         6 => process().prop_map(Step::Work),
         2 => process().prop_map(Step::Arrive),
         1 => process().prop_map(Step::Stop),
@@ -82,6 +85,8 @@ enum Broken {
     Clock,
     /// It goes on with what it had after a person said that its machine is gone.
     Forgotten,
+    /// What it claimed and was not told of stays with it.
+    Unheard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,7 +239,7 @@ impl Fleet {
     }
 
     /// One look of a worker, as `ua worker` looks.
-    async fn turn(&mut self, process: usize) -> Checked {
+    async fn turn(&mut self, process: usize, is_heard: bool) -> Checked {
         if self.processes[process].life != Life::Works {
             return Ok(());
         }
@@ -258,7 +263,12 @@ impl Fleet {
         };
         let dead: Vec<String> = state.workers.iter().filter(|one| is_dead(one)).map(|one| one.worker.clone()).collect();
         let (most, now) = (u32::try_from(free).unwrap_or(1), self.clock(process));
-        let claim = |dead| FleetChange::Claim { worker: name.clone(), most, dead, at: now };
+        let holds: Vec<_> = if self.broken == Broken::Unheard {
+            (0..RUNS).map(|run| run_id(&name_of(run))).collect()
+        } else {
+            self.processes[process].held.iter().map(|held| run_id(&name_of(held.run))).collect()
+        };
+        let claim = |dead| FleetChange::Claim { worker: name.clone(), holds: holds.clone(), most, dead, at: now };
         let done = match self.store.fleet(claim(dead.clone())).await {
             Err(StoreError::NotFound { .. }) => {
                 self.register(process).await?;
@@ -270,7 +280,7 @@ impl Fleet {
         if let Some(one) = left.iter().find(|one| dead.contains(&one.worker)) {
             return wrong(format!("{} is proved to be dead, and stays", one.worker));
         }
-        for entry in done.entries {
+        for entry in done.entries.into_iter().filter(|_| is_heard) {
             self.take(process, entry).await?;
         }
         Ok(())
@@ -439,7 +449,8 @@ impl Fleet {
     async fn step(&mut self, step: &Step) -> Checked {
         match *step {
             Step::Pass(seconds) => self.now += i64::from(seconds),
-            Step::Turn(process) => self.turn(process).await?,
+            Step::Turn(process) => self.turn(process, true).await?,
+            Step::Unheard(process) => self.turn(process, false).await?,
             Step::Work(process) => self.work(process).await?,
             Step::Arrive(process) => self.arrive(process),
             Step::Stop(process) => {
@@ -523,7 +534,7 @@ impl Fleet {
                     self.terminate(process).await?;
                     self.begin(process).await?;
                 }
-                self.turn(process).await?;
+                self.turn(process, true).await?;
                 self.work(process).await?;
             }
             for run in 0..RUNS {
@@ -570,7 +581,7 @@ fn whatever_happens_to_workers_each_effect_is_had_once() {
 
 #[test]
 fn each_broken_rule_of_workers_is_seen() {
-    for broken in [Broken::Lock, Broken::Epoch, Broken::Doubt, Broken::Clock, Broken::Forgotten] {
+    for broken in [Broken::Lock, Broken::Epoch, Broken::Doubt, Broken::Clock, Broken::Forgotten, Broken::Unheard] {
         assert!(play(broken, 20_000, false).is_err(), "{broken:?} was not seen");
     }
 }
@@ -581,5 +592,5 @@ fn steps_of_all_kinds_are_drawn() {
     let drawn = vec(step(), 400).new_tree(&mut runner).unwrap();
     let steps = proptest::strategy::ValueTree::current(&drawn);
     let kinds: BTreeSet<_> = steps.iter().map(std::mem::discriminant).map(|kind| format!("{kind:?}")).collect();
-    assert_eq!(kinds.len(), 12);
+    assert_eq!(kinds.len(), 13);
 }

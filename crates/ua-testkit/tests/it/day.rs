@@ -4,6 +4,8 @@
 //! clock is simulated. The provider goes away for minutes at a time, limits the rate, breaks off in the middle of replies, answers with pages
 //! and refuses what is longer than its context. The job ends as it should, and what it does outside it does once.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -192,7 +194,7 @@ impl Provider {
     async fn forwarded(&self, head: &str, body: &[u8]) -> Vec<u8> {
         let mut behind = TcpStream::connect(self.behind).await.unwrap();
         let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
-        let head: String = lines.map(|line| format!("{line}\r\n")).collect();
+        let head = lines.fold(String::new(), |head, line| head + line + "\r\n");
         behind.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await.unwrap();
         behind.write_all(body).await.unwrap();
         let mut answer = Vec::new();
@@ -334,8 +336,8 @@ async fn day(wire: impl FnOnce(&str, Env) -> Arc<dyn LlmProvider>) {
     assert!(seen.too_long <= 8, "what was counted for earlier requests is heeded: {}", seen.too_long);
     let waited: u64 = waits.lock().unwrap().iter().sum();
     let stumbling = Duration::from_mins(4 + 11 + 24 + 25 + 6 + 19) + Duration::from_secs(75 + 1_200 + 3);
-    assert!(Duration::from_millis(waited) >= stumbling - Duration::from_mins(8), "{waited} ms of {stumbling:?}");
-    assert!(usage.requests["actual"] as usize >= 3 * ROUNDS + 1, "{usage:?}");
+    assert!(Duration::from_millis(waited) + Duration::from_mins(8) >= stumbling, "{waited} ms of {stumbling:?}");
+    assert!(usage.requests["actual"] as usize > 3 * ROUNDS, "{usage:?}");
 }
 
 fn key() -> secrecy::SecretString {
