@@ -35,7 +35,7 @@ fn ends(workers: impl IntoIterator<Item = Live>) {
 /// The worker's line is held while its tool is at work, both ways or one; others take it for dead. Its answer is stored when the line is there
 /// again, and nobody has sent anything meanwhile.
 #[test]
-#[ignore = "a lane of .ci/nightly (fleet-lanes): it waits for servers and processes for minutes"]
+#[ignore = "not understood yet: it waits in vain for the worker's answer; run by .ci/nightly (fleet-lanes), where it fails"]
 fn a_worker_that_is_cut_off_stores_its_answer_when_it_is_back() {
     for (name, ways) in [
         ("fleet_both_ways", &[Way::Asked, Way::Answered][..]),

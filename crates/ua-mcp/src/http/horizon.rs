@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(waited(&third, &env, "http-earlier").await, SPAN, "another attempt, of which nothing is recorded");
         let fourth = Horizon::new(SPAN, env.clone());
         // A clock that was set back makes it wait longer, never less.
-        let later = Some(env.now().plus(Duration::from_secs(3_600)));
+        let later = Some(env.now().plus(Duration::from_hours(1)));
         assert_eq!(fourth.left("http-earlier", later), SPAN);
     }
 }

@@ -1,5 +1,7 @@
 //! A database of an earlier schema is brought up to date, and what is in it stays.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use rusqlite::Connection;
 use ua_core::{
     CallPolicy, CallStatus, OnUnknown, PlannedCall, Reads, Resolution, RunId, RunStatus, SideEffectClass, ToolName,
