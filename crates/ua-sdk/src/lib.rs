@@ -38,7 +38,7 @@
 //!
 //! # Where to look
 //!
-//! - [`tool`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
+//! - [`tool()`] and [`Tool`]: closures with typed arguments, and what the runner may rely on about them.
 //! - [`Step`]: a model, tools, an input, limits. [`Model`] and, by feature, `Anthropic` and `OpenAi` are who is asked; `Servers` are tools of
 //!   others over MCP, or the built-in ones.
 //! - [`Runs`]: start, resume, stream, fork, answer, cancel, list, wait. [`Outcome`] is how a run ended or where it waits.
