@@ -337,6 +337,11 @@ fn the_same_command_after_a_crash_finds_the_run_and_starts_nothing() {
     let job = env.job(&json!({}), &json!([tool("send_email", &mail()), {"text": "Sent."}]));
     env.run_killed_at("before:tool.invoke:send_email", &["job", &job]);
     let run = env.value("SELECT run_id FROM runs");
+    // The same folder in a new container, which is called something else.
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    database.execute("UPDATE runs SET owner_json = json_set(owner_json, '$.host', 'another')", []).unwrap();
+    drop(database);
+    assert!(env.read("root/RESTART.md").contains(&run));
     let output = env.run(&["job", &job]).code(75);
     output.says(&[&run, "of the same job was killed", &format!("ua resume {run}"), "--new"]);
     let told: Value = serde_json::from_str(&env.run(&["job", &job, "--json"]).code(75).stderr).unwrap();

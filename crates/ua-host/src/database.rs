@@ -11,6 +11,19 @@ use ua_store::{
 use ua_store_postgres::PostgresStore;
 use ua_store_sqlite::{Forgotten, SqliteStore};
 
+use crate::error::HostError;
+
+/// Where the lineage of a run is driven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Where this process is.
+    Here,
+    /// In another folder, or on another machine; for people.
+    Elsewhere(String),
+    /// It was never driven, or a person said that the machine that drove it is gone.
+    Nowhere,
+}
+
 /// The runtime database, open.
 #[derive(Debug)]
 pub enum Database {
@@ -67,6 +80,38 @@ impl Database {
                 let held = store.places().await?.into_iter();
                 Ok(held.map(|held| (held.place, held.shown, held.unfinished)).collect())
             }
+        }
+    }
+
+    /// Where the lineages of runs are driven. A file is used from where it lies, so whoever reads it is there, whatever the machine is called now:
+    /// the same folder in a new container is the same place.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn whereabouts(&self, runs: &[&RunId]) -> Result<Vec<Whereabouts>, StoreError> {
+        match self {
+            Self::File(_) => Ok(vec![Whereabouts::Here; runs.len()]),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => {
+                let mut known = store.whereabouts(runs).await?;
+                let found = runs.iter().map(|run| match known.remove(run.as_str()) {
+                    Some(None) => Whereabouts::Here,
+                    Some(Some(shown)) => Whereabouts::Elsewhere(shown),
+                    None => Whereabouts::Nowhere,
+                });
+                Ok(found.collect())
+            }
+        }
+    }
+
+    /// The place that drives a run, for people, if it is another one: what locks say here says nothing about it.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub async fn elsewhere(&self, run: &RunId) -> Result<Option<String>, HostError> {
+        match self.whereabouts(&[run]).await.map_err(|e| HostError::store("look where the run is driven", &e))?.pop() {
+            Some(Whereabouts::Elsewhere(shown)) => Ok(Some(shown)),
+            Some(Whereabouts::Here | Whereabouts::Nowhere) | None => Ok(None),
         }
     }
 

@@ -12,8 +12,6 @@ mod schedule;
 mod submit;
 mod worker;
 
-use ua_store::RunRecord;
-
 use crate::error::HostError;
 use crate::home::Home;
 
@@ -44,11 +42,4 @@ pub fn place_of(home: &Home) -> Result<(String, String), HostError> {
         return Ok((place.id, place.shown));
     }
     Ok((String::new(), home.root().display().to_string()))
-}
-
-/// The machine that had a run last, if it is another one: what locks say here says nothing about it.
-pub fn elsewhere(run: &RunRecord) -> Option<&str> {
-    let here = rustix::system::uname();
-    let owner = run.owner.as_ref()?;
-    (owner.host != here.nodename().to_string_lossy()).then_some(owner.host.as_str())
 }

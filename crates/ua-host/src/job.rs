@@ -10,7 +10,6 @@ use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError
 
 use crate::consent;
 use crate::error::HostError;
-use crate::fleet;
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
@@ -226,9 +225,11 @@ pub(crate) async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) ->
     let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
     for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        let is_left =
-            run.entrypoint == host.entrypoint() && run.end_mark().is_none() && fleet::elsewhere(&run).is_none();
-        if is_left && *run.spec == *spec && !RunLock::is_held(&host.home().locks(), &run.run_id) {
+        let is_left = run.entrypoint == host.entrypoint() && run.end_mark().is_none() && *run.spec == *spec;
+        if is_left
+            && !RunLock::is_held(&host.home().locks(), &run.run_id)
+            && store.elsewhere(&run.run_id).await?.is_none()
+        {
             return Ok(Some(run));
         }
     }

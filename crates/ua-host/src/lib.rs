@@ -69,7 +69,7 @@ pub mod tree;
 pub mod trust;
 pub mod unknown_tools;
 
-pub use database::Database;
+pub use database::{Database, Whereabouts};
 pub use env::Process;
 pub use error::{HostError, Kind, chain};
 pub use host::Host;

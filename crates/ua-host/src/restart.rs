@@ -11,8 +11,9 @@ use std::time::Duration;
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_runner::{RunLock, Workspace};
-use ua_store::{RunRecord, RunStore, Store};
+use ua_store::{RunRecord, RunStore};
 
+use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::home::Home;
 
@@ -24,13 +25,13 @@ const PATIENCE: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Writes the page anew. It only repeats what is stored, so a failure is noted and changes nothing.
-pub async fn write(home: &Home, store: &dyn Store) {
+pub async fn write(home: &Home, store: &Database) {
     if let Err(error) = try_write(home, store).await {
         tracing::warn!(%error, "RESTART.md was not written");
     }
 }
 
-async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
+async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     let fail = |doing: &'static str| move |error: io::Error| HostError::storage(format!("{doing}: {error}"));
     fs::create_dir_all(home.locks()).map_err(fail("cannot make the folder of locks"))?;
     let opened = Folder::open_itself(&home.locks()).and_then(|locks| locks.open_or_make("restart.lock"));
@@ -39,7 +40,11 @@ async fn try_write(home: &Home, store: &dyn Store) -> Result<(), HostError> {
     let mut runs = store.runs(LOOKED_AT).await.map_err(|e| HostError::store("list the runs", &e))?;
     let has_more = runs.len() >= LOOKED_AT as usize;
     // A sub-agent goes on with its job, and a run of another machine there.
-    runs.retain(|run| !ua_store::is_task(run) && crate::fleet::elsewhere(run).is_none());
+    runs.retain(|run| !ua_store::is_task(run));
+    let ids: Vec<_> = runs.iter().map(|run| &run.run_id).collect();
+    let whereabouts = store.whereabouts(&ids).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
+    let mut whereabouts = whereabouts.into_iter();
+    runs.retain(|_| !matches!(whereabouts.next(), Some(Whereabouts::Elsewhere(_))));
     let locks = home.locks();
     let answered = crate::tree::answered_runs(store).await?;
     let text = restart_page(

@@ -165,7 +165,7 @@ async fn life(
     })?;
     ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
     host.spans().link_earlier(&run, &trace);
-    restart::write(home, port.as_ref()).await;
+    restart::write(home, store).await;
     if !launch.budgets.is_empty() {
         let records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
         let made_by = host.settings().user();
@@ -195,7 +195,7 @@ async fn life(
     if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
         tracing::warn!("the completion file could not be written");
     }
-    restart::write(home, port.as_ref()).await;
+    restart::write(home, store).await;
     // What sub-agents ask waits for the same person.
     records.questions.extend(tree::questions_below(port.as_ref(), &records).await?);
     Ok(Life { ending: Ending::of(&conclusion), records })

@@ -4,6 +4,8 @@
 //! proved there, by locks, and nowhere else. So the place that takes a run first has its lineage, forks and sub-agents included, until a person
 //! says that it is gone. What needs no such proof (answers, questions, a cancel, another run) is written from anywhere.
 
+use std::collections::HashMap;
+
 use ua_core::RunId;
 use ua_store::{Batch, Change, RowRef, StoreError};
 
@@ -11,7 +13,7 @@ use crate::config::Place;
 use crate::db::Db;
 use crate::error::DbError;
 use crate::store::PostgresStore;
-use crate::value::{named, params};
+use crate::value::{Value, named, params};
 
 /// A place that holds runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,29 @@ impl PostgresStore {
         })
         .await
     }
+
+    /// Where the lineages of runs are driven: here, or where else, for people. A run of a lineage that no place has is not named.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub async fn whereabouts(&self, runs: &[&RunId]) -> Result<HashMap<String, Option<String>>, StoreError> {
+        let here = self.place().map(|place| place.id.clone()).unwrap_or_default();
+        let runs: Vec<String> = runs.iter().map(|run| run.as_str().to_owned()).collect();
+        self.read(move |db| {
+            let found = db.rows(WHEREABOUTS, [Value::Texts(runs)], |row| {
+                let (run, place, shown): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                Ok((run, (place != here).then_some(shown)))
+            })?;
+            Ok(found.into_iter().collect())
+        })
+        .await
+    }
 }
+
+/// Where the lineages of runs are driven.
+const WHEREABOUTS: &str = "SELECT r.run_id, p.place, p.place_shown FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \
+    WHERE r.run_id = ANY($1)";
 
 /// Places with what they hold that has not ended.
 const HOLDERS: &str = "SELECT p.place, min(p.place_shown), count(*) FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \

@@ -76,6 +76,11 @@ impl PostgresStore {
         })
     }
 
+    /// Where runs are taken.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
     /// Ends all connections that nobody uses, and lets nobody take one any more.
     pub fn close(&self) {
         self.pool.close();

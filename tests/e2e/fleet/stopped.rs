@@ -73,7 +73,6 @@ fn another_machine(env: &TestEnv) {
 /// The machine of a worker is off. What it had only claimed goes to another machine when its lease ends; what it had begun waits for a person's
 /// word that the machine is gone, and is in doubt then.
 #[test]
-#[ignore = "not understood yet: it fails; run by .ci/nightly (fleet-lanes), where it fails"]
 fn another_machine_takes_what_was_not_begun_and_the_rest_by_a_persons_word() {
     let Some((env, direct)) = on_server("fleet_machines", true) else { return };
     env.run(&["db", "migrate", "--database-url", &direct]).code(0);

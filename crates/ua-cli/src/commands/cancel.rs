@@ -48,7 +48,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
     let (lease, _) = match store.acquire_run(&run.run_id, &owner, env.now()).await {
         Ok(taken) => taken,
         // Another machine drives it, and ends it.
-        Err(StoreError::Conflict { .. }) if ua_host::fleet::elsewhere(&current).is_some() => return Ok(false),
+        Err(StoreError::Conflict { .. }) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),
         Err(error) => return Err(fail("take the run")(error)),
     };
     end_cancelled(store, &lease, &workspace, env).await?;

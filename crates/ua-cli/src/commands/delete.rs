@@ -106,6 +106,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let port = host.seams().store(store.clone());
         for run in &mut deleted {
             left += u32::from(!delete(host, port.as_ref(), run, args).await?);
+            ua_host::restart::write(home, &store).await;
         }
         drop(port);
         if let Some(store) = Arc::into_inner(store) {
@@ -165,7 +166,6 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;
-    ua_host::restart::write(home, store).await;
     std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
     drop(lock);
     if args.keep_files {

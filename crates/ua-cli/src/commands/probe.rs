@@ -55,8 +55,8 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     }
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     // That nothing was done counts only where what was sent can be shown to be over.
-    if let Some(there) = ua_host::fleet::elsewhere(&run) {
-        return Err(HostError::usage(format!("run {} belongs to {}", run.run_id, crate::output::line(there, 60)))
+    if let Some(there) = store.elsewhere(&run.run_id).await? {
+        return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there, 60)))
             .hint("ask there: only that machine can tell that what was sent is not at work any more"));
     }
     let asked = ask(host, &store, &run, &call, args).await?;

@@ -193,10 +193,9 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
             let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
             // The locks of this machine say nothing about a run of another one.
             if shown == "crashed"
-                && let Ok(record) = store.run(&run.run_id).await
-                && let Some(host) = ua_host::fleet::elsewhere(&record)
+                && let Some(there) = store.elsewhere(&run.run_id).await?
             {
-                shown = format!("running on {}", line(host, 40));
+                shown = format!("running in {}", line(&there, 40));
             }
             rows.push(RunRow::of(run, shown));
         }

@@ -13,15 +13,20 @@ use std::sync::Arc;
 
 use ua_store::RunRecord;
 
-use super::elsewhere;
 use crate::consent;
+use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::People;
 
 /// How the run is started here, if it can be.
-pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord) -> Result<Launch, HostError> {
+pub(super) async fn fits(
+    host: &Host,
+    people: &Arc<dyn People>,
+    store: &Database,
+    run: &RunRecord,
+) -> Result<Launch, HostError> {
     let (root, workspace) = (host.home().root(), Path::new(&run.workspace_dir));
     if !workspace.starts_with(root) {
         return Err(HostError::usage(format!(
@@ -31,7 +36,7 @@ pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord)
         ))
         .hint("start all workers of a database, and `ua submit`, with the same --root"));
     }
-    if run.lease_epoch > 0 && !workspace.is_dir() && elsewhere(run).is_none() {
+    if run.lease_epoch > 0 && !workspace.is_dir() && is_here(store, run).await? {
         return Err(HostError::storage(format!("its workspace is not there: {}", workspace.display()))
             .hint("put it back where it was; its files are part of the run"));
     }
@@ -40,4 +45,10 @@ pub(super) async fn fits(host: &Host, people: &Arc<dyn People>, run: &RunRecord)
     launch.check(host, &run.spec)?;
     host.secrets()?;
     Ok(launch)
+}
+
+/// Whether the run was driven here before.
+async fn is_here(store: &Database, run: &RunRecord) -> Result<bool, HostError> {
+    let found = store.whereabouts(&[&run.run_id]).await;
+    Ok(found.map_err(|e| HostError::store("look where the run is driven", &e))?.contains(&Whereabouts::Here))
 }

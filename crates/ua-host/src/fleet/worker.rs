@@ -346,7 +346,7 @@ impl Worker {
             return Release::Done;
         }
         let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
-        let launch = match fits(&self.host, &people, &run).await {
+        let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
             Err(error) => {
                 self.say(&format!("run {} cannot be driven here: {error}", run.run_id));

@@ -249,7 +249,7 @@ pub(super) async fn clock(home: &Home, findings: &mut Findings) {
 /// Whether another machine drives a run, of which the locks of this one say nothing.
 async fn is_elsewhere(home: &Home, run: &ua_core::RunId) -> bool {
     let Ok(store) = home.open_read_only() else { return false };
-    ua_store::Store::run(&store, run).await.is_ok_and(|run| ua_host::fleet::elsewhere(&run).is_some())
+    store.elsewhere(run).await.is_ok_and(|there| there.is_some())
 }
 
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
