@@ -12,7 +12,7 @@ use std::net::TcpStream;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{Live, TestEnv, eventually, until};
+use ua_e2e::{Live, TestEnv, eventually, until, until_or_tell};
 
 use super::env;
 use super::server_database::{cluster, comment_job, cut_all, on_server};
@@ -273,10 +273,7 @@ fn a_server_that_goes_away_again_and_again_costs_time_and_no_effect() {
         cut_all("fleet_cuts");
     }
     let words = |text: &str| env.comments().iter().filter(|line| line.contains(text)).count();
-    until("the end", || {
-        answer_all(&env, &words);
-        is_all_done(&env)
-    });
+    until_all_is_done(&env, &workers, &words);
     for worker in workers {
         worker.signal(Signal::TERM);
         worker.wait().code(0);
@@ -314,10 +311,7 @@ fn workers_that_are_killed_again_and_again_have_each_effect_once() {
             worker.wait().killed();
             workers.push(start(3 + kill));
         }
-        until("the end", || {
-            answer_all(env, &words);
-            is_all_done(env)
-        });
+        until_all_is_done(env, &workers, &words);
         for worker in workers {
             worker.signal(Signal::TERM);
             worker.wait().code(0);
@@ -329,16 +323,28 @@ fn workers_that_are_killed_again_and_again_have_each_effect_once() {
     });
 }
 
+/// Waits until every run is done; whatever is asked meanwhile is answered.
+fn until_all_is_done(env: &TestEnv, workers: &[Live], counted: &dyn Fn(&str) -> usize) {
+    let is_done = || {
+        answer_all(env, counted);
+        is_all_done(env)
+    };
+    until_or_tell("the end", is_done, || {
+        let queue = rows(env, &["queue", "list", "--limit", "1000"]);
+        let said: Vec<String> = workers.iter().map(Live::stderr).collect();
+        format!("queue: {queue:#?}\nworkers: {:#?}\n{}", rows(env, &["workers", "list"]), said.join("\n---\n"))
+    });
+}
+
 fn is_all_done(env: &TestEnv) -> bool {
     rows(env, &["queue", "list", "--limit", "1000"]).is_empty()
 }
 
 /// Does what a person does: answers what is asked with what the receiving end counted, and has parked runs tried again; whether anything was asked.
 fn answer_all(env: &TestEnv, counted: &dyn Fn(&str) -> usize) -> bool {
-    // What three dead workers in a row had is not tried again before a person says so; nor what lost its last writes with a server that crashed.
+    // What three dead workers in a row had is not tried again before a person says so.
     for entry in rows(env, &["queue", "list", "--limit", "1000"]).iter().filter(|entry| entry["state"] == "parked") {
-        let is_given_up = |why: &str| why.contains("workers in a row") || why.contains("its next batch is");
-        if entry["why"].as_str().is_some_and(is_given_up) {
+        if entry["why"].as_str().is_some_and(|why| why.contains("workers in a row")) {
             env.run(&["queue", "move", entry["run_id"].as_str().unwrap()]).code(0);
         }
     }

@@ -29,7 +29,7 @@ pub use collector::Collector;
 pub use database::Database;
 pub use kill_points::{ENDS_WITH, parts};
 pub use model::Model;
-pub use poll::{eventually, until};
+pub use poll::{eventually, until, until_or_tell};
 pub use process::{Live, Output};
 pub use program::{ua_pdf_program, ua_program};
 pub use world::TestEnv;

@@ -14,16 +14,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// # Panics
 ///
 /// When it finds nothing for two minutes; `what` says what was waited for.
-#[expect(clippy::disallowed_methods, reason = "the patience of a test is real time: a look may take long itself")]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        std::thread::sleep(STEP);
-    }
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within_patience(look).unwrap_or_else(|| panic!("waited in vain for {what}"))
 }
 
 /// Waits until `is_so` holds.
@@ -31,6 +23,31 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// # Panics
 ///
 /// When it does not hold for two minutes; `what` says what was waited for.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    eventually(what, || is_so().then_some(()));
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_or_tell(what, is_so, String::new);
+}
+
+/// The same; `stands` says how it stands when the wait was in vain.
+///
+/// # Panics
+///
+/// When it does not hold for two minutes.
+pub fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, stands: impl FnOnce() -> String) {
+    if within_patience(|| is_so().then_some(())).is_none() {
+        panic!("waited in vain for {what}\n{}", stands());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the patience of a test is real time: a look may take long itself")]
+fn within_patience<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if begun.elapsed() >= PATIENCE {
+            return None;
+        }
+        std::thread::sleep(STEP);
+    }
 }

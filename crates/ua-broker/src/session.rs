@@ -270,7 +270,7 @@ impl Broker {
         let now = self.env.now();
         let taken = self.store.acquire_run(&run_id, &owner, now).await;
         let (lease, run) = taken.map_err(Broken::at("take the session"))?;
-        let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()));
+        let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()).of_one_that_reads_anew());
         let why = "the gateway's broker ended before an answer was stored";
         outbox.mark_lost(&lease, why, now).await.map_err(Broken::at("mark what was lost"))?;
         let step = if let Some(step) = run.current_step_id.clone() {

@@ -167,6 +167,8 @@ fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostE
         | StoreError::ScopeTouched { .. }
         | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. }
+            | StoreError::WentBack { .. }
+            | StoreError::TailLost { .. }
         | StoreError::Corrupt { .. }
         | StoreError::Unavailable { .. } => HostError::store("store the correction", error),
     }

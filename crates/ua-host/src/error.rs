@@ -131,6 +131,11 @@ impl HostError {
             | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. } => Self::failed(message),
+            StoreError::WentBack { .. } => Self::failed(message).hint(
+                "it was put back from a copy, or another server took over that had not everything; receipts may be missing: compare \
+                 `ua calls list` with what was received, then `ua resume` the run (`ua queue move` when workers have it)",
+            ),
+            StoreError::TailLost { .. } => Self::storage(message).hint("`ua resume` continues from there; a worker does so by itself"),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(

@@ -8,6 +8,10 @@
 //! What waits is in nobody's hands but this process's. So it is sent again while the database is busy, as long as the [`Patience`] and the
 //! lease last, under its number: a batch whose answer was lost is known when it is sent again. An answer that is put off or refused is kept beside
 //! the database meanwhile ([`LateReplies`]).
+//!
+//! Every batch of the owner has a number, so that a database which lost some of them is noticed at the next one: a server that crashes loses
+//! what was relaxed while the owner lives and knows more than it. One whose answer was lost, and that does not wait here, may still arrive:
+//! its number is taken from it before anything else is written.
 //! Proved by: this file's tests, `crash_anywhere`, the simulation.
 
 use std::collections::BTreeSet;
@@ -18,7 +22,7 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, GatewayOf,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability, GatewayOf,
     GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead,
     RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store, StoreError, Turns,
 };
@@ -32,6 +36,8 @@ pub struct Outbox {
     by: Author,
     patience: Arc<dyn Patience>,
     late: Arc<dyn LateReplies>,
+    /// Whether its owner knows nothing that is not stored.
+    reads_anew: bool,
     queue: Mutex<Queue>,
     /// Whether anything waits.
     holds: AtomicBool,
@@ -49,6 +55,12 @@ struct Queue {
     tried: usize,
     /// How many batches of this outbox are committed.
     sent: u64,
+    /// The number of the last one of these that is durable.
+    synced: u64,
+    /// Whether that batch went out before.
+    is_out: bool,
+    /// Whether the next number may be that of a batch whose answer was lost, and that does not wait here.
+    is_unsure: bool,
 }
 
 impl Queue {
@@ -59,6 +71,15 @@ impl Queue {
         }
         self.waiting.iter().take(self.tried).cloned().collect()
     }
+
+    /// One more is committed.
+    fn count(&mut self, durability: Durability) {
+        self.sent += 1;
+        if durability == Durability::Synced {
+            self.synced = self.sent;
+        }
+    }
+
 }
 
 impl Outbox {
@@ -69,6 +90,7 @@ impl Outbox {
             by: Author::Owner(lease),
             patience: Arc::new(NoPatience),
             late: Arc::new(NoLateReplies),
+            reads_anew: false,
             kept: std::sync::Mutex::default(),
             queue: Mutex::default(),
             holds: AtomicBool::new(false),
@@ -85,6 +107,13 @@ impl Outbox {
     #[must_use]
     pub fn with_late_replies(self, late: Arc<dyn LateReplies>) -> Self {
         Self { late, ..self }
+    }
+
+    /// The same, of an owner that reads before each decision: what a server lost that crashed is as if it had never been, and the owner continues
+    /// behind it. Any other owner gets [`StoreError::TailLost`], and takes the run again.
+    #[must_use]
+    pub fn of_one_that_reads_anew(self) -> Self {
+        Self { reads_anew: true, ..self }
     }
 
     /// Answers about a call that the database did not take.
@@ -144,13 +173,19 @@ impl Outbox {
 
     /// Sends what waits; of a batch that went out before and may be committed, what it was.
     async fn send_waiting(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<(), StoreError> {
+        self.take_number(queue).await?;
         let (doing, mut tries) = (queue.doing, Tries::default());
         let changes = queue.next();
         loop {
-            let batch = Batch::of(changes.clone()).numbered(queue.sent + 1);
-            match self.store.commit(&self.by, batch).await {
-                Ok(_) | Err(StoreError::Repeated { .. }) => {
-                    self.sent(queue);
+            let batch = Batch::of(changes.clone());
+            let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
+            match self.commit_next(queue, batch).await {
+                Ok(_) => {
+                    self.sent(queue, durability);
+                    return Ok(());
+                }
+                Err(StoreError::Repeated { .. }) if was_out => {
+                    self.sent(queue, durability);
                     return Ok(());
                 }
                 Err(error) => {
@@ -163,10 +198,40 @@ impl Outbox {
         }
     }
 
-    fn sent(&self, queue: &mut MutexGuard<'_, Queue>) {
+    /// Commits what has the next number. What is missing when it does not fit was there when it was confirmed; whether it had to be is known here.
+    async fn commit_next(&self, queue: &mut Queue, batch: Batch) -> Result<Committed, StoreError> {
+        let again = self.reads_anew.then(|| batch.clone());
+        let done = self.store.commit(&self.by, batch.numbered(queue.sent + 1)).await;
+        let (run, written, confirmed) = match done {
+            Err(StoreError::WentBack { run, written, confirmed }) if written >= queue.synced => (run, written, confirmed),
+            done => return done,
+        };
+        let Some(again) = again else { return Err(StoreError::TailLost { run, written, confirmed }) };
+        tracing::warn!(%run, written, confirmed, "the database server crashed and lost the last writes of a run");
+        queue.sent = written;
+        self.store.commit(&self.by, again.numbered(queue.sent + 1)).await
+    }
+
+    /// Takes the number of a batch whose answer was lost: then it is committed, or never will be.
+    async fn take_number(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<(), StoreError> {
+        if !queue.is_unsure {
+            return Ok(());
+        }
+        match self.commit_next(queue, Batch::default()).await {
+            Ok(_) | Err(StoreError::Repeated { .. }) => {
+                queue.is_unsure = false;
+                queue.count(Durability::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sent(&self, queue: &mut MutexGuard<'_, Queue>, durability: Durability) {
         let tried = std::mem::take(&mut queue.tried);
         queue.waiting.drain(..tried);
-        queue.sent += 1;
+        queue.is_out = false;
+        queue.count(durability);
         self.holds.store(!queue.waiting.is_empty(), Ordering::Release);
     }
 
@@ -175,37 +240,71 @@ impl Outbox {
         if error.is_refusal() {
             queue.waiting.clear();
             queue.tried = 0;
+            queue.is_out = false;
             self.holds.store(false, Ordering::Release);
         }
         error
     }
 
-    /// Sends what waits, and `changes` behind it.
-    async fn send_with(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+    /// Sends a batch of the owner, with what waits before it.
+    async fn send(&self, batch: Batch) -> Result<Committed, StoreError> {
         let mut queue = self.queue.lock().await;
         if queue.tried > 0 {
             self.send_waiting(&mut queue).await?;
         }
         if queue.waiting.is_empty() {
-            return self.store.commit(&self.by, Batch::of(changes)).await;
+            return self.send_alone(&mut queue, batch).await;
         }
+        if !batch.provided.is_empty() {
+            while !queue.waiting.is_empty() {
+                self.send_waiting(&mut queue).await?;
+            }
+            return self.send_alone(&mut queue, batch).await;
+        }
+        self.send_behind(&mut queue, batch.stands).await
+    }
+
+    /// Sends a batch; nothing waits.
+    async fn send_alone(&self, queue: &mut MutexGuard<'_, Queue>, batch: Batch) -> Result<Committed, StoreError> {
+        self.take_number(queue).await?;
+        let durability = batch.durability();
+        match self.commit_next(queue, batch).await {
+            Ok(committed) => {
+                queue.count(durability);
+                Ok(committed)
+            }
+            Err(error) => {
+                queue.is_unsure = !error.is_refusal();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends what waits, and `changes` behind it.
+    async fn send_behind(
+        &self,
+        queue: &mut MutexGuard<'_, Queue>,
+        changes: Vec<Change>,
+    ) -> Result<Committed, StoreError> {
+        self.take_number(queue).await?;
         let (doing, mut tries) = (queue.doing, Tries::default());
         let waiting = queue.next();
         loop {
-            let batch = Batch::of(waiting.clone()).provided(changes.clone()).numbered(queue.sent + 1);
-            match self.store.commit(&self.by, batch).await {
+            let batch = Batch::of(waiting.clone()).provided(changes.clone());
+            let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
+            match self.commit_next(queue, batch).await {
                 Ok(Committed { provided, words, .. }) => {
-                    self.sent(&mut queue);
+                    self.sent(queue, durability);
                     return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
                 }
-                Err(StoreError::Repeated { .. }) => {
-                    self.sent(&mut queue);
+                Err(StoreError::Repeated { .. }) if was_out => {
+                    self.sent(queue, durability);
                     break;
                 }
                 Err(error) => {
                     self.keep_all_beside(&waiting);
                     if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
-                        return Err(self.given_up(&mut queue, error));
+                        return Err(self.given_up(queue, error));
                     }
                 }
             }
@@ -216,7 +315,7 @@ impl Outbox {
         {
             return Ok(Committed { stands: vec![Done::Call(call)], provided: Ok(Vec::new()), words: 0 });
         }
-        self.store.commit(&self.by, Batch::of(changes)).await
+        self.send_alone(queue, Batch::of(changes)).await
     }
 
     /// The call, if the attempt is running. Only its owner starts one.
@@ -229,12 +328,8 @@ impl Outbox {
 #[async_trait]
 impl Store for Outbox {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
-        if !self.holds() {
-            return self.store.commit(by, batch).await;
-        }
-        let is_plain = batch.provided.is_empty() && batch.number.is_none() && !batch.stands.is_empty();
-        if *by == self.by && is_plain {
-            return self.send_with(batch.stands).await;
+        if *by == self.by && batch.number.is_none() && batch.changes().next().is_some() {
+            return self.send(batch).await;
         }
         self.flush().await?;
         self.store.commit(by, batch).await

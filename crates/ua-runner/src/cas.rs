@@ -87,6 +87,8 @@ pub(crate) fn is_worth_a_reload(error: &StoreError) -> bool {
         | StoreError::ScopeTouched { .. }
         | StoreError::EffectLimit { .. }
         | StoreError::Repeated { .. }
+        | StoreError::WentBack { .. }
+        | StoreError::TailLost { .. }
         | StoreError::Corrupt { .. } => false,
     }
 }

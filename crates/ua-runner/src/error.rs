@@ -78,6 +78,8 @@ impl RunError {
             | StoreError::ScopeTouched { .. }
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. }
+            | StoreError::WentBack { .. }
+            | StoreError::TailLost { .. }
             | StoreError::Unavailable { retry: Retry::Never, .. } => Self::Store { doing, source },
         }
     }

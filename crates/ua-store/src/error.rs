@@ -70,6 +70,27 @@ pub enum StoreError {
         /// Which batch.
         number: u64,
     },
+    /// Batches of the owner are gone that the database had confirmed, durable ones among them: it was put back from a copy, or a standby took
+    /// over that did not have them.
+    #[error("the database has only {written} of {confirmed} writes of run {run} that it had confirmed")]
+    WentBack {
+        /// Which run.
+        run: RunId,
+        /// How many batches are there.
+        written: u64,
+        /// How many were confirmed.
+        confirmed: u64,
+    },
+    /// The same, and none of them had to be durable: the server crashed. What is there is whole, and the run continues from it.
+    #[error("the database server lost the last writes of run {run} when it crashed: {written} of {confirmed} are there, which is all that had to be durable")]
+    TailLost {
+        /// Which run.
+        run: RunId,
+        /// How many batches are there.
+        written: u64,
+        /// How many were confirmed.
+        confirmed: u64,
+    },
     /// No such row.
     #[error("cannot find {row}")]
     NotFound {
@@ -140,6 +161,8 @@ impl StoreError {
             Self::Conflict { .. }
             | Self::Fenced { .. }
             | Self::Repeated { .. }
+            | Self::WentBack { .. }
+            | Self::TailLost { .. }
             | Self::NotFound { .. }
             | Self::Exists { .. }
             | Self::KeyTaken { .. }
@@ -155,6 +178,8 @@ impl StoreError {
             Self::Conflict { .. } | Self::Unavailable { retry: Retry::Later, .. } => FailureClass::Transient,
             Self::Fenced { .. }
             | Self::Repeated { .. }
+            | Self::WentBack { .. }
+            | Self::TailLost { .. }
             | Self::NotFound { .. }
             | Self::Exists { .. }
             | Self::KeyTaken { .. }

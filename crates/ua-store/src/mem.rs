@@ -52,6 +52,12 @@ impl MemStore {
         Self { model: Mutex::new(self.model().clone()) }
     }
 
+    /// Makes it what the copy is: what putting a backup back is to a database, or a crash to a server.
+    pub fn put_back(&self, copy: &Self) {
+        let copy = copy.model().clone();
+        *self.model() = copy;
+    }
+
     fn model(&self) -> MutexGuard<'_, Model> {
         // A panicking test thread leaves the rows as its last complete write left them.
         self.model.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,7 +12,7 @@ use ua_testkit::{Proxy, Way};
 
 use super::{
     answer_all, asked, asked_about, at_the_gate_with, end_the_lease, is_all_done, is_whole, open_the_gate, state,
-    status,
+    status, until_all_is_done,
 };
 use crate::server_database::{cluster, on_server};
 
@@ -85,10 +85,7 @@ fn a_line_that_breaks_behind_any_byte_costs_time_and_no_effect() {
         broken += usize::from(proxy.is_used_up());
         proxy.pass();
     }
-    until("the end", || {
-        answer_all(&env, &words);
-        is_all_done(&env)
-    });
+    until_all_is_done(&env, &workers, &words);
     ends(workers);
     for number in 0..jobs {
         let found = (words(&format!("of {number}.")), status(&env, &format!("r{number}")));

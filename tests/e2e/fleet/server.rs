@@ -7,7 +7,7 @@ use serde_json::json;
 use ua_e2e::{TestEnv, until};
 use ua_testkit::postgres::{POOLER, PostgresServer, SERVER};
 
-use super::{answer_all, is_all_done, is_whole, status};
+use super::{answer_all, is_all_done, is_whole, status, until_all_is_done};
 use crate::cluster::Cluster;
 use crate::env;
 
@@ -70,10 +70,7 @@ fn a_server_that_crashes_again_and_again_costs_time_and_no_effect() {
         until("progress", || env.comments().len() > so_far || answer_all(&env, &words) || is_all_done(&env));
         strike(&server, blow);
     }
-    until("the end", || {
-        answer_all(&env, &words);
-        is_all_done(&env)
-    });
+    until_all_is_done(&env, &workers, &words);
     for worker in workers {
         worker.signal(Signal::TERM);
         worker.wait().code(0);

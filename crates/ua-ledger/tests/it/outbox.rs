@@ -85,7 +85,7 @@ async fn a_batch_whose_answer_was_lost_is_written_once() {
     for (times, writes) in [(3, false), (1, true), (2, true)] {
         let store = Arc::new(MemStore::new());
         let (outbox, scene) = outbox(&store, 0, false).await;
-        outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
         drop(outbox);
         let busy = Arc::new(Busy { times: AtomicU32::new(times), writes });
         let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
@@ -140,4 +140,68 @@ async fn what_comes_behind_a_batch_whose_answer_was_lost_is_written_too() {
         assert!(calls.iter().all(|call| call.status == CallStatus::Succeeded), "{writes}: {calls:?}");
         assert!(!outbox.holds());
     }
+}
+
+/// A write whose answer was lost may still arrive. Whatever is written next takes its number from it first, so it is never taken for another.
+#[tokio::test]
+async fn a_write_that_may_still_arrive_loses_its_number() {
+    for writes in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let scene = Scene::begin(store.as_ref(), "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+        let busy = Arc::new(Busy { times: AtomicU32::new(1), writes });
+        let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(busy);
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
+        assert!(outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.is_err());
+        outbox.hold("start a call", Change::StartAttempt(samples::start("call_2", 1, "other"))).await;
+        outbox.flush().await.unwrap();
+        assert_eq!(status(&store, "call_2").await, CallStatus::Running, "{writes}");
+        let late = Batch::of([Change::StartAttempt(samples::start("call_1", 1, "k"))]).numbered(1);
+        let late = store.commit(&Author::Owner(scene.lease.clone()), late).await;
+        assert!(late.is_err(), "{late:?}");
+        let is_running = status(&store, "call_1").await == CallStatus::Running;
+        assert_eq!(is_running, writes);
+    }
+}
+
+/// The database lost what it had confirmed: the end of it, as a server does that crashes, or what had to be durable.
+#[tokio::test]
+async fn a_database_that_forgot_is_noticed_at_the_next_write() {
+    for had_to_be_durable in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let (outbox, scene) = outbox(&store, 0, false).await;
+        let before = store.copied();
+        outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        let synced = store.copied();
+        outbox.note_alive(&scene.lease, std::time::Duration::ZERO, samples::at(5)).await.unwrap();
+        store.put_back(if had_to_be_durable { &before } else { &synced });
+        let next = outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")).await;
+        match next {
+            Err(StoreError::TailLost { written: 1, confirmed: 2, .. }) => assert!(!had_to_be_durable),
+            Err(StoreError::WentBack { written: 0, confirmed: 2, .. }) => assert!(had_to_be_durable),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(status(&store, "call_2").await, CallStatus::Prepared);
+    }
+}
+
+/// Who reads before each decision continues behind what a crashed server lost; not behind what had to be durable.
+#[tokio::test]
+async fn who_reads_anew_continues_behind_a_lost_tail() {
+    let store = Arc::new(MemStore::new());
+    let (outbox, scene) = outbox(&store, 0, false).await;
+    let outbox = outbox.of_one_that_reads_anew();
+    let before = store.copied();
+    outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    let synced = store.copied();
+    let alive = async |outbox: &Outbox| {
+        outbox.note_alive(&scene.lease, std::time::Duration::ZERO, samples::at(5)).await
+    };
+    alive(&outbox).await.unwrap();
+    store.put_back(&synced);
+    outbox.hold("store an answer", settle("call_1")).await;
+    outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")).await.unwrap();
+    assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
+    store.put_back(&before);
+    assert!(matches!(alive(&outbox).await, Err(StoreError::WentBack { .. })));
 }

@@ -26,6 +26,7 @@ mod pinned_setup;
 mod process;
 mod same_ids;
 mod scenario;
+mod server;
 mod sessions;
 mod siblings;
 mod taint;

@@ -164,7 +164,7 @@ pub fn check_number(run: &RunId, batches: u64, number: u64) -> Result<(), StoreE
     if number == batches {
         return Err(StoreError::Repeated { run: run.clone(), number });
     }
-    Err(conflict("runs", run, format!("its next batch is {}, not {number}", batches + 1)))
+    Err(StoreError::WentBack { run: run.clone(), written: batches, confirmed: number.saturating_sub(1) })
 }
 
 /// The run, whose owner says that it is alive, and that it was suspended for `suspended` since it last said so: the time counts from

@@ -364,6 +364,11 @@ impl Scenario {
         if self.store.run(&self.run_id).await.is_ok() { self.questions().await } else { Vec::new() }
     }
 
+    /// Where it is stored.
+    pub(crate) fn store(&self) -> Arc<MemStore> {
+        self.store.clone()
+    }
+
     /// The run's folder.
     pub(crate) fn workspace(&self) -> std::path::PathBuf {
         self.folder.path().join("ws")
