@@ -42,7 +42,8 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     // A sub-agent goes on with its job, and a run of another machine there.
     runs.retain(|run| !ua_store::is_task(run));
     let ids: Vec<_> = runs.iter().map(|run| &run.run_id).collect();
-    let whereabouts = store.whereabouts(&ids).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
+    let whereabouts =
+        store.whereabouts(&ids).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
     let mut whereabouts = whereabouts.into_iter();
     runs.retain(|_| !matches!(whereabouts.next(), Some(Whereabouts::Elsewhere(_))));
     let locks = home.locks();

@@ -22,9 +22,9 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability, GatewayOf,
-    GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead,
-    RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store, StoreError, Turns,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
+    GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord,
+    RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store, StoreError, Turns,
 };
 
 use crate::late::{LateReplies, NoLateReplies, late_reply};
@@ -79,7 +79,6 @@ impl Queue {
             self.synced = self.sent;
         }
     }
-
 }
 
 impl Outbox {
@@ -203,7 +202,9 @@ impl Outbox {
         let again = self.reads_anew.then(|| batch.clone());
         let done = self.store.commit(&self.by, batch.numbered(queue.sent + 1)).await;
         let (run, written, confirmed) = match done {
-            Err(StoreError::WentBack { run, written, confirmed }) if written >= queue.synced => (run, written, confirmed),
+            Err(StoreError::WentBack { run, written, confirmed }) if written >= queue.synced => {
+                (run, written, confirmed)
+            }
             done => return done,
         };
         let Some(again) = again else { return Err(StoreError::TailLost { run, written, confirmed }) };

@@ -82,7 +82,9 @@ pub enum StoreError {
         confirmed: u64,
     },
     /// The same, and none of them had to be durable: the server crashed. What is there is whole, and the run continues from it.
-    #[error("the database server lost the last writes of run {run} when it crashed: {written} of {confirmed} are there, which is all that had to be durable")]
+    #[error(
+        "the database server lost the last writes of run {run} when it crashed: {written} of {confirmed} are there, which is all that had to be durable"
+    )]
     TailLost {
         /// Which run.
         run: RunId,

@@ -194,9 +194,8 @@ async fn who_reads_anew_continues_behind_a_lost_tail() {
     let before = store.copied();
     outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
     let synced = store.copied();
-    let alive = async |outbox: &Outbox| {
-        outbox.note_alive(&scene.lease, std::time::Duration::ZERO, samples::at(5)).await
-    };
+    let alive =
+        async |outbox: &Outbox| outbox.note_alive(&scene.lease, std::time::Duration::ZERO, samples::at(5)).await;
     alive(&outbox).await.unwrap();
     store.put_back(&synced);
     outbox.hold("store an answer", settle("call_1")).await;

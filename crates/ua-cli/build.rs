@@ -1,0 +1,28 @@
+//! How the released program is linked.
+
+use std::env;
+use std::process::Command;
+
+/// The first C library that reads packed relocations.
+const SINCE: (u32, u32) = (2, 36);
+
+/// Where the C library of this machine reads them, relocations are packed: they are a tenth of a program that has tables of functions for
+/// everything it may lay out. A program for another machine is linked as ever.
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
+    let is_for_here = env::var("HOST").is_ok_and(|host| is("TARGET", &host));
+    let is_released =
+        is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
+    if is_released && is_for_here && c_library().is_some_and(|version| version >= SINCE) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The version of this machine's C library: `getconf` says `glibc 2.36`.
+fn c_library() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
