@@ -61,7 +61,13 @@ impl Why<'_> {
 /// How another call stands that a person is shown, and how many stand like it.
 fn as_shown(other: Other<'_>) -> Value {
     let Other { call, count } = other;
-    json!({"call": call.call_id, "status": call.status, "in_doubt": call.doubt.is_some(), "count": count})
+    json!({
+        "call": call.call_id,
+        "status": call.status,
+        "in_doubt": call.doubt.is_some(),
+        "attempt": call.attempt,
+        "count": count,
+    })
 }
 
 /// Whether a question showed another call, and it stands now as it did then, with no more beside it.
@@ -71,13 +77,22 @@ pub(crate) fn shows(asked: &QuestionRecord, other: &Other<'_>) -> bool {
         let says_the_same = |name: &str| shown.get(name) == now.get(name);
         // A question of an earlier version showed each.
         let count = shown.get("count").and_then(Value::as_u64);
-        ["call", "status", "in_doubt"].into_iter().all(says_the_same) && count.is_none_or(|count| other.count <= count)
+        // It may be in doubt as before, and have been sent again. A question of an earlier version did not say how often.
+        let is_the_same_attempt =
+            if shown.get("attempt").is_some() { says_the_same("attempt") } else { is_older(other, asked) };
+        ["call", "status", "in_doubt"].into_iter().all(says_the_same)
+            && is_the_same_attempt
+            && count.is_none_or(|count| other.count <= count)
     };
     match asked.detail.get("others").and_then(Value::as_array) {
         Some(shown) => shown.iter().any(covers),
         // A question of an earlier version does not say.
-        None => other.call.updated_at <= asked.created_at,
+        None => is_older(other, asked),
     }
+}
+
+fn is_older(other: &Other<'_>, asked: &QuestionRecord) -> bool {
+    other.call.updated_at <= asked.created_at
 }
 
 /// Why a person is asked before a call goes out. A word is good for the reasons that were shown with it and for no other.

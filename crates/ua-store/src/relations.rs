@@ -78,6 +78,8 @@ pub struct Seen {
     pub status: CallStatus,
     /// Whether it was in doubt.
     pub in_doubt: bool,
+    /// How often it had been sent: one in doubt that was sent again may be in doubt as before.
+    pub attempt: u32,
     /// For how many it stood.
     pub count: u64,
 }
@@ -85,13 +87,14 @@ pub struct Seen {
 impl Seen {
     fn of(related: &Related) -> Self {
         let call = &related.newest;
-        let (status, in_doubt) = (call.status, call.doubt.is_some());
-        Self { call: call.call_id.clone(), status, in_doubt, count: related.count }
+        let (status, in_doubt, attempt) = (call.status, call.doubt.is_some(), call.attempt);
+        Self { call: call.call_id.clone(), status, in_doubt, attempt, count: related.count }
     }
 
     /// Whether whoever saw this knows what is to be seen now.
     fn covers(&self, now: &Self) -> bool {
-        let is_same = (&self.call, self.status, self.in_doubt) == (&now.call, now.status, now.in_doubt);
+        let stood = |seen: &Self| (seen.call.clone(), seen.status, seen.in_doubt, seen.attempt);
+        let is_same = stood(self) == stood(now);
         is_same && now.count <= self.count
     }
 }

@@ -208,3 +208,27 @@ async fn a_word_about_a_call_that_has_moved_on_since_is_asked_for_again() {
     answer(&child, &again, Choice::Execute, &[&child]).await;
     assert!(matches!(admit(&child, &same).await, Admission::Ready(_)), "they know of it now");
 }
+
+/// A person let a call run beside one in doubt. That one is sent again, whatever becomes of it: unless nothing was sent, the word is not about
+/// it any more, also where it stands as it did before.
+#[tokio::test]
+async fn a_word_about_a_call_in_doubt_ends_when_that_is_sent_again() {
+    let fates = [Fate::Lost, Fate::Done, Fate::FailedMaybe, Fate::UnderWay];
+    for (fate, by_parent) in fates.into_iter().flat_map(|fate| [(fate, false), (fate, true)]) {
+        let (parent, child) = fork().await;
+        let (first, second) = if by_parent { (&child, &parent) } else { (&parent, &child) };
+        let lost = first.plan_as(unlisted("a book", SideEffectClass::External)).await;
+        first.take(&lost, &Facts::default(), Fate::Lost).await;
+        let Admission::Held(doubt) = recovered(first, &lost).await else { panic!("not asked about") };
+        let same = second.plan_as(unlisted("a book", SideEffectClass::External)).await;
+        let Admission::Held(asked) = admit(second, &same).await else { panic!("not held") };
+        answer(second, &asked, Choice::Execute, &[first, second]).await;
+        answer(first, &doubt, Choice::Execute, &[first, second]).await;
+
+        let Admission::Ready(prepared) = recovered(first, &lost).await else { panic!("{fate:?}: not sent again") };
+        first.send(prepared, fate).await;
+        let admission = admit(second, &same).await;
+        let Admission::Held(again) = admission else { panic!("{fate:?}, by parent {by_parent}: {admission:?}") };
+        assert_ne!(again.question_id, asked.question_id);
+    }
+}

@@ -8,7 +8,7 @@ use ua_core::{
     CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, Scope, ToolName,
     ToolNamespace, Trace, sha256,
 };
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Recovery};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Prepared, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
 
@@ -129,6 +129,11 @@ impl Member {
     pub(crate) async fn take(&self, id: &CallId, facts: &Facts, fate: Fate) -> CallRecord {
         let admission = self.ledger.admit(id, facts.clone()).await.unwrap();
         let Admission::Ready(prepared) = admission else { panic!("not let through: {admission:?}") };
+        self.send(prepared, fate).await
+    }
+
+    /// Sends what was let through.
+    pub(crate) async fn send(&self, prepared: Prepared, fate: Fate) -> CallRecord {
         let permit = self.ledger.start(prepared, "1").await.unwrap().unwrap();
         let result = |text: &str, is_error: bool| {
             let content = json!([{"type": "text", "text": text}]);
