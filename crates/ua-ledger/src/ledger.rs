@@ -433,8 +433,13 @@ impl Ledger {
     ) -> Result<CallRecord, LedgerError> {
         let id = &call.call_id;
         if call.status.on(CallEvent::Cancelled).is_ok() {
-            let cancel =
-                CallCancel { call_id: id.clone(), resolution, code: code.to_owned(), message: message.to_owned() };
+            let cancel = CallCancel {
+                call_id: id.clone(),
+                resolution,
+                code: code.to_owned(),
+                message: message.to_owned(),
+                unless_allowed: false,
+            };
             self.store
                 .cancel_calls(&self.lease, vec![cancel], self.env.now())
                 .await

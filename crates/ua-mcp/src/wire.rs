@@ -219,7 +219,10 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Read::Nothing;
     }
-    let message = match serde_json::from_slice::<Value>(line) {
+    let read = serde_json::from_slice::<Value>(line);
+    // Half a character, as JavaScript writes one whose text was cut within it, is no reason to lose an answer.
+    let read = read.or_else(|error| whole_characters(line).map_or(Err(error), |line| serde_json::from_slice(&line)));
+    let message = match read {
         Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
         Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
             return broken("it sent a batch, which nobody asked for");
@@ -234,6 +237,33 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         }
     };
     if message.contains_key("method") { read_request(message) } else { read_response(message, line.len(), state) }
+}
+
+/// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
+fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
+    let escape = |at: usize| {
+        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut whole, mut at, mut is_changed) = (Vec::with_capacity(line.len()), 0, false);
+    while let Some(byte) = line.get(at) {
+        let length = match escape(at) {
+            Some(0xD800..=0xDBFF) if matches!(escape(at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                whole.extend_from_slice(b"\\ufffd");
+                (at, is_changed) = (at + 6, true);
+                continue;
+            }
+            Some(_) => 6,
+            // Whatever follows a backslash belongs to it.
+            None if *byte == b'\\' => 2,
+            None => 1,
+        };
+        let end = line.len().min(at + length);
+        whole.extend_from_slice(line.get(at..end)?);
+        at = end;
+    }
+    is_changed.then_some(whole)
 }
 
 /// A request or a notification of the server, handed on as it came: what it means is for our side of the connection to say.
@@ -398,6 +428,17 @@ mod tests {
             let read = read_message(line, &mut waiting_for(&[3]));
             assert!(matches!(read, Read::Broken(_)), "{}: {read:?}", String::from_utf8_lossy(line));
         }
+    }
+
+    #[test]
+    fn half_a_character_costs_no_answer() {
+        let told = |text: &str| {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":3,"result":{{"text":"{text}"}}}}"#);
+            raw(read_message(line.as_bytes(), &mut waiting_for(&[3])))["text"].clone()
+        };
+        assert_eq!(told(r"cut \ud83d"), json!("cut \u{fffd}"));
+        assert_eq!(told(r"\ude00 \ud83d\ude00 \uD83D\ud83d\ude00"), json!("\u{fffd} \u{1f600} \u{fffd}\u{1f600}"));
+        assert_eq!(told(r"\\ud83d \u0041 \ud83d"), json!("\\ud83d A \u{fffd}"), "a backslash that is one");
     }
 
     #[test]

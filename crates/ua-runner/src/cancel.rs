@@ -34,6 +34,7 @@ pub(crate) fn never_sent(calls: &[CallRecord], why: &str) -> Vec<CallCancel> {
             resolution: Resolution::RunCancelled,
             code: "run_cancelled".to_owned(),
             message: format!("Not run: {why}."),
+            unless_allowed: false,
         })
         .collect()
 }

@@ -287,6 +287,7 @@ impl RunMachine {
             Event::Recorded(calls) => self.recorded(state, calls),
             Event::Dispatched(ended) => self.dispatched(state, ended),
             Event::Cancelled => turn::cancelled(state),
+            Event::WordsCame(calls) => turn::words_came(state, calls),
             Event::Committed { held_millis } => self.committed_turn(state, held_millis),
             Event::ReplayFinished => self.replay_finished(state),
             Event::Evidence(found) => self.evidence(state, found),

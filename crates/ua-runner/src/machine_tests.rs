@@ -254,6 +254,22 @@ fn a_persons_word_about_a_call_stands_beside_their_skip_of_another_one() {
     }
 }
 
+/// The word came while the calls behind the skipped one were being cancelled.
+#[test]
+fn a_word_that_comes_beside_a_cancellation_is_heard() {
+    let Dispatched::Settled(mut declined) = settled(1, CallStatus::Cancelled, true) else { unreachable!("it is one") };
+    declined.resolution = Some(Resolution::Skipped);
+    let mut machine = recorded(Limits::default(), vec![call(1, true), call(2, true), call(3, true)]);
+    let skipped = OpenCall::of(&declined);
+    machine.apply(Event::Dispatched(vec![Dispatched::Settled(declined)])).unwrap();
+    assert_eq!(machine.command(), Command::CancelAfterFailure { calls: vec![id(2), id(3)], failed: id(1) });
+    let allowed = OpenCall { answered: Some(Choice::Execute), ..call(3, true) };
+    machine.apply(Event::WordsCame(vec![skipped, call(2, true), allowed])).unwrap();
+    assert_eq!(machine.command(), Command::CancelAfterFailure { calls: vec![id(2)], failed: id(1) });
+    machine.apply(Event::Cancelled).unwrap();
+    assert_eq!(dispatches(&[machine.command()]), [vec![id(3)]]);
+}
+
 #[test]
 fn a_skip_in_this_process_leaves_what_a_person_let_run() {
     let approved = OpenCall { answered: Some(Choice::Execute), ..call(2, true) };

@@ -31,7 +31,7 @@ const WOKEN: &str = "SELECT q.*, w.now_words FROM run_queue q JOIN runs r ON r.r
           FROM runs x JOIN run_writes y ON y.run_id = x.run_id \
           WHERE x.root_run_id IN (SELECT z.root_run_id FROM run_queue p JOIN runs z ON z.run_id = p.run_id WHERE p.state = 'parked') \
           GROUP BY x.root_run_id) w ON w.root = r.root_run_id \
-    WHERE q.state = 'parked' AND w.now_words <> q.words ORDER BY q.seq";
+    WHERE q.state = 'parked' AND (w.now_words <> q.words OR r.status IN ('succeeded', 'failed', 'cancelled')) ORDER BY q.seq";
 
 const PUT_ENTRY: &str = "INSERT INTO run_queue (run_id, queue, priority, fair, seq, run_after, queued_at, concurrency_key, \
     concurrency_limit, fair_key, state, worker, words, strikes, why) \

@@ -658,6 +658,9 @@ fn cancel_calls<R: Rows>(rows: &R, lease: &RunLease, cancels: &[CallCancel], at:
     for cancel in cancels {
         let call = rules::owned_call(rows.call(&cancel.call_id)?, lease)?;
         let question = rows.waiting_question(&call.call_id)?;
+        if cancel.unless_allowed && question.as_ref().is_some_and(rules::is_allowed) {
+            return Err(rules::conflict("tool_calls", call.call_id.as_str(), "a person has let it run").into());
+        }
         rows.update_call(&rules::call_cancelled(call, cancel, at)?, lease.epoch)?;
         if let Some(question) = question {
             let closed = rules::question_closed(question, &lease.run_id, at)?;

@@ -338,6 +338,8 @@ pub struct CallCancel {
     pub code: String,
     /// What the model is told.
     pub message: String,
+    /// Refused when a person has let it run, which whoever cancels it did not know.
+    pub unless_allowed: bool,
 }
 
 /// Evidence, or a person's word, about a call that is `unknown`.

@@ -136,6 +136,7 @@ macro_rules! conformance_tests {
             calls::a_duplicate_takes_the_receipt_of_its_twin,
             calls::a_duplicate_needs_a_twin,
             calls::calls_are_cancelled_all_or_none,
+            calls::a_call_that_was_let_run_is_cancelled_knowingly,
             calls::an_effect_limit_counts_the_lineage,
             calls::an_approval_lets_one_attempt_run,
             calls::nothing_starts_after_a_cancel_request,

@@ -336,7 +336,8 @@ pub trait FleetRows {
     fn remove_entry(&self, run: &RunId) -> Result<(), Self::Error>;
     /// What a worker has.
     fn entries_of(&self, worker: &str) -> Result<Vec<QueueEntry>, Self::Error>;
-    /// Those that are parked and about whose lineage there was a word since, with the number of words now.
+    /// Those that are parked and about whose lineage there was a word since, or whose run somebody else has ended, with the number of words
+    /// now.
     fn woken_entries(&self) -> Result<Vec<(QueueEntry, u64)>, Self::Error>;
     /// The next one for a worker: ready now, in a queue of its, of a lineage that no other place holds, with a free seat.
     fn next_entry(&self, worker: &WorkerRecord, at: Timestamp) -> Result<Option<QueueEntry>, Self::Error>;

@@ -262,7 +262,7 @@ impl Worker {
             state.claimed += done.entries.len() as u64;
             drop(state);
             if done.freed > 0 {
-                self.say(&format!("ready again: {} of dead workers", ua_core::counted(done.freed, "run")));
+                self.say(&format!("taken back: {} of dead workers", ua_core::counted(done.freed, "run")));
             }
             for entry in done.entries {
                 let worker = self.clone();

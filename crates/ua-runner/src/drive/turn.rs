@@ -290,6 +290,8 @@ impl Driver<'_> {
     pub(super) async fn cancel_after_failure(&mut self, calls: &[CallId], failed: &CallId) -> Result<Event, RunError> {
         self.open_calls = None;
         let failed = self.ports.store.call(failed).await.map_err(RunError::at("read a call"))?;
+        // Who skipped one call and let another one run said both. The second word may have come since the turn was read.
+        let unless_allowed = OpenCall::of(&failed).is_skipped;
         let message = format!(
             "Not run: the earlier call `{}` of this turn did not succeed. Decide again with its result in view.",
             failed.name.tool
@@ -299,14 +301,22 @@ impl Driver<'_> {
             resolution: Resolution::AfterFailure,
             code: "after_failure".to_owned(),
             message: message.clone(),
+            unless_allowed,
         });
-        self.ports
-            .store
-            .cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now())
-            .await
-            .map_err(RunError::at("cancel calls after a failure"))?;
+        match self.ports.store.cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now()).await {
+            Err(StoreError::Conflict { .. }) if unless_allowed => return self.read_words().await,
+            cancelled => cancelled.map_err(RunError::at("cancel calls after a failure"))?,
+        };
         spans::cancelled(calls.len());
         Ok(Event::Cancelled)
+    }
+
+    /// Reads the calls of the open turn again, with what people have answered meanwhile.
+    async fn read_words(&self) -> Result<Event, RunError> {
+        let calls = self.turn_calls(self.machine.committed() + 1).await?;
+        let run = &self.run.run_id;
+        let questions = self.ports.store.open_questions(Some(run)).await.map_err(RunError::at("read the questions"))?;
+        Ok(Event::WordsCame(OpenCall::of_turn(&calls, &questions)))
     }
 
     /// Appends the results and commits the turn. The results are a pure function of the ledger, so a turn that is finished

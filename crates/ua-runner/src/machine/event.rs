@@ -52,6 +52,8 @@ pub enum Event {
     Dispatched(Vec<Dispatched>),
     /// The calls are cancelled.
     Cancelled,
+    /// They are not: a person has let one of them run meanwhile. These are the turn's calls as they stand now.
+    WordsCame(Vec<OpenCall>),
     /// The turn is committed; the process has held the run this long.
     Committed {
         /// Milliseconds, all processes together.
@@ -123,6 +125,7 @@ impl Event {
             Self::Recorded(_) => "Recorded",
             Self::Dispatched(_) => "Dispatched",
             Self::Cancelled => "Cancelled",
+            Self::WordsCame(_) => "WordsCame",
             Self::Committed { .. } => "Committed",
             Self::ReplayFinished => "ReplayFinished",
             Self::Evidence(_) => "Evidence",

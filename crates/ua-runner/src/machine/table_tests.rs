@@ -10,7 +10,7 @@ use super::*;
 use crate::machine_tests::{call, estimate, question, reply};
 
 /// What each state does with the event that it asks for, here.
-const ROWS: [(&str, &str, &str); 16] = [
+const ROWS: [(&str, &str, &str); 17] = [
     ("Reserving", "Reserved", "Thinking"),
     ("Reserving", "OverBudget", "Ended"),
     ("Reserving", "ContextFull", "EnteringIteration"),
@@ -20,6 +20,7 @@ const ROWS: [(&str, &str, &str); 16] = [
     ("Recording", "Recorded", "Dispatching"),
     ("Dispatching", "Dispatched", "Committing"),
     ("Cancelling", "Cancelled", "Committing"),
+    ("Cancelling", "WordsCame", "Dispatching"),
     ("Committing", "Committed", "Checking"),
     ("FinishingReplay", "ReplayFinished", "Checking"),
     ("Checking", "Evidence", "Ended"),
@@ -74,7 +75,8 @@ fn next_event(event: &Event) -> Option<Event> {
         Event::Waited => Event::Recorded(vec![call(1, true)]),
         Event::Recorded(_) => Event::Dispatched(Vec::new()),
         Event::Dispatched(_) => Event::Cancelled,
-        Event::Cancelled => Event::Committed { held_millis: 1 },
+        Event::Cancelled => Event::WordsCame(vec![call(2, true)]),
+        Event::WordsCame(_) => Event::Committed { held_millis: 1 },
         Event::Committed { .. } => Event::ReplayFinished,
         Event::ReplayFinished => Event::Evidence(Ok(())),
         Event::Evidence(_) => Event::PhaseEntered(Box::default()),

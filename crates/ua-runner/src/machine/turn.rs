@@ -105,6 +105,12 @@ pub(super) fn cancelled(state: State) -> Next {
     Ok(turn.go_on())
 }
 
+/// It is decided again with what a person said meanwhile.
+pub(super) fn words_came(state: State, calls: Vec<OpenCall>) -> Next {
+    let State::Cancelling { turn, .. } = state else { return Err(state) };
+    Ok(Turn { pending: calls.into(), ..turn }.go_on())
+}
+
 impl RunMachine {
     /// The reply and its calls are stored.
     pub(super) fn recorded(&mut self, state: State, calls: Vec<OpenCall>) -> Next {

@@ -6,7 +6,7 @@ use ua_core::{
 
 use super::samples::{self, at, call_id, key, question_id, run_id};
 use super::{Scene, cancel, refused};
-use crate::commit::{AttemptEnd, CorrectCall, StartAttempt, UnknownResolution};
+use crate::commit::{AttemptEnd, CallCancel, CorrectCall, StartAttempt, UnknownResolution};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus, ReplayStatus};
 use crate::relations::Seen;
@@ -386,6 +386,22 @@ pub async fn calls_are_cancelled_all_or_none(store: &dyn Store) {
         assert_eq!((call.status, call.resolution), (CallStatus::Cancelled, Some(Resolution::AfterFailure)));
         assert_eq!(call.error_code.as_deref(), Some("after_failure"));
     }
+}
+
+/// A call that a person has let run is not cancelled by whoever does not know that, and by anybody else it is.
+pub async fn a_call_that_was_let_run_is_cancelled_knowingly(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn((1..=2).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
+    let unknowing = |id: &str| CallCancel { unless_allowed: true, ..cancel(id) };
+    for (id, choice) in [("call_1", Choice::Skip), ("call_2", Choice::Execute)] {
+        let question = format!("q_{id}");
+        store.raise_question(&scene.lease, samples::question(&question, Some(id))).await.unwrap();
+        store.insert_answer(samples::answer(&question, choice)).await.unwrap();
+    }
+    let all = vec![unknowing("call_1"), unknowing("call_2")];
+    refused(store.cancel_calls(&scene.lease, all, at(9)).await, "a person has let it run");
+    assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Prepared);
+    store.cancel_calls(&scene.lease, vec![unknowing("call_1"), cancel("call_2")], at(9)).await.unwrap();
 }
 
 /// The limit of an effect counts every call of the lineage that had it or may have had it.

@@ -205,6 +205,13 @@ pub async fn a_word_wakes_a_parked_run(store: &dyn FleetStore) {
         .unwrap();
     release(store, "ada", "run_1", Release::Parked { why: None }).await;
     assert_eq!(claim(store, "ada", 1, 8).await, ["run_1"]);
+    // Whoever resumed it by hand brought it to its end: a worker finds out, and takes it off the queue.
+    release(store, "ada", "run_1", Release::Parked { why: None }).await;
+    assert!(claim(store, "ada", 1, 9).await.is_empty());
+    store.end_run(&scene.lease, samples::run_end(RunStatus::Cancelled)).await.unwrap();
+    assert_eq!(claim(store, "ada", 1, 10).await, ["run_1"]);
+    release(store, "ada", "run_1", Release::Done).await;
+    assert_eq!(store.queued(&run_id("run_1")).await.unwrap(), None);
 }
 
 /// A run that nobody has is moved or withdrawn; one that a worker has is not.

@@ -111,5 +111,6 @@ pub fn cancel(id: &str) -> CallCancel {
         resolution: ua_core::Resolution::AfterFailure,
         code: "after_failure".to_owned(),
         message: "not run: an earlier call did not succeed".to_owned(),
+        unless_allowed: false,
     }
 }

@@ -121,7 +121,10 @@ impl FleetRows for Transaction<'_> {
         let parked = model.queue.values().filter(|entry| entry.state == QueueState::Parked);
         let mut woken: Vec<(QueueEntry, u64)> = parked
             .map(|entry| (entry.clone(), model.words_of_lineage(&entry.run_id)))
-            .filter(|(entry, words)| entry.words != *words)
+            .filter(|(entry, words)| {
+                let is_over = model.run(&entry.run_id).is_ok_and(|run| run.status.is_terminal());
+                entry.words != *words || is_over
+            })
             .collect();
         woken.sort_by_key(|(entry, _)| entry.seq);
         Ok(woken)

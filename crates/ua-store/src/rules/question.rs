@@ -61,6 +61,12 @@ pub fn question_closed(mut question: QuestionRecord, run: &RunId, at: Timestamp)
     Ok(question)
 }
 
+/// Whether a person let the call of this question run, and nobody acted on it yet.
+pub fn is_allowed(question: &QuestionRecord) -> bool {
+    let choice = question.answer.as_ref().map(|answer| answer.choice);
+    question.status == QuestionStatus::Answered && matches!(choice, Some(Choice::Execute | Choice::Continue))
+}
+
 /// When a person said with the answer of this question that its run is to end, if they did.
 pub fn abort_in(question: &QuestionRecord) -> Option<Timestamp> {
     question.answer.as_ref().filter(|answer| answer.choice == Choice::Abort).map(|answer| answer.answered_at)
