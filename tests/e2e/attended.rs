@@ -24,9 +24,20 @@ struct Terminal {
 
 impl Terminal {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
+        Self::start_with(env, CommandBuilder::new(ua_program()), args)
+    }
+
+    /// The same as a shell with jobs starts it behind `&`.
+    fn start_in_background(env: &TestEnv, args: &[&str]) -> Self {
+        let mut shell = CommandBuilder::new("/bin/bash");
+        shell.args(["-c", "set -m; \"$0\" \"$@\" & wait $!"]);
+        shell.arg(ua_program());
+        Self::start_with(env, shell, args)
+    }
+
+    fn start_with(env: &TestEnv, mut command: CommandBuilder, args: &[&str]) -> Self {
         let size = PtySize { rows: 60, cols: 150, pixel_width: 0, pixel_height: 0 };
         let pty = native_pty_system().openpty(size).expect("open a terminal");
-        let mut command = CommandBuilder::new(ua_program());
         command.args(args);
         command.args(["--root", &env.root().display().to_string()]);
         command.cwd(env.path("work"));
@@ -162,6 +173,14 @@ fn enter_leaves_a_question_open_and_no_input_does_not_ask() {
 }
 
 #[test]
+fn a_run_in_the_background_asks_nobody_and_is_not_stopped() {
+    let env = env().with_forum();
+    let text = Terminal::start_in_background(&env, &["job", &careful_job(&env), "--run-id", "r"]).code(75);
+    assert!(text.contains("waiting for you") && !text.contains("(Enter alone: later)"), "{text}");
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
+}
+
+#[test]
 fn answer_without_arguments_offers_what_is_open() {
     let env = env().with_forum();
     env.run(&["job", &careful_job(&env), "--run-id", "r"]).code(75);
@@ -172,7 +191,7 @@ fn answer_without_arguments_offers_what_is_open() {
     terminal.types(&format!("s{ENTER}"));
     terminal.shows("What the model should know");
     terminal.types(&format!("not today{ENTER}"));
-    terminal.shows("answered; then resume: `ua resume r`");
+    terminal.shows("still open: ");
     terminal.code(0);
     assert_eq!(env.rows("SELECT choice, note FROM answers"), ["skip not today"]);
 }

@@ -126,9 +126,15 @@ fn a_variable_with_a_value_that_its_setting_does_not_take_is_an_error() {
         (("UA_COLOR", "foo"), "one of auto, always, never"),
         (("UA_ALLOW_PRIVATE_ADDRESSES", "maybe"), "`true` or `false`"),
         (("UA_MODEL_TIMEOUT", "5m"), "whole seconds"),
+        (("UA_MODEL_TIMEOUT", "0"), "whole seconds from 1 to 86400"),
+        (("UA_MODEL_TIMEOUT", "999999"), "whole seconds from 1 to 86400"),
+        (("UA_ALERT_ON", "never"), "`waiting` or `waiting,ended`"),
+        (("UA_LOG", "blah"), "off, error, warn"),
+        (("UA_PROVIDER", "antropic"), "one of anthropic"),
     ] {
         let refused = env.start_with(variable, &["job", &job]).wait();
         refused.refused(2, &[variable.0, &format!("is `{}`, and takes {takes}", variable.1)]);
+        env.start_with(variable, &["doctor"]).wait().code(1).shows(&["fail configuration: ", variable.0]);
     }
     assert!(!env.root().exists());
     env.start_with(("UA_PROGRESS", "lines"), &["job", &job]).wait().code(0);

@@ -3,8 +3,9 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::TestEnv;
+use ua_e2e::{TestEnv, until};
 
 use super::env;
 
@@ -50,9 +51,94 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
     let job = env.job(&json!({"job_key": "monthly", "tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
-    let found = env.run(&["job", "--check", &job, "--json"]).code(0).json();
+    let found = env.run(&["job", "--check", &job, "--json"]).code(2).json();
     assert_eq!((&found["job_key_used_by"], &found["unfinished_run"]), (&json!("r"), &json!("r")));
     assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_check_has_the_exit_code_and_the_words_of_the_start() {
+    let both = |env: &TestEnv, job: &str, code: i32, said: &[&str]| {
+        env.run(&["job", "--check", job]).code(code).says(said);
+        env.run(&["job", job]).refused(code, said);
+    };
+    let env = env();
+    let out = json!({"artifacts": {"workspace_dir": "../../x"}, "tools": {"builtin": false}});
+    both(&env, &env.named_job("out", &out, &json!([{"text": "hi"}])), 2, &["leads out of the workspace root"]);
+    let plain = env.named_job("plain", &json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    let root = std::ffi::OsStr::new("/proc/x");
+    env.run_in(root, &["job", "--check", &plain]).refused(74, &["cannot create /proc/x"]);
+    env.run_in(root, &["job", &plain]).refused(74, &["cannot create /proc/x"]);
+    // A run that was left, and nobody who could be asked about it.
+    let env = super::env().with_forum();
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
+    let left = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &left, "--run-id", "r"]);
+    both(&env, &left, 75, &["run r of the same job was killed", "--new"]);
+    assert_eq!((env.rows("SELECT run_id FROM runs"), env.comments().len()), (vec!["r".to_owned()], 1));
+}
+
+#[test]
+fn a_setting_of_the_own_tool_server_is_named_as_the_user_gave_it_before_a_run_is_stored() {
+    for (variable, value) in [("UA_MAIL", "foo"), ("UA_SEARCH", "bar"), ("UA_NOTIFY_WEBHOOK", "nowhere")] {
+        let env = env().with_env(variable, value);
+        let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+        for args in [&["job", "--check", &job][..], &["job", &job], &["tools", "list"]] {
+            env.run(args).refused(2, &[&format!("cannot use {variable} (tools."), "nothing was started"]);
+        }
+        env.run(&["doctor"]).code(1).shows(&[&format!("fail tools: cannot use {variable}")]);
+        assert!(!env.root().exists());
+    }
+    let env = env().with_env("UA_SIDE_EFFECT_DENYLIST", "post_comment,snd_emial").with_forum();
+    let job = env.job(&json!({}), &json!([{"text": "hi"}]));
+    for args in [&["job", "--check", &job][..], &["job", &job]] {
+        env.run(args).code(2).says(&["`snd_emial` (did you mean `send_email`?)"]);
+    }
+    assert!(env.try_rows("SELECT run_id FROM runs").is_empty());
+}
+
+#[test]
+fn a_call_of_a_tool_that_does_not_exist_is_told_with_the_reason() {
+    let env = env();
+    let turns = json!([{"tools": [{"name": "mcp__ua__fly", "input": {}}]}, {"text": "Done."}]);
+    let job = env.job(&json!({}), &turns);
+    let ended = env.run(&["job", &job]).code(0);
+    ended.says(&["turn 1 · call 1 · fly refused: "]).shows(&["Of 1 call with an effect: 1 never sent."]);
+}
+
+#[test]
+fn lists_of_a_folder_where_nothing_was_run_are_empty() {
+    let env = env();
+    for words in ["runs list", "status", "questions", "queue list", "queue depth", "workers list", "schedule list"] {
+        env.run(&words.split(' ').collect::<Vec<_>>()).code(0);
+    }
+    assert!(!env.root().exists());
+}
+
+#[test]
+fn a_server_that_takes_long_is_named_while_it_is_waited_for() {
+    let env = env().with_env("ANTHROPIC_API_KEY", "k");
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "hi"}]));
+    let servers = env.mcp_config("work/m.json", &json!({"slow": {"command": "/bin/sleep", "args": ["60"]}}));
+    let commands = [&["tools", "list"][..], &["doctor"], &["job", "--check", &job]];
+    let started: Vec<_> =
+        commands.map(|words| env.start(&[words, &["--mcp-config", &servers]].concat())).into_iter().collect();
+    for process in started {
+        until("the word about the server", || process.stderr().contains("still starting"));
+        assert!(process.stderr().contains("`slow`"), "{}", process.stderr());
+        process.signal(Signal::KILL);
+        process.wait();
+    }
+}
+
+#[test]
+fn a_database_that_is_none_has_a_hint_about_copies() {
+    let env = env();
+    env.write("root/runtime_state.db", "garbage, and more of it");
+    let root = env.path("root");
+    let said = env.run_in(root.as_os_str(), &["status"]).refused(74, &["the file is not a database", "ua db restore"]);
+    assert_eq!(said.stderr.matches("not a database").count(), 1, "{}", said.shown());
+    assert!(!said.stderr.contains("ua resume"), "{}", said.shown());
 }
 
 #[test]
@@ -214,7 +300,8 @@ fn a_server_that_logs_where_messages_belong_is_quoted() {
     let entry = json!({"notes": {"command": "/bin/sh", "args": ["-c", "echo listening on port 3000"]}});
     let servers = env.mcp_config("work/m.json", &entry);
     let said = ["tool server `notes` did not start", "listening on port 3000"];
-    env.run(&["job", "--check", &job, "--mcp-config", &servers]).refused(2, &said);
+    // A run of it would be stored, and stop.
+    env.run(&["job", "--check", &job, "--mcp-config", &servers]).refused(75, &said);
     env.run(&["tools", "list", "--mcp-config", &servers]).refused(2, &said);
 }
 

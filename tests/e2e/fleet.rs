@@ -119,6 +119,40 @@ fn a_submitted_job_is_run_by_a_worker() {
 
 /// Killed between an effect and its receipt. Another worker has the run within a look, asks, and gives its slot away; the answer brings the run back.
 #[test]
+fn a_run_for_later_is_shown_and_waited_for_with_a_word() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["submit", &job, "--run-id", "r", "--delay", "2h"]).code(0);
+    assert_eq!(state(&env, "r"), "later");
+    env.run(&["queue", "list"]).code(0).shows(&["later", "from "]);
+    let worker = env.start(&["worker", "--until-empty"]);
+    until("the word about what is waited for", || worker.stderr().contains("for 1 run"));
+    assert_eq!(worker.stderr().matches("waiting until ").count(), 1, "{}", worker.stderr());
+    worker.signal(Signal::TERM);
+    worker.wait();
+    env.run(&["queue", "remove", "r"]).code(0);
+    env.run(&["runs", "list"]).code(0).shows(&["not queued"]);
+    env.run(&["status"]).code(0).shows(&["not queued", "ua resume r"]);
+}
+
+#[test]
+fn an_answer_says_what_is_next() {
+    let env = env().with_forum();
+    let posts = ["one", "two"].map(|text| json!({"name": "mcp__forum__post_comment", "input": {"text": text}}));
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&fields, &json!([{"tools": posts}, {"text": "Done."}]));
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    env.run(&["worker", "--until-empty"]).code(0).says(&["run r waits for you: `ua questions`"]);
+    let questions = env.rows("SELECT question_id FROM questions ORDER BY question_id");
+    assert_eq!(questions.len(), 2);
+    let first = env.run(&["answer", &questions[0], "approve"]).code(0);
+    first.says(&["1 question is still open: ", &questions[1]]);
+    env.run(&["answer", &questions[1], "approve"]).code(0).says(&["run r is in the queue, and a worker continues it"]);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!((status(&env, "r"), env.comments().len()), ("succeeded".to_owned(), 2));
+}
+
+#[test]
 fn a_killed_workers_run_is_taken_over_and_asks() {
     on_both("fleet_killed", |env, _| {
         env.run(&["submit", &comment_job(env), "--run-id", "r"]).code(0);

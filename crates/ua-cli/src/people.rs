@@ -117,9 +117,10 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether somebody can be asked here: standard input and standard error are a terminal.
+/// Whether somebody can be asked here: standard input and standard error are a terminal, and it is ours. Who asks from the background is
+/// stopped before the question stands there.
 pub(crate) fn is_attended() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+    io::stdin().is_terminal() && io::stderr().is_terminal() && !crate::terminal::is_in_background()
 }
 
 impl AtTerminal {

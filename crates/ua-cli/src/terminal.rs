@@ -193,6 +193,12 @@ pub(crate) fn restore_echo() {
     }
 }
 
+/// Whether the terminal belongs to another process group at the moment, as after `ua job FILE &`. One that is not this session's own stops
+/// nobody who reads it.
+pub(crate) fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group != rustix::process::getpgrp())
+}
+
 fn is_in_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }

@@ -308,6 +308,9 @@ pub(crate) struct RunDeleted {
     /// Runs of its lineage for which the database keeps what it did.
     #[schemars(with = "Vec<String>")]
     pub(crate) kept_for: Vec<ua_core::RunId>,
+    /// Whether it sent anything that has an effect outside.
+    #[serde(skip)]
+    pub(crate) had_effects: bool,
 }
 
 /// A run that was asked to end.

@@ -3,8 +3,8 @@
 //! A job without stop conditions and expected outputs ends when its model says so. That is what such a job asks for, but it must not read
 //! as if somebody had looked.
 
-use ua_core::{CallStatus, RunStatus};
-use ua_store::RunRecords;
+use ua_core::{CallStatus, Resolution, RunStatus};
+use ua_store::{CallRecord, RunRecords};
 
 /// Says that nothing was checked, and what a reader would want to know then: effects that did not succeed, or that nothing was done at all.
 /// `None` for a run that has not succeeded, or whose job says what it has to reach.
@@ -18,15 +18,36 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
         return None;
     }
     let effects: Vec<_> = records.calls.iter().filter(|call| call.policy.class.has_effect()).collect();
-    let failed = effects.iter().filter(|call| call.status != CallStatus::Succeeded).count();
+    let short = shortfalls(&effects);
     let found = if records.calls.is_empty() {
         " The run called no tool.".to_owned()
-    } else if failed > 0 {
-        format!(" Of {} with an effect, {failed} did not succeed.", ua_core::counted(effects.len(), "call"))
-    } else {
+    } else if short.is_empty() {
         String::new()
+    } else {
+        format!(" Of {} with an effect: {}.", ua_core::counted(effects.len(), "call"), short.join(", "))
     };
     Some(format!("Nothing was checked: the job names no stop conditions, so it ended when the model stopped.{found}"))
+}
+
+/// What became of calls that did not succeed, each kind with its number: what nobody knows is no failure.
+fn shortfalls(effects: &[&CallRecord]) -> Vec<String> {
+    let (mut unknown, mut failed, mut declined, mut unsent) = (0, 0, 0, 0);
+    for call in effects {
+        match call.status {
+            CallStatus::Succeeded => {}
+            CallStatus::Unknown | CallStatus::Running => unknown += 1,
+            CallStatus::FailedDefinite | CallStatus::FailedReported => failed += 1,
+            CallStatus::Cancelled if call.resolution == Some(Resolution::Skipped) => declined += 1,
+            CallStatus::Cancelled | CallStatus::Prepared => unsent += 1,
+        }
+    }
+    let kinds = [
+        (unknown, " unknown (`ua calls list --unknown`)"),
+        (failed, " failed"),
+        (declined, " declined by you"),
+        (unsent, " never sent"),
+    ];
+    kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count}{what}")).collect()
 }
 
 #[cfg(test)]
@@ -43,7 +64,15 @@ mod tests {
         assert!(said(&story).unwrap().ends_with("The run called no tool."));
         let ids = story.asks("Mailing.", &[("mcp__ua__send_email", serde_json::json!({}), mail_policy())]);
         story.call(&ids[0]).status = CallStatus::FailedReported;
-        assert!(said(&story).unwrap().ends_with("Of 1 call with an effect, 1 did not succeed."));
+        assert!(said(&story).unwrap().ends_with("Of 1 call with an effect: 1 failed."));
+        story.call(&ids[0]).status = CallStatus::Unknown;
+        story.call(&ids[0]).resolution = Some(Resolution::Skipped);
+        let unknown = "Of 1 call with an effect: 1 unknown (`ua calls list --unknown`).";
+        assert!(said(&story).unwrap().ends_with(unknown), "nobody knows whether it failed");
+        story.call(&ids[0]).status = CallStatus::Cancelled;
+        assert!(said(&story).unwrap().ends_with("1 declined by you."));
+        story.call(&ids[0]).resolution = Some(Resolution::Refused);
+        assert!(said(&story).unwrap().ends_with("1 never sent."));
         let mut checked = Story::new(r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#);
         checked.records.run.status = RunStatus::Succeeded;
         assert_eq!(said(&checked), None);

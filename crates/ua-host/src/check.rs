@@ -9,13 +9,13 @@ use std::path::PathBuf;
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
-use ua_core::{CallPolicy, RunSpec, ToolSpec};
+use ua_core::{CallPolicy, RunId, RunSpec, RunStatus, ToolSpec};
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::job::{self, JobRequest, Prepared};
-use crate::people::People;
+use crate::job::{self, Fate, JobRequest, Prepared};
+use crate::people::{People, Presence};
 use crate::policies;
 use crate::selectors::{self, Selection};
 use crate::settings::Settings;
@@ -37,6 +37,15 @@ pub struct JobCheck {
     pub key_holder: Option<RunRecord>,
     /// The unfinished run of the same job, if there is one.
     pub unfinished: Option<RunRecord>,
+    /// What `ua job` would refuse it for, once it was read and its tools were listed.
+    pub refusal: Option<HostError>,
+}
+
+impl JobCheck {
+    /// The run that did this job under its key already: it would be shown, and nothing started.
+    pub fn done(&self) -> Option<&RunRecord> {
+        self.key_holder.as_ref().filter(|run| run.status == RunStatus::Succeeded)
+    }
 }
 
 /// A rule of a policy file, or a name in a setting, and the tools that it is about.
@@ -50,29 +59,57 @@ pub struct RuleMatch {
     pub tools: Vec<String>,
 }
 
-/// Looks at a job without starting it.
+/// Looks at a job without starting it; `presence` says whether `ua job` could ask somebody.
 ///
 /// # Errors
-/// What the job would be refused for.
-pub async fn check(host: &Host, people: &dyn People, request: &JobRequest) -> Result<JobCheck, HostError> {
+/// What the job would be refused for before its tools are listed.
+pub async fn check(
+    host: &Host,
+    people: &dyn People,
+    presence: Presence,
+    request: &JobRequest,
+) -> Result<JobCheck, HostError> {
     let Prepared { spec, launch, .. } = job::prepare(host, people, request).await?;
-    let tools = selectors::listed(host, &launch, &spec).await?.map_err(|error| {
-        HostError::usage(chain(&error)).hint(
+    host.home().could_open()?;
+    let tools = selectors::listed(host, people, &launch, &spec).await?.map_err(|error| {
+        // A run of it would be stored, and stop for this.
+        HostError::waiting(chain(&error)).hint(
             "correct the server's command, arguments or environment in the MCP configuration; nothing was started",
         )
     })?;
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
     let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
-    let (mut key_holder, mut unfinished) = (None, None);
-    if !host.home().is_unused() {
+    let fate = if host.home().is_unused() {
+        Fate::Start { earlier: None }
+    } else {
         let store = host.home().open_read_only()?;
-        key_holder = job::holder(&store, spec.job_key.as_deref()).await?;
-        unfinished = job::unfinished(host, &store, &spec).await?;
+        let fate = job::fate(host, &store, request, &spec).await?;
         crate::home::close(store);
+        fate
+    };
+    let (mut key_holder, mut unfinished, mut refusal) = (None, None, None);
+    match fate {
+        Fate::Taken(run) => {
+            refusal = Some(job::taken_key(&run));
+            unfinished = (!run.status.is_terminal()).then(|| run.clone());
+            key_holder = Some(run);
+        }
+        Fate::Done(run) => key_holder = Some(run),
+        Fate::Left(run) => {
+            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, &request.file, &run));
+            unfinished = Some(run);
+        }
+        Fate::Named(_) | Fate::Start { .. } => {}
+    }
+    if refusal.is_none() && key_holder.is_none() {
+        refusal = selectors::judged(host.settings(), &spec, &tools).or_else(|| {
+            let (id, now) = (RunId::new(host.env()), host.env().now());
+            host.home().workspace_for(&id, spec.artifacts.workspace_dir.as_deref(), now).err()
+        });
     }
     let selections = selectors::selections(&spec, &tools);
-    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished })
+    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished, refusal })
 }
 
 /// What the rules of these policy files, and the names in the user's lists, are about.

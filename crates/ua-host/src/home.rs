@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ua_core::{RunId, Timestamp};
 use ua_files::Folder;
 use ua_runner::LateFile;
+use ua_store::StoreError;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -158,9 +159,8 @@ impl Home {
     pub fn open(&self) -> Result<Database, HostError> {
         self.believe()?;
         self.make()?;
-        if let Some(link) = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN)) {
-            return Err(HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
-                .hint("remove it, or choose another --root; nothing was started"));
+        if let Some(link) = self.foreign_link() {
+            return Err(link);
         }
         #[cfg(feature = "postgres")]
         if let Some(server) = &self.server {
@@ -172,17 +172,53 @@ impl Home {
         let expected = is_gone && self.was_used();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map(Database::File).map_err(|error| {
-            let failure = HostError::store(&format!("open the runtime database {}", self.database.display()), &error);
+            let failure = cannot_open(&self.database, &error);
             if expected { failure.hint(self.put_it_back()) } else { failure }
         })
     }
 
+    /// Refuses what [`Self::open`] would refuse of the folders, and leaves them as they are.
+    ///
+    /// # Errors
+    /// The root cannot be made, or nothing can be written there.
+    pub(crate) fn could_open(&self) -> Result<(), HostError> {
+        self.believe()?;
+        if let Some(link) = self.foreign_link() {
+            return Err(link);
+        }
+        if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
+            let opened = fs::OpenOptions::new().append(true).open(&self.database);
+            return opened.map(drop).map_err(|e| {
+                HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
+                    .hint("make it writable, or choose another folder with --root; nothing was started")
+            });
+        }
+        // Only making something there tells for every file system: root may write anywhere, and not in /proc.
+        let there = self.root.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+        let scratch = there.join(format!(".ua-check-{}", std::process::id()));
+        let made = fs::create_dir(&scratch);
+        if made.is_ok() {
+            fs::remove_dir(&scratch).ok();
+        }
+        made.map_err(|e| self.cannot_make(&e))
+    }
+
+    fn cannot_make(&self, error: &std::io::Error) -> HostError {
+        HostError::storage(format!("cannot create {}: {error}", self.root.display()))
+            .hint("choose another folder with --root")
+    }
+
+    /// The refusal of a root in which something of ours is a link or a device.
+    fn foreign_link(&self) -> Option<HostError> {
+        let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
+        Some(
+            HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
+                .hint("remove it, or choose another --root; nothing was started"),
+        )
+    }
+
     /// Makes the root if it is not there, and notes that it is this user's own.
     fn make(&self) -> Result<(), HostError> {
-        let fail = |e: std::io::Error| {
-            HostError::storage(format!("cannot create {}: {e}", self.root.display()))
-                .hint("choose another folder with --root")
-        };
         let was_there = self.root.exists();
         // Without a place to note it, the root is good for this command: the next one asks for `--root`.
         if !self.root_is_named
@@ -191,7 +227,7 @@ impl Home {
         {
             tracing::debug!(%error, "the root could not be noted as this user's own");
         }
-        fs::create_dir_all(&self.root).map_err(fail)?;
+        fs::create_dir_all(&self.root).map_err(|e| self.cannot_make(&e))?;
         if !was_there {
             self.keep_out_of_git();
         }
@@ -278,9 +314,7 @@ impl Home {
                     ));
             }
         }
-        SqliteStore::open_read_only(&self.database).map_err(|error| {
-            HostError::store(&format!("open the runtime database {}", self.database.display()), &error)
-        })
+        SqliteStore::open_read_only(&self.database).map_err(|error| cannot_open(&self.database, &error))
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
@@ -391,6 +425,32 @@ impl Home {
             .hint(format!("name a folder below {}", self.root.display())));
         }
         Ok(self.root.join(path))
+    }
+}
+
+/// A database file that cannot be opened: nothing was done with it yet, whoever wanted to.
+fn cannot_open(database: &Path, error: &StoreError) -> HostError {
+    let opening = format!("open the runtime database {}", database.display());
+    match error {
+        // What SQLite says below says the same once more.
+        StoreError::Unavailable { why, .. } if !why.contains("is full") => {
+            HostError::storage(format!("cannot {opening}: {why}")).hint(
+                "nothing was changed; see who owns the file and whether it is one of ua's, put a copy back with `ua db restore COPY` that \
+                 `ua db backup` made, or name another folder with --root",
+            )
+        }
+        StoreError::Unavailable { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::NotFound { .. }
+        | StoreError::Conflict { .. }
+        | StoreError::Exists { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::KeyTaken { .. }
+        | StoreError::ScopeTouched { .. }
+        | StoreError::EffectLimit { .. }
+        | StoreError::Repeated { .. }
+        | StoreError::WentBack { .. }
+        | StoreError::TailLost { .. } => HostError::store(&opening, error),
     }
 }
 

@@ -8,6 +8,7 @@ use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
 use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 
+use crate::alert::Alerts;
 use crate::consent;
 use crate::error::HostError;
 use crate::home;
@@ -103,46 +104,83 @@ pub(crate) async fn stored(
     })
 }
 
+/// What becomes of a job of which nothing is known to be wrong, by the runs that are stored already. `ua job` acts on it, and
+/// `ua job --check` says what that comes to.
+pub(crate) enum Fate {
+    /// A run of it is stored; `earlier` is the one that succeeded under its key, where it is done once more.
+    Start {
+        /// The run that had its key before.
+        earlier: Option<RunRecord>,
+    },
+    /// The run that the request names goes on.
+    Named(RunRecord),
+    /// The run that succeeded under its key is shown.
+    Done(RunRecord),
+    /// A run of it was begun and not finished: somebody says what is to become of it.
+    Left(RunRecord),
+    /// Its key is that of a run that has not succeeded.
+    Taken(RunRecord),
+}
+
+/// Looks for the runs that answer for a job. Nothing is stored, and nobody is asked.
+pub(crate) async fn fate(
+    host: &Host,
+    store: &Database,
+    request: &JobRequest,
+    spec: &RunSpec,
+) -> Result<Fate, HostError> {
+    if let Some(id) = &request.run_id {
+        match store.run(id).await {
+            Ok(existing) => {
+                refuse_another(&existing, spec)?;
+                return Ok(Fate::Named(existing));
+            }
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(HostError::store("look for the run", &error)),
+        }
+    }
+    if let Some(earlier) = holder(store, spec.job_key.as_deref()).await? {
+        let has_succeeded = earlier.status == RunStatus::Succeeded;
+        return Ok(match (has_succeeded, request.again) {
+            (true, true) => Fate::Start { earlier: Some(earlier) },
+            (true, false) => Fate::Done(earlier),
+            (false, _) => Fate::Taken(earlier),
+        });
+    }
+    // A run that is named is another one on purpose.
+    if !request.new
+        && !request.again
+        && request.run_id.is_none()
+        && let Some(left) = unfinished(host, store, spec).await?
+    {
+        return Ok(Fate::Left(left));
+    }
+    Ok(Fate::Start { earlier: None })
+}
+
 async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Found, HostError> {
     let file = &request.file;
     let env = host.env();
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
     let store = host.home().open()?;
-    if let Some(id) = &request.run_id {
-        match store.run(id).await {
-            Ok(existing) => {
-                refuse_another(&existing, &spec)?;
-                return Ok(Found::Named(store, existing));
+    let earlier = match fate(host, &store, request, &spec).await? {
+        Fate::Named(existing) => return Ok(Found::Named(store, existing)),
+        Fate::Done(done) => return Ok(Found::Done(store, done)),
+        Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
+        Fate::Left(left) => {
+            let is_here = people.presence() == Presence::Here;
+            let answer = if is_here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
+            match answer {
+                WhichRun::Resume => return Ok(Found::Left(store, left)),
+                WhichRun::New => None,
+                WhichRun::Neither => return Err(unfinished_run(host, file, &left)),
             }
-            Err(StoreError::NotFound { .. }) => {}
-            Err(error) => return Err(HostError::store("look for the run", &error)),
         }
-    }
-    let earlier = holder(&store, spec.job_key.as_deref()).await?;
-    if let Some(done) = earlier.as_ref().filter(|run| !request.again && run.status == RunStatus::Succeeded) {
-        return Ok(Found::Done(store, done.clone()));
-    }
-    // A run that is named is another one on purpose.
-    if !request.new
-        && !request.again
-        && request.run_id.is_none()
-        && earlier.is_none()
-        && let Some(left) = unfinished(host, &store, &spec).await?
-    {
-        let answer =
-            if people.presence() == Presence::Here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
-        match answer {
-            WhichRun::Resume => return Ok(Found::Left(store, left)),
-            WhichRun::New => {}
-            WhichRun::Neither => return Err(unfinished_run(host, file, &left)),
-        }
-    }
+        Fate::Start { earlier } => earlier,
+    };
     if earlier.is_none() {
-        selectors::check(host, &launch, &spec).await?;
-    }
-    if let Some(earlier) = earlier.as_ref().filter(|run| !request.again || run.status != RunStatus::Succeeded) {
-        return Ok(Found::Taken(store, earlier.clone()));
+        selectors::check(host, people.as_ref(), &launch, &spec).await?;
     }
     let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
     let workspace = host.home().workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
@@ -205,6 +243,8 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     launch.check(host, &spec)?;
     mcp_files::check_programs(&launch.configured_servers(host, &spec)?)?;
     refuse_secrets(host, &spec)?;
+    // Where a person is told is read when the run begins: what is wrong with it is found before there is one.
+    Alerts::from_settings(host.settings(), host.home())?;
     let files = input_files::take(host.redactor(), &mut spec, launch.job_dir())?;
     launch.check_files(&spec)?;
     Ok(Prepared { spec, launch, files })
@@ -236,7 +276,7 @@ pub(crate) async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) ->
     Ok(None)
 }
 
-fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostError {
+pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostError {
     let resume = restart::resume_command(host.home(), run);
     HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run)))
         .hint(format!(
@@ -291,7 +331,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
     Ok(())
 }
 
-fn taken_key(earlier: &RunRecord) -> HostError {
+pub(crate) fn taken_key(earlier: &RunRecord) -> HostError {
     let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
         RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`"),

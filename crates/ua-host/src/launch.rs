@@ -271,6 +271,9 @@ impl Launch {
             return Err(HostError::usage("this build has no built-in tool server")
                 .hint("set `tools.builtin` to false, or build with the `toolserver` feature"));
         }
+        if spec.tools.builtin {
+            crate::servers::check_builtin(settings)?;
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, RunId, Timestamp, Usage};
+use ua_core::{CallStatus, Env, Resolution, RunId, Timestamp, Usage};
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::LogLine;
 use ua_runner::{RunEvent, Watcher, Workspace};
@@ -63,10 +63,15 @@ impl Progress {
 
     fn line_for(&self, signal: &RunEvent) -> Option<String> {
         match signal {
-            RunEvent::Resuming { turn_index, in_flight } => Some(format!(
-                "resuming after turn {turn_index}, {in_flight} in flight",
-                in_flight = ua_core::counted(in_flight, "call")
-            )),
+            RunEvent::Resuming { turn_index, in_flight, unsent } => {
+                let in_flight = match (*in_flight, *unsent) {
+                    (0, 0) => "no call in flight".to_owned(),
+                    (0, unsent) => format!("{} not sent yet", ua_core::counted(unsent, "call")),
+                    (sent, 0) => format!("{} in flight", ua_core::counted(sent, "call")),
+                    (sent, unsent) => format!("{} in flight, {unsent} not sent yet", ua_core::counted(sent, "call")),
+                };
+                Some(format!("resuming after turn {turn_index}, {in_flight}"))
+            }
             RunEvent::Accepted { component, changes } if changes.is_empty() => {
                 Some(format!("accepted {component}: what is new is offered from now on"))
             }
@@ -108,13 +113,14 @@ impl Progress {
                 ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
-                let budget = max_tool_calls.map_or_else(|| tool_calls.to_string(), |max| format!("{tool_calls}/{max}"));
-                (*calls > 0).then(|| {
-                    format!(
-                        "turn {turn} · {calls} planned · {budget} calls used",
-                        calls = ua_core::counted(calls, "call")
-                    )
-                })
+                let used = match *max_tool_calls {
+                    Some(max) if *tool_calls > max => {
+                        format!("{} more than the budget of {max} calls", tool_calls - max)
+                    }
+                    Some(max) => format!("{tool_calls}/{max} calls used"),
+                    None => format!("{tool_calls} calls used"),
+                };
+                (*calls > 0).then(|| format!("turn {turn} · {} planned · {used}", ua_core::counted(calls, "call")))
             }
             RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost } => {
                 let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
@@ -150,7 +156,8 @@ impl Progress {
             CallProgress::Settled { call } => {
                 let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
                 let took = sent.map_or_else(String::new, |at| format!(" in {}", seconds(self.env.now().since(at))));
-                format!("{} · {} {}{took}", place(call), call.name.tool, outcome(call))
+                // One that was refused may have a name that no tool has.
+                format!("{} · {} {}{took}", place(call), line(&call.name.tool, 80), outcome(call))
             }
             CallProgress::Retrying { call, wait } => {
                 let why = line(call.error_detail.as_deref().unwrap_or("it failed"), 120);
@@ -238,10 +245,18 @@ pub fn outcome(call: &CallRecord) -> String {
     match call.status {
         CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
         CallStatus::Succeeded => "ok".to_owned(),
+        CallStatus::Cancelled if call.resolution == Some(Resolution::Refused) => format!("refused{}", refused(call)),
         CallStatus::Cancelled => format!("not run{}", detail()),
         CallStatus::FailedDefinite | CallStatus::FailedReported => format!("failed{}", detail()),
         CallStatus::Prepared | CallStatus::Running | CallStatus::Unknown => call.status.to_string(),
     }
+}
+
+/// Why a call was refused, as the end of a line: what its tool and its model are told begins with that it was not run.
+fn refused(call: &CallRecord) -> String {
+    let detail = call.error_detail.as_deref().unwrap_or_default();
+    let why = detail.strip_prefix("Not run: ").unwrap_or(detail);
+    if why.is_empty() { String::new() } else { format!(": {}", line(why, 160)) }
 }
 
 fn event_for(signal: &RunEvent) -> Option<Value> {
@@ -252,8 +267,8 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         })
     };
     Some(match signal {
-        RunEvent::Resuming { turn_index, in_flight } => {
-            json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight})
+        RunEvent::Resuming { turn_index, in_flight, unsent } => {
+            json!({"event": "resuming", "turn_index": turn_index, "in_flight": in_flight, "unsent": unsent})
         }
         RunEvent::Accepted { component, changes } => {
             json!({"event": "accepted", "component": component, "changes": changes})

@@ -12,7 +12,9 @@ use ua_dispatch::{CallProgress, Elicitations};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
-use ua_store::{Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store};
+use ua_store::{
+    Choice, FleetStore as _, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store,
+};
 
 use crate::corrections;
 use crate::error::HostError;
@@ -254,7 +256,36 @@ pub async fn answer(
     }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
-        None => format!("answered; then resume: `ua resume {}`", tree::top(store, &run.run_id).await?),
+        None => after_answer(store, &run.run_id).await?,
+    })
+}
+
+/// How many entries of the queue are looked at for a run.
+const QUEUED_LOOKED_AT: u32 = 10_000;
+
+/// What is next once a question of a run was answered: another question, the worker that has the run, or a resume.
+pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostError> {
+    let top = tree::top(store, run).await?;
+    let mut left = open(store, Some(&top)).await?;
+    for child in tree::runs_below(store, &top).await? {
+        left.extend(open(store, Some(&child.run_id)).await?);
+    }
+    if let [first, more @ ..] = left.as_slice() {
+        let (count, verb) = (ua_core::counted(left.len(), "question"), if more.is_empty() { "is" } else { "are" });
+        let names: Vec<&str> = left.iter().take(3).map(|question| question.question_id.as_str()).collect();
+        let rest = if left.len() > names.len() { ", …" } else { "" };
+        let text = crate::text::line(&first.text, 100);
+        return Ok(if more.is_empty() {
+            format!("answered; {count} {verb} still open: {}: {text}", first.question_id)
+        } else {
+            format!("answered; {count} {verb} still open: {}{rest}; `ua questions --run {top}`", names.join(", "))
+        });
+    }
+    let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
+    Ok(if queue.iter().any(|entry| entry.run_id == top) {
+        format!("answered; run {top} is in the queue, and a worker continues it by itself")
+    } else {
+        format!("answered; then resume: `ua resume {top}`")
     })
 }
 

@@ -8,13 +8,16 @@ use std::collections::BTreeSet;
 
 use globset::{Glob, GlobMatcher};
 use ua_core::{CallPolicy, RunId, RunSpec, SideEffectClass, StopCondition, ToolName, ToolSpec};
-use ua_dispatch::{ToolTransport as _, TransportError};
+use ua_dispatch::TransportError;
 use ua_mcp::ServerSpec;
 
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::people::People;
+use crate::policies;
 use crate::servers;
+use crate::settings::{Layer, Settings};
 use crate::text::line;
 
 /// How alike a name has to be to be meant.
@@ -174,20 +177,57 @@ fn has_selectors(spec: &RunSpec) -> bool {
 }
 
 /// Refuses a job with a selector that selects nothing. Nothing is stored, and no tool is called.
-pub(crate) async fn check(host: &Host, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
-    if !has_selectors(spec) {
+pub(crate) async fn check(host: &Host, people: &dyn People, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
+    if !has_selectors(spec) && denied_here(host.settings()).is_empty() {
         return Ok(());
     }
-    let Ok(tools) = listed(host, launch, spec).await? else { return Ok(()) };
+    let Ok(tools) = listed(host, people, launch, spec).await? else { return Ok(()) };
+    judged(host.settings(), spec, &tools).map_or(Ok(()), Err)
+}
+
+/// Why a job is refused that would be offered these tools: for its own words, or for one of the user's denylist.
+pub(crate) fn judged(settings: &Settings, spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
     // Which actions a composite tool knows is not listed anywhere.
     if tools.iter().any(|(spec, _)| spec.name.tool.starts_with("COMPOSIO_")) {
-        return Ok(());
+        return None;
     }
-    let found = unmatched(spec, &tools);
-    if found.is_empty() {
-        return Ok(());
+    let found = unmatched(spec, tools);
+    if !found.is_empty() {
+        return Some(refusal(&found));
     }
-    Err(refusal(&found))
+    misspelt_denials(&denied_here(settings), tools)
+}
+
+/// The denylist, where it is said for this start: by the environment or the project's file. The user's own configuration is for all
+/// projects, and may name tools that only another one has; `ua doctor` shows those.
+fn denied_here(settings: &Settings) -> Vec<String> {
+    const DENYLIST: &str = "UA_SIDE_EFFECT_DENYLIST";
+    let is_general = settings.of_environment(DENYLIST).is_none()
+        && settings.of_files(DENYLIST).is_some_and(|said| said.layer == Layer::User);
+    if is_general { Vec::new() } else { policies::names(settings, DENYLIST) }
+}
+
+/// The error about names of the denylist that are about no tool: a misspelt one protects from nothing.
+fn misspelt_denials(denied: &[String], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
+    let mut names = Names::of(tools);
+    #[cfg(feature = "toolserver")]
+    names.tools.extend(ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()));
+    let words: Vec<String> = denied
+        .iter()
+        .filter(|word| !names.has(word, false))
+        .map(|word| {
+            let nearest = names.nearest(word, &[]);
+            let nearest = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+            format!("`{}`{nearest}", line(word, 100))
+        })
+        .collect();
+    (!words.is_empty()).then(|| {
+        HostError::usage(format!(
+            "UA_SIDE_EFFECT_DENYLIST (side_effect_denylist) names tools that do not exist: {}",
+            words.join("; ")
+        ))
+        .hint("`ua tools list` shows the tools; correct the name or take it out; nothing was started")
+    })
 }
 
 /// The tools that a job would be offered, each with its policy.
@@ -196,6 +236,7 @@ type Offered = Vec<(ToolSpec, CallPolicy)>;
 /// The tools that the job would be offered, with their policies, or why they cannot be listed now.
 pub(crate) async fn listed(
     host: &Host,
+    people: &dyn People,
     launch: &Launch,
     spec: &RunSpec,
 ) -> Result<Result<Offered, TransportError>, HostError> {
@@ -208,8 +249,9 @@ pub(crate) async fn listed(
         specs.push(servers::builtin_server(host, folder.path(), &workspace, launch, spec.tools.run_command)?);
     }
     specs.extend(launch.configured_servers(host, spec)?);
+    let names = servers::names(&specs);
     let transport = servers::transport(host, specs, &folder.path().join("locks"), RunId::new(host.env()))?;
-    let tools = transport.list().await;
+    let tools = servers::list(host, &transport, &names, |sentence| people.remark(sentence)).await;
     transport.shutdown().await;
     let tools = match tools {
         Ok(tools) => tools,
@@ -262,6 +304,18 @@ mod tests {
         let forbidden = json!({"constraints": {"forbidden_actions": ["emial.send"]}});
         assert_eq!(found(forbidden), [some("emial.send", "email.send")]);
         assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
+    }
+
+    #[test]
+    fn a_denylist_that_protects_from_nothing_is_refused() {
+        let said = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            misspelt_denials(&words, &tools()).map(|error| error.to_string())
+        };
+        assert_eq!(said(&["post_comment", "mcp__forum__*", "send_*"]), None);
+        let wrong = said(&["post_comment", "snd_emial"]).unwrap();
+        assert!(wrong.contains("`snd_emial` (did you mean `send_email`?)"), "{wrong}");
+        assert!(said(&["nothing_*"]).unwrap().contains("`nothing_*`"));
     }
 
     #[test]

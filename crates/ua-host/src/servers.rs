@@ -4,9 +4,10 @@ mod builtin;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ua_core::{Redactor, RunId};
-use ua_dispatch::CallProgress;
+use ua_core::{Redactor, RunId, ToolSpec};
+use ua_dispatch::{CallProgress, ToolTransport, TransportError};
 use ua_mcp::{LockDir, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach, ServerSpec, ShimCommand};
 use ua_runner::{RunEvent, Watcher};
 use ua_store::RunRecord;
@@ -15,8 +16,9 @@ use crate::credentials;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::text::line;
 
-pub use builtin::builtin_server;
+pub use builtin::{builtin_server, check_builtin};
 
 /// The tool servers of a run; nothing is started yet.
 pub(crate) fn tool_servers(
@@ -79,6 +81,38 @@ pub fn redactor(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Redacto
     }
     host.redactor().learn(secrets);
     Ok(host.redactor().clone())
+}
+
+/// How long tools are listed before somebody is told what is waited for.
+pub(crate) const SLOW_START: Duration = Duration::from_secs(2);
+
+/// The names of servers, as people are shown them.
+pub fn names(servers: &[ServerSpec]) -> Vec<String> {
+    servers.iter().map(|server| format!("`{}`", line(&server.name, 40))).collect()
+}
+
+/// What is waited for when tool servers take long to start.
+pub(crate) fn still_starting(names: &[String]) -> String {
+    let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!("still starting: each of the tool servers has 30 s to answer{of}")
+}
+
+/// Lists the tools of servers, and says what is waited for when that takes long.
+///
+/// # Errors
+/// A server that cannot be reached, as [`ToolTransport::list`] says it.
+pub async fn list(
+    host: &Host,
+    transport: &McpTransport,
+    names: &[String],
+    tell: impl Fn(&str),
+) -> Result<Vec<ToolSpec>, TransportError> {
+    let mut listing = transport.list();
+    tokio::select! {
+        found = &mut listing => return found,
+        () = host.env().clock.sleep(SLOW_START) => tell(&still_starting(names)),
+    }
+    listing.await
 }
 
 /// A transport for `servers`, whose locks lie in `locks`.

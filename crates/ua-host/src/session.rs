@@ -19,7 +19,7 @@ use crate::home::{self, Home};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{Begun, End, People, Presence};
-use crate::{budgets, forgotten, questions, restart, tree};
+use crate::{budgets, forgotten, questions, restart, servers, tree};
 
 use self::driver::{Driver, Taken};
 
@@ -88,6 +88,10 @@ pub(crate) async fn shared(
 ) -> Result<Ending, HostError> {
     let (home, env) = (host.home(), host.env());
     let alerts = Alerts::from_settings(host.settings(), home)?;
+    // A run that is to end calls nothing more, so it may end whatever the settings say.
+    if run.spec.tools.builtin && run.end_mark().is_none() {
+        servers::check_builtin(host.settings())?;
+    }
     let owner = owner_stamp(Trace::new(env));
     let _lock = if take_over {
         RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?

@@ -114,12 +114,26 @@ impl Settings {
     }
 
     /// Says what is wrong with a file, or with a variable of the environment: a value that it does not take would count as none.
+    ///
+    /// # Errors
+    /// The first of what [`Self::problems`] finds.
     pub fn check(&self) -> Result<(), HostError> {
-        self.refused.clone().map_or(Ok(()), Err)?;
-        SETTINGS.iter().try_for_each(|setting| {
-            let Some(value) = self.of_environment(setting.variable) else { return Ok(()) };
-            let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
-            let takes = match setting.kind {
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Everything that is wrong with the files and the variables of the environment.
+    pub fn problems(&self) -> Vec<HostError> {
+        let refused = self.refused.clone().into_iter();
+        refused.chain(SETTINGS.iter().filter_map(|setting| self.problem(setting))).collect()
+    }
+
+    /// What is wrong with one setting. A file's kinds of values were looked at when it was read.
+    fn problem(&self, setting: &Setting) -> Option<HostError> {
+        let of_environment = self.of_environment(setting.variable);
+        let value = of_environment.clone().or_else(|| self.var(setting.variable))?;
+        let is_number = || value.bytes().all(|byte| byte.is_ascii_digit());
+        let of_kind = of_environment.as_ref().and_then(|_| {
+            Some(match setting.kind {
                 ValueKind::Seconds if !is_number() => "whole seconds".to_owned(),
                 ValueKind::Number if !is_number() => "a whole number".to_owned(),
                 ValueKind::Flag if !matches!(value.as_str(), "1" | "0" | "true" | "false") => {
@@ -133,12 +147,21 @@ impl Settings {
                 | ValueKind::Seconds
                 | ValueKind::Number
                 | ValueKind::Flag
-                | ValueKind::Word(_) => return Ok(()),
-            };
-            let said = crate::text::line(&value, 60);
-            Err(HostError::usage(format!("{} is `{said}`, and takes {takes}", setting.variable))
-                .hint("`ua config show` lists every setting; nothing was done"))
-        })
+                | ValueKind::Word(_) => return None,
+            })
+        });
+        let takes = of_kind.or_else(|| list::takes_instead(setting.variable, &value))?;
+        let place = if of_environment.is_some() {
+            setting.variable.to_owned()
+        } else {
+            let place = self.of_files(setting.variable).map_or_else(String::new, |said| format!("{}: ", said.place));
+            format!("{place}`{}`", setting.key)
+        };
+        let said = crate::text::line(&value, 60);
+        Some(
+            HostError::usage(format!("{place} is `{said}`, and takes {takes}"))
+                .hint("`ua config show` lists every setting; nothing was done"),
+        )
     }
 
     /// A variable of the environment, or what the files say in its place. One that is empty is as good as not set.
@@ -251,6 +274,29 @@ mod tests {
         let outside = with(&[], None);
         assert_eq!((model(&outside).as_deref(), outside.var("UA_PROVIDER")), (Some("users"), None));
         assert_eq!(model(&with(&[("ANTHROPIC_MODEL", "environments")], None)).as_deref(), Some("environments"));
+    }
+
+    #[test]
+    fn a_value_that_a_setting_does_not_take_is_refused_by_its_name() {
+        let problems = |variable: &str, value: &str| {
+            let variables = [(variable.to_owned(), value.to_owned())].into();
+            let settings = Settings::read(Process { variables, folder: None, program: None });
+            settings.problems().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (variable, wrong, right) in [
+            ("UA_MODEL_TIMEOUT", "0", "1"),
+            ("UA_MODEL_TIMEOUT", "999999", "86400"),
+            ("UA_MODEL_REPLY_TIMEOUT", "0", "3600"),
+            ("UA_PROVIDER", "antropic", "claude-code"),
+            ("UA_ALERT_ON", "never", "waiting,ended"),
+            ("UA_LOG", "blah", "info"),
+            ("UA_LOG", "ua_mcp=loud", "warn,ua_mcp=trace"),
+        ] {
+            assert_eq!(problems(variable, right), [""; 0], "{variable}={right}");
+            let said = problems(variable, wrong).join("");
+            assert!(said.starts_with(&format!("{variable} is `{wrong}`, and takes ")), "{said}");
+        }
+        assert!(problems("UA_PROVIDER", "antropic")[0].ends_with("(did you mean `anthropic`?)"));
     }
 
     #[test]

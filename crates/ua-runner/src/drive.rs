@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{CallId, Message, Role, RunStop, Sha256, Timestamp};
+use ua_core::{CallId, CallStatus, Message, Role, RunStop, Sha256, Timestamp};
 use ua_ledger::correction_note;
 use ua_llm::{Conversation, KnownPrefix, Measurer, ModelRequest};
 use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
@@ -70,7 +70,9 @@ async fn drive_to_conclusion(
     let Recovered { mut records, in_flight, mut start, waiting_for } = recover(ports).await?;
     if start.is_resume {
         spans::resuming(start.committed, in_flight.len());
-        (ports.watcher)(RunEvent::Resuming { turn_index: start.committed, in_flight: in_flight.len() });
+        let unsent = in_flight.iter().filter(|flight| flight.was == CallStatus::Prepared).count();
+        let sent = in_flight.len() - unsent;
+        (ports.watcher)(RunEvent::Resuming { turn_index: start.committed, in_flight: sent, unsent });
     }
     let pinned = open_step(ports, settings, &records).await?;
     if records.current_step().is_none() && !records.run.spec.phases.is_empty() {

@@ -15,8 +15,10 @@ pub enum RunEvent {
     Resuming {
         /// Committed turns.
         turn_index: u32,
-        /// Calls in flight.
+        /// Calls in flight: they were sent, and their answers are not known.
         in_flight: usize,
+        /// Calls that were decided and never sent.
+        unsent: usize,
     },
     /// A changed component was pinned as it is now.
     Accepted {

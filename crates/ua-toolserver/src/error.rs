@@ -55,6 +55,20 @@ pub enum ToolServerError {
 }
 
 impl ToolServerError {
+    /// The variable of the environment that says what is wrong, its value as it may be shown, and why it cannot be used.
+    pub fn variable(&self) -> Option<(String, &str, &str)> {
+        match self {
+            Self::Setting { flag, value, why } => {
+                Some((format!("UA_{}", flag.replace('-', "_").to_uppercase()), value, why))
+            }
+            Self::Directory { .. }
+            | Self::Http { .. }
+            | Self::Listen { .. }
+            | Self::Handshake { .. }
+            | Self::Serving { .. } => None,
+        }
+    }
+
     /// What the one who reads the error may do next.
     pub fn class(&self) -> FailureClass {
         match self {

@@ -1,5 +1,7 @@
 //! Credentials: read from the environment, never from the command line, where every process of the machine sees them.
 
+use std::collections::BTreeMap;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
@@ -49,6 +51,23 @@ pub(crate) fn is_needed(variable: &str, read: impl Fn(&str) -> Option<String>) -
 }
 
 impl Secrets {
+    /// What these variables hold.
+    pub(crate) fn of_variables(variables: &BTreeMap<String, String>) -> Self {
+        let plain = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
+        let secret = |name: &str| plain(name).map(SecretString::from);
+        Self {
+            mail_user: plain("UA_MAIL_USER"),
+            mail_password: secret("UA_MAIL_PASSWORD"),
+            mail_api_key: secret("UA_MAIL_API_KEY"),
+            s3_access_key_id: plain("AWS_ACCESS_KEY_ID"),
+            s3_secret_access_key: secret("AWS_SECRET_ACCESS_KEY"),
+            s3_session_token: secret("AWS_SESSION_TOKEN"),
+            search_api_key: secret("UA_SEARCH_API_KEY"),
+            image_api_key: secret("UA_IMAGE_API_KEY"),
+            composio_api_key: secret("COMPOSIO_API_KEY"),
+        }
+    }
+
     fn read(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
         if let Some((name, _)) = VARIABLES.iter().find(|(name, _)| given(name)) {

@@ -302,6 +302,28 @@ impl Settings {
         }
     }
 
+    /// The defaults with another workspace and what these variables say, as [`environment`] picks them; folders of this machine are left
+    /// out, so that a server opened with it is good for finding out what is wrong with them and for nothing else.
+    pub fn of_variables(workspace: impl Into<PathBuf>, variables: &BTreeMap<String, String>) -> Self {
+        let value = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
+        let mut settings = Self::in_workspace(workspace);
+        settings.mail = value(MAIL);
+        settings.mail_ca_file = value("UA_MAIL_CA_FILE").map(PathBuf::from);
+        settings.mail_probe = value("UA_MAIL_PROBE");
+        settings.mail_from = value("UA_MAIL_FROM").unwrap_or(settings.mail_from);
+        settings.objects = value("UA_OBJECTS");
+        settings.s3_endpoint = value("UA_S3_ENDPOINT");
+        settings.s3_region = value("UA_S3_REGION").unwrap_or(settings.s3_region);
+        settings.notify_webhook = value("UA_NOTIFY_WEBHOOK");
+        settings.search = value("UA_SEARCH");
+        settings.image_api = value("UA_IMAGE_API");
+        settings.image_model = value("UA_IMAGE_MODEL");
+        settings.image_generation_model = value("UA_IMAGE_GENERATION_MODEL");
+        settings.composio = value("UA_COMPOSIO");
+        settings.secrets = Secrets::of_variables(variables);
+        settings
+    }
+
     /// `chosen`, or the directory of that name in the workspace.
     pub(crate) fn directory(workspace: &Path, chosen: Option<&PathBuf>, default: &str) -> PathBuf {
         chosen.map_or_else(|| workspace.join(default), Clone::clone)

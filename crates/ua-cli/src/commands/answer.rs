@@ -206,9 +206,9 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         None if is_attended() && text.is_none() && proof.is_none() => {
             let store = host.home().open()?;
             let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-            let top = tree::top(&store, &question.run_id).await?;
+            let then = questions::after_answer(&store, &question.run_id).await?;
             ua_host::home::close(store);
-            return Ok(super::ask::report_answered(answered, &top));
+            return Ok(super::ask::report_answered(answered, &then));
         }
         None => {
             return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));

@@ -5,10 +5,9 @@
 //! `ua answer`.
 
 use serde_json::Value;
-use ua_core::RunId;
 use ua_host::people::{Answer, WhichRun};
 use ua_host::questions::{KnownFact, WayToAnswer};
-use ua_host::{Host, job, questions, tree};
+use ua_host::{Host, job, questions};
 use ua_resume::answers::ways;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RunRecord};
 
@@ -38,9 +37,9 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     drop(store);
     let store = host.home().open()?;
     let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-    let top = tree::top(&store, &question.run_id).await?;
+    let then = questions::after_answer(&store, &question.run_id).await?;
     ua_host::home::close(store);
-    Ok(report_answered(answered, &top))
+    Ok(report_answered(answered, &then))
 }
 
 /// The question that somebody chooses among those that are open.
@@ -84,9 +83,9 @@ pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
 }
 
 /// Says what is next and returns the exit code.
-pub(crate) fn report_answered(is_answered: bool, top: &RunId) -> u8 {
+pub(crate) fn report_answered(is_answered: bool, then: &str) -> u8 {
     if is_answered {
-        tell(format!("answered; then resume: `ua resume {top}`"));
+        tell(then);
         OK
     } else {
         tell("left open");
@@ -244,7 +243,7 @@ mod tests {
     fn question(kind: QuestionKind, choices: Vec<Choice>, detail: Value) -> QuestionRecord {
         QuestionRecord {
             question_id: ua_core::QuestionId::parse("q_1").unwrap(),
-            run_id: RunId::parse("run_1").unwrap(),
+            run_id: ua_core::RunId::parse("run_1").unwrap(),
             call_id: None,
             kind,
             text: "t".into(),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ua_host::check::{JobCheck, RuleMatch};
 use ua_host::job::{JobRequest, left_as};
+use ua_host::people::Presence;
 use ua_host::{Host, check, selectors};
 
-use crate::error::{HostError, OK, USAGE};
+use crate::error::{HostError, OK};
 use crate::ids::short;
 use crate::output::{line, print, print_json, tell};
 use crate::people::AtTerminal;
@@ -17,22 +18,27 @@ const FEW: usize = 6;
 /// How much is shown of a word that selects tools.
 const WORD: usize = 60;
 
-pub(crate) async fn run(host: &Host, request: &JobRequest) -> Result<u8, HostError> {
+pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -> Result<u8, HostError> {
     // Nobody is asked: what is not trusted is a reason not to start.
-    let people = AtTerminal::new(true, true);
-    let found = check::check(host, &people, request).await?;
-    let unknown: Vec<_> = found.selections.iter().filter(|selection| !selection.is_known).cloned().collect();
+    let people = AtTerminal::new(false, true);
+    let found = check::check(host, &people, presence, request).await?;
     if crate::terminal::is_json() {
         print_json(&shown(&found))?;
     } else {
         print(in_words(&found))?;
     }
-    if unknown.is_empty() {
-        tell("this job would start; nothing was started");
-        return Ok(OK);
+    if let Some(refusal) = &found.refusal {
+        crate::error::print(refusal);
+        return Ok(crate::error::code(refusal));
     }
-    crate::error::print(&selectors::refusal(&unknown));
-    Ok(USAGE)
+    match found.done() {
+        Some(run) => tell(format!(
+            "run {} did this job already: `ua job` would show it and start nothing",
+            short(run.run_id.as_str())
+        )),
+        None => tell("this job would start; nothing was started"),
+    }
+    Ok(OK)
 }
 
 fn shown(found: &JobCheck) -> JobChecked {
@@ -46,7 +52,7 @@ fn shown(found: &JobCheck) -> JobChecked {
     let rule =
         |one: &RuleMatch| CheckedRule { place: one.place.clone(), rule: one.rule.clone(), tools: one.tools.clone() };
     JobChecked {
-        would_start: found.selections.iter().all(|selection| selection.is_known),
+        would_start: found.refusal.is_none() && found.done().is_none(),
         objective: found.spec.objective.clone(),
         provider: found.model.0.clone(),
         model: found.model.1.clone(),
@@ -114,9 +120,10 @@ fn in_words(found: &JobCheck) -> String {
     }
     if let Some(left) = &found.unfinished {
         out.push_str(&format!(
-            "\nUnfinished     run {} of the same job {}; `ua job` asks whether to resume it\n",
+            "\nUnfinished     run {} of the same job {}{}\n",
             short(left.run_id.as_str()),
-            left_as(left)
+            left_as(left),
+            if found.refusal.is_none() { "; `ua job` asks whether to resume it" } else { "" }
         ));
     }
     out

@@ -15,7 +15,7 @@ use ua_core::Trace;
 use ua_host::home::Home;
 use ua_host::{Host, tree};
 use ua_runner::{RunLock, owner_stamp};
-use ua_store::{RunDeletion, RunQuery, RunStore as _, Store};
+use ua_store::{LedgerStore as _, RunDeletion, RunQuery, RunStore as _, Store};
 
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
@@ -93,6 +93,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
             workspace_dir: run.workspace_dir,
             workspace_removed: false,
             kept_for: Vec::new(),
+            had_effects: false,
         });
     }
     ua_host::home::close(look);
@@ -163,9 +164,12 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
         }
         std::fs::remove_file(home.locks().join(format!("{}.run", child.run_id))).ok();
     }
+    let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+    let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
     let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;
+    run.had_effects = had_effects;
     std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
     drop(lock);
     if args.keep_files {
@@ -226,7 +230,8 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             (false, false, false) => "its workspace could not be removed",
         };
         out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.status));
-        if !run.kept_for.is_empty() {
+        // A run that did nothing outside leaves nothing to remember.
+        if run.had_effects && !run.kept_for.is_empty() {
             let names: Vec<&str> = run.kept_for.iter().map(ua_core::RunId::as_str).collect();
             out.push_str(&format!("    what it did outside is remembered for {}\n", names.join(", ")));
         }

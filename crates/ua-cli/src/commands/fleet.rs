@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use ua_core::{RunId, Timestamp};
 use ua_dispatch::StopSignal;
@@ -22,12 +22,13 @@ use crate::error::{HostError, INTERRUPTED, OK};
 use crate::output::{line, print, print_json, print_table, tell};
 use crate::people::AtTerminal;
 use crate::view::{QueueDepthRow, QueueRow, RunSubmitted, WorkerRow};
-use crate::{complete, find};
+use crate::{complete, find, moment};
 
 /// `ua submit`.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
+    mut_args = without_no_input,
     after_help = "\
 Examples:
   ua submit report.json
@@ -204,6 +205,11 @@ a tool it was running has stopped. Refused while one of its workers is alive.")]
     },
 }
 
+/// A job that is submitted is not run here, so there is nothing to ask: `--no-input` is taken, and not offered.
+fn without_no_input(argument: Arg) -> Arg {
+    if argument.get_id() == "no_input" { argument.hide(true) } else { argument }
+}
+
 fn parse_instant(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text).ok_or_else(|| format!("`{text}` is no instant; write for example 2026-12-01T08:00:00Z"))
 }
@@ -350,10 +356,13 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
 }
 
 async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
-    let store = host.home().open_read_only()?;
     let failed = |e: StoreError| HostError::store("read the queue", &e);
-    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let depths = store.queue_depths(now).await.map_err(failed)?;
+    let (mut depths, mut now) = (Vec::new(), host.env().now());
+    if !host.home().is_unused() {
+        let store = host.home().open_read_only()?;
+        now = store.fleet_now(now).await.map_err(failed)?;
+        depths = store.queue_depths(now).await.map_err(failed)?;
+    }
     if json || crate::terminal::is_json() {
         let row = |depth: &ua_store::QueueDepth| QueueDepthRow {
             queue: depth.queue.clone(),
@@ -376,35 +385,50 @@ async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
     print_table(&["QUEUE", "READY", "LATER", "CLAIMED", "PARKED", "OLDEST"], depths.iter().map(row).collect())
 }
 
-async fn state(host: &Host, most: u32) -> Result<FleetState, HostError> {
+/// The queue, and the time that counts for all workers.
+async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp), HostError> {
+    if host.home().is_unused() {
+        return Ok((Vec::new(), host.env().now()));
+    }
+    let failed = |e: StoreError| HostError::store("read the queue", &e);
     let store = host.home().open_read_only()?;
-    store.fleet_state(most).await.map_err(|e| HostError::store("read the queue", &e))
+    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    Ok((store.fleet_state(most).await.map_err(failed)?.queue, now))
 }
 
 async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {
-    let entries = state(host, limit).await?.queue;
+    let (entries, now) = entries(host, limit).await?;
     if json || crate::terminal::is_json() {
-        return print_json(&entries.iter().map(queue_row).collect::<Vec<_>>());
+        return print_json(&entries.iter().map(|entry| queue_row(entry, now)).collect::<Vec<_>>());
     }
     if entries.is_empty() {
         return print("nothing is queued\n");
     }
     let row = |entry: &QueueEntry| {
-        let row = queue_row(entry);
+        let row = queue_row(entry, now);
+        let until = (row.state == LATER).then(|| format!("from {}", moment::local(entry.options.run_after, now)));
         let key =
             row.concurrency_key.zip(row.concurrency_limit).map_or_else(String::new, |(key, n)| format!("{key}:{n}"));
-        let note = row.worker.or(row.why.map(|why| line(&why, 80))).unwrap_or_default();
+        let why = row.worker.or(row.why.map(|why| line(&why, 80)));
+        let note = [until, why].into_iter().flatten().collect::<Vec<_>>().join(", ");
         vec![row.run_id, row.queue, row.state, row.priority.to_string(), key, note]
     };
     print_table(&["RUN", "QUEUE", "STATE", "PRIORITY", "KEY", "WORKER OR REASON"], entries.iter().map(row).collect())
 }
 
-fn queue_row(entry: &QueueEntry) -> QueueRow {
+/// The state of a run that was submitted for a time that has not come. One that a worker leaves alone for a moment is ready, and says why.
+const LATER: &str = "later";
+
+fn queue_row(entry: &QueueEntry, now: Timestamp) -> QueueRow {
     let options = &entry.options;
     QueueRow {
         run_id: entry.run_id.to_string(),
         queue: options.queue.clone(),
-        state: stored_name(&entry.state).to_string(),
+        state: if entry.state == QueueState::Ready && options.run_after > now && entry.why.is_none() {
+            LATER.to_owned()
+        } else {
+            stored_name(&entry.state).to_string()
+        },
         priority: options.priority,
         run_after: options.run_after.to_string(),
         queued_at: entry.queued_at.to_string(),
@@ -476,10 +500,14 @@ fn no_machine(machine: &str, places: &[(String, String, u64)]) -> HostError {
 }
 
 async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
-    let store = host.home().open_read_only()?;
     let failed = |e: StoreError| HostError::store("read the workers", &e);
-    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let FleetState { workers, queue, .. } = store.fleet_state(LOOKED_AT).await.map_err(failed)?;
+    let (mut now, mut state) = (host.env().now(), FleetState::default());
+    if !host.home().is_unused() {
+        let store = host.home().open_read_only()?;
+        now = store.fleet_now(now).await.map_err(failed)?;
+        state = store.fleet_state(LOOKED_AT).await.map_err(failed)?;
+    }
+    let FleetState { workers, queue, .. } = state;
     let rows: Vec<WorkerRow> = workers
         .into_iter()
         .map(|worker| {

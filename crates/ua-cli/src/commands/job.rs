@@ -39,7 +39,7 @@ pub struct JobArgs {
     /// The job file; `-` reads the job from standard input
     #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Only say what can be known before a start: exit code 0 when the job would start, 2 when not
+    /// Only say what can be known before a start: the exit code is 0 when the job would start, else that of the refusal
     #[arg(long, conflicts_with_all = ["resume", "fork", "run_id", "again", "new"])]
     pub check: bool,
     /// Name of the run; one that exists is resumed if it was made of the same job
@@ -113,6 +113,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
             .hint("leave --run-id out, and the run gets a name of its own")
     })?;
     let people = AtTerminal::new(args.launch.quiet, args.launch.no_input);
+    let presence = people.presence();
     let Some(file) = args.file else {
         // `--resume` without a file: clap made sure that a run is named.
         let name = args.run_id.as_deref().unwrap_or("last");
@@ -135,7 +136,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         launch: args.launch.options(),
     };
     if args.check {
-        return super::check::run(host, &request).await;
+        return super::check::run(host, presence, &request).await;
     }
     Ok(code_of_end(Box::pin(job::run(host, &people, &request)).await?))
 }

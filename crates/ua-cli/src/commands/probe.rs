@@ -109,9 +109,11 @@ async fn ask(
         tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to ask from: {e}")))?;
     let needed = servers::servers_of(host, run, &launch)?;
     let redactor = servers::redactor(host, run, &launch)?;
+    let names = servers::names(&needed);
     let transport = servers::transport(host, needed, &folder.path().join("locks"), RunId::new(env))?;
     let asked = async {
-        let specs = transport.list().await.map_err(|e| HostError::waiting(chain(&e)))?;
+        let listed = servers::list(host, &transport, &names, |sentence| crate::output::tell(sentence)).await;
+        let specs = listed.map_err(|e| HostError::waiting(chain(&e)))?;
         let now = specs.iter().find(|spec| spec.name == call.name).map(|spec| classifier.classify(spec, None));
         let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
         // What was decided with the call comes first; a policy that was written since may at least ask.

@@ -9,7 +9,7 @@ use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
+use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
 use super::delete::DeleteArgs;
 use super::export::ExportArgs;
@@ -159,6 +159,28 @@ pub(super) fn shown_status(
     }
 }
 
+/// How a run is shown that no worker will take, because nobody queued it or somebody took it out.
+pub(super) const IN_NO_QUEUE: &str = "not queued";
+
+/// How many entries of the queue are looked at.
+const QUEUE_LOOKED_AT: u32 = 10_000;
+
+/// The runs among these that count as queued, are in no queue, and are not about to be driven by somebody.
+pub(super) async fn in_no_queue(
+    home: &Home,
+    store: &ua_host::Database,
+    mut runs: Vec<RunId>,
+) -> Result<BTreeSet<RunId>, HostError> {
+    runs.retain(|id| !RunLock::is_held(&home.locks(), id));
+    if runs.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let queue = store.fleet_state(QUEUE_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
+    runs.retain(|id| !queue.iter().any(|entry| entry.run_id == *id));
+    // Beyond what was looked at, it may well be there.
+    Ok(if queue.len() >= QUEUE_LOOKED_AT as usize { BTreeSet::new() } else { runs.into_iter().collect() })
+}
+
 /// The stored status behind a word of `--status`.
 fn stored(filter: StatusFilter) -> RunStatus {
     match filter {
@@ -189,6 +211,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         let store = home.open_read_only()?;
         let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
         let answered = ua_host::tree::answered_runs(&store).await?;
+        let queued = found.iter().filter(|run| run.status == RunStatus::Queued).map(|run| run.run_id.clone());
+        let in_no_queue = in_no_queue(home, &store, queued.collect()).await?;
         for run in found {
             let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
             // The locks of this machine say nothing about a run of another one.
@@ -196,6 +220,9 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
                 && let Some(there) = store.elsewhere(&run.run_id).await?
             {
                 shown = format!("running in {}", line(&there, 40));
+            }
+            if in_no_queue.contains(&run.run_id) {
+                IN_NO_QUEUE.clone_into(&mut shown);
             }
             rows.push(RunRow::of(run, shown));
         }

@@ -203,7 +203,8 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
             next_at: schedule.next_at.to_string(),
         }
     };
-    let rows: Vec<ScheduleRow> = schedules(&host.home().open_read_only()?).await?.into_iter().map(row).collect();
+    let stored = if host.home().is_unused() { Vec::new() } else { schedules(&host.home().open_read_only()?).await? };
+    let rows: Vec<ScheduleRow> = stored.into_iter().map(row).collect();
     if json || crate::terminal::is_json() {
         return print_json(&rows);
     }

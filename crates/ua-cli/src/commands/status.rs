@@ -8,7 +8,7 @@ use ua_host::{Host, questions, tree};
 use ua_runner::UsageSummary;
 use ua_store::{RunHead, RunQuery, RunStore as _, Store as _};
 
-use super::runs::shown_status;
+use super::runs::{IN_NO_QUEUE, in_no_queue, shown_status};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
@@ -78,6 +78,8 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     let ended = store.find_runs(&ended).await.map_err(|e| fail(&e))?;
     let ended: Vec<RunHead> = ended.into_iter().filter(|run| run.updated_at >= since).collect();
     let answered = tree::answered_runs(&store).await?;
+    let queued = open.iter().filter(|run| run.status == RunStatus::Queued).map(|run| run.run_id.clone());
+    let in_no_queue = in_no_queue(home, &store, queued.collect()).await?;
     let mut shown = StatusShown::default();
     for head in &ended {
         let usage = usage(&store, head).await?;
@@ -95,12 +97,17 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     for head in open {
         let usage = usage(&store, &head).await?;
         add(&mut shown.cost_of_open, &usage.cost);
-        let status = shown_status(home, &answered, &head.run_id, head.status, head.stop_reason);
+        let mut status = shown_status(home, &answered, &head.run_id, head.status, head.stop_reason);
+        if in_no_queue.contains(&head.run_id) {
+            IN_NO_QUEUE.clone_into(&mut status);
+        }
+        let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         shown.runs.push(StatusRun {
             total_tokens: usage.total_tokens,
             cost: usage.cost,
             unpriced_requests: usage.unpriced_requests,
-            resume_with: ua_host::restart::resume_command(home, &store.run(&head.run_id).await.map_err(|e| fail(&e))?),
+            resume_with: ua_host::restart::resume_command(home, &run),
+            why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
             run: RunRow::of(head, status),
         });
     }
@@ -140,11 +147,13 @@ fn summary(found: &StatusShown) -> String {
     }
     let resumable = |run: &&StatusRun| {
         let word = run.run.shown_status.as_str();
-        word == "crashed" || word == "answered" || word.starts_with("stopped")
+        word == "crashed" || word == "answered" || word == IN_NO_QUEUE || word.starts_with("stopped")
     };
     for run in found.runs.iter().filter(resumable) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
-        out.push_str(&format!("\n{}: {}\n", plain(&run.run.shown_status), plain(&command)));
+        let why = run.why.as_deref().map_or_else(String::new, |why| format!(" · {}", line(why, 160)));
+        let objective = line(&run.run.objective, 80);
+        out.push_str(&format!("\n{}: {}\n  {objective}{why}\n", plain(&run.run.shown_status), plain(&command)));
     }
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
     if ended > 0 {

@@ -69,7 +69,9 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
     let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
-    let mut out = format!(" · run {}\n", short(run.run_id.as_str()));
+    // What a tool server wrote is none of our words, so nothing is put behind it on its line.
+    let gap = if run.stop_reason == Some(ua_core::RunStop::ToolServer) { "\n" } else { " · " };
+    let mut out = format!("{gap}run {}\n", short(run.run_id.as_str()));
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use ua_core::{RunId, ToolSpec};
-use ua_dispatch::{ToolTransport as _, TransportError};
+use ua_dispatch::TransportError;
 use ua_host::launch::Launch;
 use ua_host::mcp_files::{self, mcp_config_file};
 use ua_host::policies::{self, classifier_of_user};
@@ -224,8 +224,9 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
     mcp_files::check_programs(&servers)?;
     let folder =
         tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+    let names = servers::names(&servers);
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
-    let listed = transport.list().await;
+    let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
     let (about, definitions, notes) = (transport.about(), transport.definitions(), transport.notes());
     transport.shutdown().await;
     let specs = listed.map_err(|e| {
@@ -255,6 +256,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
     let mut found = Vec::new();
     if cfg!(feature = "toolserver") {
         let launch = Launch::for_inspection(folder.path().to_path_buf());
+        servers::check_builtin(host.settings())?;
         found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
         std::fs::create_dir(folder.path().join("workspace"))
             .map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;

@@ -104,4 +104,7 @@ pub(crate) struct StatusRun {
     pub(crate) unpriced_requests: u32,
     /// The command that resumes it.
     pub(crate) resume_with: String,
+    /// Why it is stopped, for a person.
+    #[serde(skip)]
+    pub(crate) why: Option<String>,
 }

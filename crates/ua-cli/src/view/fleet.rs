@@ -42,7 +42,7 @@ pub(crate) struct QueueRow {
     pub(crate) run_id: String,
     /// Its queue.
     pub(crate) queue: String,
-    /// `ready`, `claimed` or `parked`.
+    /// `ready`, `later` (its time has not come), `claimed` or `parked`.
     pub(crate) state: String,
     /// The smaller, the sooner.
     pub(crate) priority: i32,

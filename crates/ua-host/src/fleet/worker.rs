@@ -10,8 +10,8 @@ use ua_core::{Env, RunId, RunStatus, Timestamp, Trace};
 use ua_dispatch::StopSignal;
 use ua_runner::{LockError, RunLock, owner_stamp, process_is_alive};
 use ua_store::{
-    FleetChange, FleetDone, FleetStore as _, QueueEntry, Release, RunRecord, Store as _, StoreError, WorkerRecord,
-    fleet::LEASE,
+    FleetChange, FleetDone, FleetStore as _, QueueEntry, QueueState, Release, RunRecord, Store as _, StoreError,
+    WorkerRecord, fleet::LEASE,
 };
 
 use super::fits::fits;
@@ -32,6 +32,9 @@ const RENEWAL: Duration = Duration::from_secs(5);
 const MISFIT: Duration = Duration::from_secs(5);
 /// How long a run is left alone whose model provider was not available.
 const OUTAGE: Duration = Duration::from_secs(30);
+
+/// How many entries of the queue are looked at for the next one.
+const LOOKED_AT: u32 = 10_000;
 
 /// What a worker is started with.
 #[derive(Debug, Clone, Default)]
@@ -178,7 +181,7 @@ impl Worker {
         let mut runs = JoinSet::new();
         // The first look renews, and so submits what is due.
         let mut renewed_at = self.env().now().minus(RENEWAL);
-        let mut is_reachable = true;
+        let (mut is_reachable, mut waits_until) = (true, None);
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed_at).await;
             match turn {
@@ -195,8 +198,11 @@ impl Worker {
                     is_reachable = false;
                 }
             }
-            if until_empty && is_reachable && runs.is_empty() && self.is_empty().await {
-                break;
+            if until_empty && is_reachable && runs.is_empty() {
+                if self.is_empty().await {
+                    break;
+                }
+                self.tell_waiting(&mut waits_until).await;
             }
             let pause = self.env().clock.sleep(self.pause());
             tokio::select! {
@@ -237,6 +243,23 @@ impl Worker {
         let Ok(depths) = self.depths().await else { return false };
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
         !depths.iter().any(|depth| is_mine(&depth.queue) && depth.ready + depth.later + depth.claimed > 0)
+    }
+
+    /// Says once until when nothing is to be done, when all runs that are waiting are for later.
+    async fn tell_waiting(&self, told: &mut Option<Timestamp>) {
+        let (Ok(now), Ok(state)) = (self.now().await, self.store.fleet_state(LOOKED_AT).await) else { return };
+        let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
+        let waiting = state.queue.iter().filter(|entry| is_mine(&entry.options.queue));
+        let waiting: Vec<&QueueEntry> = waiting.filter(|entry| entry.state != QueueState::Parked).collect();
+        if waiting.iter().any(|entry| entry.state == QueueState::Claimed || entry.options.run_after <= now) {
+            return;
+        }
+        let Some(next) = waiting.iter().map(|entry| entry.options.run_after).min() else { return };
+        // A run that is left alone for a few seconds is none that somebody wonders about.
+        if next.since(now) < OUTAGE || told.replace(next) == Some(next) {
+            return;
+        }
+        self.say(&format!("waiting until {next} for {}", ua_core::counted(waiting.len(), "run")));
     }
 
     async fn depths(&self) -> Result<Vec<ua_store::QueueDepth>, StoreError> {
@@ -372,7 +395,19 @@ impl Worker {
             }
             Ok(Ending::Waiting) => {
                 let how = found.map_or(RunStatus::Stopped, |run| run.status);
-                self.say(&format!("run {id}: {how}; it has no slot meanwhile"));
+                let why =
+                    detail.as_deref().map_or_else(String::new, |why| format!(": {}", crate::text::line(why, 200)));
+                self.say(&match how {
+                    RunStatus::WaitingForHuman => format!("run {id} waits for you: `ua questions`"),
+                    RunStatus::Stopped
+                    | RunStatus::Queued
+                    | RunStatus::Running
+                    | RunStatus::Succeeded
+                    | RunStatus::Failed
+                    | RunStatus::Cancelled => {
+                        format!("run {id} is {how}{why}; `ua queue move {id}` has a worker try it again")
+                    }
+                });
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }
             Ok(Ending::Interrupted) => {

@@ -8,6 +8,9 @@ use ua_mcp::{Protocol, Reach, ServerSpec};
 use crate::error::HostError;
 use crate::host::Host;
 use crate::launch::Launch;
+#[cfg(feature = "toolserver")]
+use crate::settings::SETTINGS;
+use crate::settings::Settings;
 
 /// Its name.
 const BUILTIN: &str = "ua";
@@ -57,6 +60,38 @@ pub fn builtin_server(
     // Of the same build, so nothing is to be found out about it.
     let protocol = Protocol::Handshake;
     Ok(ServerSpec { protocol, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
+}
+
+/// Refuses settings that our own tool server cannot work with, by the names that the user gave them: otherwise a run would be stored, and
+/// stop because the server does not start.
+///
+/// # Errors
+/// The first setting that is wrong.
+#[cfg(feature = "toolserver")]
+pub fn check_builtin(settings: &Settings) -> Result<(), HostError> {
+    let variables = ua_toolserver::environment(|name| settings.var(name));
+    if !variables.keys().any(|name| name.starts_with("UA_")) {
+        return Ok(());
+    }
+    let fail = |e: std::io::Error| HostError::storage(format!("cannot make a folder to look from: {e}"));
+    let folder = tempfile::tempdir().map_err(fail)?;
+    let wanted = ua_toolserver::Settings::of_variables(folder.path(), &variables);
+    let Err(error) = ua_toolserver::ToolServer::open(&wanted, ua_core::system::env()) else { return Ok(()) };
+    // Anything else is for the server itself to say, which is in the folder that it works in.
+    let Some((variable, value, why)) = error.variable() else { return Ok(()) };
+    let key = SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.key);
+    let name = key.map_or_else(|| variable.clone(), |key| format!("{variable} ({key})"));
+    Err(HostError::usage(format!("cannot use {name} {value:?}: {why}"))
+        .hint(format!("correct {variable}, or unset it; `ua config show` says where it is set; nothing was started")))
+}
+
+/// A build without the tool server has nothing to find out.
+///
+/// # Errors
+/// None.
+#[cfg(not(feature = "toolserver"))]
+pub fn check_builtin(_settings: &Settings) -> Result<(), HostError> {
+    Ok(())
 }
 
 fn file_url(path: &Path) -> Result<String, HostError> {

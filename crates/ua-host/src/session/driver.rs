@@ -6,7 +6,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::Database;
 use async_trait::async_trait;
@@ -25,11 +24,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::redaction::scrub_logs;
-use crate::text::line;
 use crate::{claude_code, forgotten, pricing, progress, questions, servers, unknown_tools};
-
-/// A start that takes longer is told.
-const SLOW_START: Duration = Duration::from_secs(3);
 
 /// What the process has for all runs of a tree.
 #[derive(Clone)]
@@ -98,14 +93,11 @@ impl Driver {
     /// Says what is waited for when tool servers take long to start: nothing else happens meanwhile.
     fn tell_if_slow(&self, run: &RunRecord) -> JoinHandle<()> {
         let configured = self.launch.configured_servers(&self.host, &run.spec).unwrap_or_default();
-        let names: Vec<String> = configured.iter().map(|server| format!("`{}`", line(&server.name, 40))).collect();
+        let names = servers::names(&configured);
         let (people, env) = (self.people.clone(), self.host.env().clone());
         tokio::spawn(async move {
-            env.clock.sleep(SLOW_START).await;
-            people.remark(&format!(
-                "still starting: each of the tool servers has 30 s to answer{}",
-                if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
-            ));
+            env.clock.sleep(servers::SLOW_START).await;
+            people.remark(&servers::still_starting(&names));
         })
     }
 

@@ -1,5 +1,7 @@
 //! Every setting there is.
 
+use crate::providers::NAMES;
+
 /// What a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
@@ -468,3 +470,37 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("tools.composio_api_key", "COMPOSIO_API_KEY", ValueKind::Secret, None, KEY, "Its key"),
 ];
+
+/// What a setting takes in the place of a value that is of its kind and still none of its own; `None` for one that it takes.
+pub(super) fn takes_instead(variable: &str, value: &str) -> Option<String> {
+    let is_taken = match variable {
+        "UA_MODEL_TIMEOUT" | "UA_MODEL_REPLY_TIMEOUT" => {
+            value.parse().is_ok_and(|seconds: u64| (1..=86_400).contains(&seconds))
+        }
+        "UA_PROVIDER" => NAMES.contains(&value),
+        "UA_ALERT_ON" => matches!(value, "waiting" | "waiting,ended"),
+        "UA_LOG" => value.split(',').all(is_directive),
+        _ => true,
+    };
+    if is_taken {
+        return None;
+    }
+    Some(match variable {
+        "UA_PROVIDER" => {
+            let likeness = |name: &str| strsim::jaro_winkler(value, name);
+            let nearest = NAMES.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            let nearest = nearest.filter(|name| likeness(name) > 0.75);
+            let meant = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+            format!("one of {}{meant}", NAMES.join(", "))
+        }
+        "UA_ALERT_ON" => "`waiting` or `waiting,ended`".to_owned(),
+        "UA_LOG" => "off, error, warn, info, debug or trace, or such a word for one crate as in `ua_mcp=trace`; several with commas".to_owned(),
+        _ => "whole seconds from 1 to 86400".to_owned(),
+    })
+}
+
+/// Whether this is a word for how much is logged, of everything or of what stands before it.
+fn is_directive(text: &str) -> bool {
+    let level = text.rsplit_once('=').map_or(text, |(_, level)| level).trim().to_ascii_lowercase();
+    matches!(level.as_str(), "off" | "error" | "warn" | "info" | "debug" | "trace" | "0" | "1" | "2" | "3" | "4" | "5")
+}

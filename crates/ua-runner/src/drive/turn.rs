@@ -1,7 +1,7 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
-use ua_dispatch::{DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
+use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{Conversation, ModelRequest, ToolOffer};
 use ua_store::{
@@ -106,6 +106,10 @@ impl Driver<'_> {
             tool_calls: self.machine.tool_calls() + u32::try_from(calls.len()).unwrap_or(u32::MAX),
             max_tool_calls: self.machine.limits().max_tool_calls,
         });
+        // They are never dispatched, so nobody else would say what became of them.
+        for call in calls.iter().filter(|call| call.status == CallStatus::Cancelled) {
+            (self.ports.watcher)(RunEvent::Call(CallProgress::Settled { call: Box::new(call.clone()) }));
+        }
         Ok(Event::Recorded(OpenCall::of_turn(&calls, &[])))
     }
 

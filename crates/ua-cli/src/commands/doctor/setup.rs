@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use ua_core::{RunId, RunSpec};
-use ua_dispatch::ToolTransport as _;
 use ua_host::launch::{Launch, LaunchOptions};
 use ua_host::policies::{classifier_of_user, files_of_user};
 use ua_host::{
@@ -23,8 +22,11 @@ pub(super) struct Job {
 }
 
 pub(super) fn configuration(settings: &Settings, findings: &mut Findings) {
-    if let Err(error) = settings.check() {
-        findings.refused("configuration", &error);
+    let problems = settings.problems();
+    if !problems.is_empty() {
+        for error in &problems {
+            findings.refused("configuration", error);
+        }
         return;
     }
     for note in settings.notes() {
@@ -122,11 +124,18 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
             _ if provider == "scripted" => findings.ok("prices", "a scripted model costs nothing"),
             (_, file) => findings.warn(
                 "prices",
+                match &file {
+                    Some(file) => format!(
+                        "{} has no price for {model} of {provider}, so costs are unknown and a max_cost is refused",
+                        file.display()
+                    ),
+                    None => format!(
+                        "you have no price table, so what {model} of {provider} costs is not counted and a max_cost is refused"
+                    ),
+                },
                 format!(
-                    "nobody knows what {model} of {provider} costs, so costs are unknown and a max_cost is refused"
-                ),
-                format!(
-                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}",
+                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}; `ua models show` has \
+                     the list price of a model that this version knows",
                     file.map_or_else(
                         || "pricing.toml beside the user's config.toml".to_owned(),
                         |f| f.display().to_string()
@@ -150,7 +159,9 @@ pub(super) fn tools_of_ours(settings: &Settings, parts: &Parts, findings: &mut F
         return;
     }
     let has = |name: &str| settings.var(name).is_some();
-    if !has("UA_MAIL") {
+    if let Err(error) = tool_servers::check_builtin(settings) {
+        findings.refused("tools", &error);
+    } else if !has("UA_MAIL") {
         findings.ok("email", "send_email writes to a Maildir; set UA_MAIL (tools.mail) for a mail server");
     } else if !has("UA_MAIL_FROM") {
         findings.fail("email", "a mail server is set and no sender", "set UA_MAIL_FROM (tools.mail_from)");
@@ -235,6 +246,7 @@ pub(super) async fn servers(
     for server in servers {
         names.insert(server.name.clone());
         let check = format!("server {}", server.name);
+        let named = tool_servers::names(std::slice::from_ref(&server));
         let started = tool_servers::transport(host, vec![server], &folder.path().join("locks"), RunId::new(host.env()));
         let transport = match started {
             Ok(transport) => transport,
@@ -243,7 +255,7 @@ pub(super) async fn servers(
                 continue;
             }
         };
-        match transport.list().await {
+        match tool_servers::list(host, &transport, &named, |sentence| crate::output::tell(sentence)).await {
             Ok(specs) => {
                 let speaks = transport
                     .about()
