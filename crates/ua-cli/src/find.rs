@@ -81,6 +81,9 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     {
         return Ok(question);
     }
+    if text == "last" {
+        return Err(HostError::usage("`last` names a run, not a question").hint("`ua questions` lists the questions"));
+    }
     if text.len() < SHORTEST_QUESTION {
         return Err(HostError::usage(format!("`{text}` is too short for the name of a question"))
             .hint(format!("write {SHORTEST_QUESTION} letters of it at least: an answer cannot be taken back")));

@@ -30,9 +30,9 @@ use self::exporter::Exporter;
 use self::settings::Exported;
 use crate::args::{Cli, Command, LogFormat};
 
-/// Without `UA_LOG`: warnings, but not those of the model client, whose retries are lines of progress already, nor those of the
-/// exporter, which is summed up at the end.
-const DEFAULT: &str = "warn,ua_llm=error";
+/// Without `UA_LOG`: our warnings, but not those of the model client, whose retries are lines of progress already. What libraries say
+/// of themselves (a protocol's error codes, a pool's lost connections) is not written for people: what matters of it is an error of ours.
+const DEFAULT: &str = "off,ua_=warn,ua_llm=error";
 /// What people, models and tools said; never in a log on standard error, which others read.
 const CONTENT: &str = "ua::content";
 /// How every target of ours begins.

@@ -153,6 +153,8 @@ fn wanted_folder(parent: &RunRecord, spec: &RunSpec) -> Option<String> {
 fn refused(error: &ForkError) -> HostError {
     let message = chain(error);
     match error {
+        ForkError::NotCommitted { committed: 0, .. } => HostError::usage(message)
+            .hint("the run has no finished turn yet: leave --at-turn out to fork it from its beginning"),
         ForkError::NotCommitted { committed, .. } => HostError::usage(message)
             .hint(format!("choose a turn from 0 to {committed}, or leave --at-turn out for the last one")),
         ForkError::Locked(_) => HostError::usage(message).hint("choose another --run-id"),

@@ -268,7 +268,7 @@ impl Home {
                     return Err(cannot_read(&self.root, &error));
                 }
                 Belief::Link => return refused(&self.root, "is a link that you did not name"),
-                Belief::Foreign => return refused(&self.root, "was not made by a ua of yours"),
+                Belief::Foreign => return refused(&self.root, "was not made by your installation of ua"),
             }
         }
         Ok(())
@@ -642,7 +642,7 @@ mod tests {
         let home = |root: Option<&str>| Home::new(&settings, root.map(Path::new)).unwrap();
         fs::write(work.join(DEFAULT_ROOT).join("runtime_state.db"), "theirs").unwrap();
         let refused = home(None).open().unwrap_err();
-        assert!(refused.to_string().contains("was not made by a ua of yours"), "{refused}");
+        assert!(refused.to_string().contains("was not made by your installation of ua"), "{refused}");
         assert!(home(None).open_read_only().unwrap_err().to_string().contains("was not made by"));
         // A name is a word: now it is a file that is no database.
         assert!(!home(Some(DEFAULT_ROOT)).open().unwrap_err().to_string().contains("was not made by"));

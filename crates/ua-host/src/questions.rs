@@ -244,10 +244,7 @@ pub async fn answer(
     }
     if choice == Choice::Abort {
         let top = tree::top(store, &run.run_id).await?;
-        return Ok(format!(
-            "answered; nothing is started in run {} any more, and `ua resume {top}` ends it",
-            run.run_id
-        ));
+        return Ok(format!("answered; run {} starts no more calls, and `ua resume {top}` ends it", run.run_id));
     }
     let settled = ua_ledger::settle_late_answers(store, host.env(), &run.run_id).await;
     let settled = settled.map_err(|e| HostError::store("apply the answer", &e))?;

@@ -93,7 +93,7 @@ impl Secrets {
         let file = "~/.config/ua/secrets.toml";
         let Some(declared) = self.declared.get(name) else {
             return Err(HostError::usage(format!(
-                "the tool server `{server}` refers to the secret `{name}`, which there is not"
+                "the tool server `{server}` refers to the secret `{name}`, which is not defined"
             ))
             .hint(format!("declare it in {file}: [secrets.{name}] with servers = [\"{server}\"]")));
         };

@@ -28,7 +28,7 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if rows.is_empty() {
-        crate::output::tell("no run met a tool that nothing was known about");
+        crate::output::tell("no past run used an unknown tool");
         return Ok(OK);
     }
     let cells = rows.iter().map(|row| {

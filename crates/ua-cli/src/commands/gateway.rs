@@ -150,7 +150,7 @@ Examples:
   ua gateway serve
   systemd-run --user ua gateway serve")]
     Serve,
-    /// Make a token for a client over HTTP, and print it; an earlier one of that client holds no more
+    /// Make a token for a client over HTTP, and print it; an earlier one of that client is revoked
     #[command(after_help = "\
 A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and \
 servers.json beside it the tool servers. The name stands in what is stored.
@@ -170,7 +170,7 @@ Examples:
         #[arg(long)]
         list: bool,
     },
-    /// Hear from a client's hook which session it is in; reads what the hook is told, and never fails
+    /// Record which session a client is in; called by the client's hook, and never fails
     #[command(after_help = "\
 In Claude Code's settings, so that a session that is continued is known for the same:
 
@@ -283,7 +283,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     }
     if remove {
         if tokens.remove(client).map_err(failed)? {
-            return print(format!("the token of {client} holds no more\n"));
+            return print(format!("the token of {client} is revoked\n"));
         }
         let none = HostError::usage(format!("{client} has no token"));
         return Err(none.hint("`ua gateway token --list` names those who have one"));

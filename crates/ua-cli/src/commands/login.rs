@@ -166,6 +166,10 @@ fn list(host: &Host) -> Result<u8, HostError> {
         print_json(&rows)?;
         return Ok(OK);
     }
+    if rows.is_empty() {
+        crate::output::tell("no logins yet; `ua login SERVER` makes one");
+        return Ok(OK);
+    }
     let cells = rows.iter().map(|row| {
         let until = row.until.map_or_else(|| "-".to_owned(), |until| until.to_string());
         let until = if row.renewable { "renewed by itself".to_owned() } else { until };

@@ -1,6 +1,8 @@
 //! `ua man`: manual pages, one for each command.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
@@ -34,12 +36,29 @@ pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {
             HostError::usage(format!("there is no command `{}`", plain(&args.command.join(" "))))
                 .hint("`ua --help` lists the commands")
         })?;
+        if std::io::stdout().is_terminal() {
+            if is_shown_by_man(&page) {
+                return Ok(OK);
+            }
+            let command = ["ua man", &args.command.join(" ")].join(" ");
+            tell(format!("this is the source of the page; `{} | man -l -` shows it", plain(command.trim_end())));
+        }
         print_document(&page)?;
         return Ok(OK);
     };
     write(folder, &pages)?;
     tell(format!("{}: {} manual pages", plain(&folder.display().to_string()), pages.len()));
     Ok(OK)
+}
+
+/// Shows a page through `man`, where there is one that takes a page from its standard input.
+fn is_shown_by_man(page: &str) -> bool {
+    let started =
+        std::process::Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Ok(mut man) = started else { return false };
+    // A reader who leaves early closes the pipe; what `man` makes of the page is its exit status.
+    let is_taken = man.stdin.take().is_some_and(|mut input| input.write_all(page.as_bytes()).is_ok());
+    man.wait().is_ok_and(|status| status.success()) && is_taken
 }
 
 fn write(folder: &Path, pages: &[(String, String)]) -> Result<(), HostError> {

@@ -90,7 +90,7 @@ Examples:
 
 `crashed` is a run whose process died while it drove it; `ua resume RUN` resumes it.")]
 pub struct ListArgs {
-    /// Only runs that stand so; may be repeated
+    /// Only runs with this status; may be repeated
     #[arg(long, value_name = "STATUS")]
     pub status: Vec<StatusFilter>,
     /// Only runs submitted within this time: a number and d, h, m or s, for example 7d
@@ -202,7 +202,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     let query = RunQuery {
         statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
         since: args.since.map(|span| ua_core::system::env().now().minus(span)),
-        limit: if is_split { u32::MAX } else { args.limit },
+        // One more than is shown tells whether there are more.
+        limit: if is_split { u32::MAX } else { args.limit.saturating_add(1) },
         without_tasks: true,
         ..RunQuery::default()
     };
@@ -235,7 +236,9 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
         _ => true,
     };
-    let rows: Vec<RunRow> = rows.into_iter().filter(is_wanted).take(args.limit as usize).collect();
+    let mut rows: Vec<RunRow> = rows.into_iter().filter(is_wanted).collect();
+    let is_cut = rows.len() > args.limit as usize;
+    rows.truncate(args.limit as usize);
     let rows: Vec<(usize, RunRow)> =
         if args.tasks { with_tasks(home, rows).await? } else { rows.into_iter().map(|row| (0, row)).collect() };
     if crate::terminal::is_json() {
@@ -268,6 +271,9 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         Column::text("OBJECTIVE"),
     ];
     print_columns(&columns, cells.collect())?;
+    if is_cut && args.limit > 0 {
+        crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", args.limit.saturating_mul(5)));
+    }
     Ok(OK)
 }
 

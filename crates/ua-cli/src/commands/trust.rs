@@ -126,7 +126,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         let why = format!("`{}` runs whatever version of its package there is that day", loose.server);
         return Err(HostError::usage(why).hint("name an exact version in the file, or add --allow-unpinned"));
     }
-    if !is_agreed(args, "Trust them, to run and be reached from here?").await? {
+    if !is_agreed(args, "Trust these servers: may ua start them and connect to them?").await? {
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
@@ -200,7 +200,7 @@ pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
 }
 
 pub(crate) async fn ask() -> Result<bool, HostError> {
-    confirm("Trust them, to run and be reached from here?").await
+    confirm("Trust these servers: may ua start them and connect to them?").await
 }
 
 fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {

@@ -91,7 +91,7 @@ impl Cron {
 
 /// The numbers of a field, in order.
 fn field(text: &str, least: i8, most: i8, names: &[&str], first: i8) -> Result<Vec<i8>, String> {
-    let wrong = || format!("{text:?} is no field of cron between {least} and {most}");
+    let wrong = || format!("{text:?} is not a valid field here: use {least} to {most}");
     let number = |word: &str| -> Result<i8, String> {
         let named = names.iter().zip(first..).find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = named.map_or_else(|| word.parse().map_err(|_| wrong()), |(_, number)| Ok(number))?;
