@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_mount_is_read_with_its_flags_and_an_odd_path() {
-        let line = b"36 35 98:0 /a /mnt/my\\040disk\\134 rw,nosuid,nodev,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let line =
+            b"36 35 98:0 /a /mnt/my\\040disk\\134 rw,nosuid,nodev,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         assert_eq!(Mount::read(line), Some(Mount { id: 36, path: "/mnt/my disk\\".into(), flags }));
         let line = b"37 35 0:3 / /x ro,noexec,nosymfollow - proc proc rw";
