@@ -499,7 +499,7 @@ async fn s8_a_confined_program_still_works_as_its_user() {
     let line = text(&ended, "stdout").to_owned();
     let rights = line.strip_prefix("CapEff:").map(|word| u64::from_str_radix(word.trim(), 16).unwrap());
     let has_none =
-        rights.is_some_and(|rights| rights == 0 || rustix::process::geteuid().is_root() && rights & 1 << 21 == 0);
+        rights.is_some_and(|rights| rights == 0 || rustix::process::geteuid().is_root() && (rights & (1 << 21)) == 0);
     assert!(has_none, "{ended}");
     also_as_another_user("s8_a_confined_program_still_works_as_its_user");
 }
