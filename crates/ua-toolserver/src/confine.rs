@@ -1,12 +1,14 @@
 //! Confinement: what a program that `run_command` starts can reach, and how much of the machine it may use.
 //!
-//! A model chooses the program, so the program is foreign. Four walls, each of which the kernel keeps:
+//! A model chooses the program, so the program is foreign. Five walls, each of which the kernel keeps:
 //!
 //! - **files** ([`files`], Landlock): it reads the system, the folders of `PATH`, the job's folder and what the user named; it writes
 //!   the workspace and a temporary folder of its own. The user's home, `ua`'s database and its other workspaces are not among them.
+//! - **modes, owners, times and attributes** ([`mounts`]), which Landlock does not know: what it may not write is mounted read-only for it.
+//!   Where that cannot be had, it changes none of these anywhere ([`calls`]).
 //! - **network and processes** ([`alone`], namespaces): it has a network without a way out, sees no process but its own, and everything that
 //!   it starts ends with it.
-//! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring.
+//! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring, no mounts.
 //! - **amounts** ([`limits`]): processes, open files, address space, size of files, CPU seconds.
 //!
 //! A process can only take rights from itself, and only before it becomes the program; doing so between `fork` and `exec` needs
@@ -33,6 +35,8 @@ mod calls;
 mod files;
 #[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod report;
 
 use std::ffi::OsString;
@@ -104,6 +108,8 @@ pub struct Offers {
     pub processes: bool,
     /// Whether a program can have a `/proc` of its own, in which it sees its own processes only.
     pub own_proc: bool,
+    /// Whether a program can have mounts of its own, read-only where it may not write.
+    pub mounts: bool,
     /// Whether system calls can be filtered.
     pub calls: bool,
 }
@@ -127,6 +133,14 @@ impl Offers {
         if !self.own_proc {
             missing.push("it sees the command lines of other processes: it cannot have a /proc of its own".to_owned());
         }
+        if !self.mounts {
+            missing.push(if self.calls {
+                "no private mounts: programs cannot change modes, owners, times and attributes at all".to_owned()
+            } else {
+                "it changes modes, owners, times and attributes of whatever its user may: it has no private mounts"
+                    .to_owned()
+            });
+        }
         if !self.calls {
             missing.push(
                 "it reaches keyrings, socket files and sockets of other families: system calls are not filtered"
@@ -140,7 +154,7 @@ impl Offers {
     }
 
     /// Whether nothing is missing that [`Sandbox::Required`] asks for: files, network, system calls and other processes. A limit that the
-    /// kernel cannot keep is only said.
+    /// kernel cannot keep is only said, and so is that without mounts of its own a program can do less than it should.
     pub fn are_enough(&self, network: bool) -> bool {
         self.landlock > 0 && self.calls && self.own_proc && (network || self.namespaces)
     }
@@ -253,16 +267,20 @@ fn probe(args: &[OsString]) -> Offers {
 
 #[cfg(target_os = "linux")]
 fn inside_offers() -> Offers {
-    let own_proc = alone::mount_own_proc().is_ok();
-    let processes = limits::limit_processes(&Limits::default());
+    let parted = mounts::part().is_ok();
+    let own_proc = parted && alone::mount_own_proc().is_ok();
+    let limits = Limits::default();
+    let processes = limits::limit_numbers(&limits) && limits::count_processes(&limits);
+    // Any folder that is there tells whether one can be kept open.
+    let mounts = parted && mounts::close(&["/proc".into()]).is_ok();
     let landlock = files::version();
-    Offers { landlock, processes, own_proc, calls: calls::are_filtered(), ..Offers::default() }
+    Offers { landlock, processes, own_proc, mounts, calls: calls::are_filtered(), ..Offers::default() }
 }
 
 #[cfg(target_os = "linux")]
 fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsString]) -> Result<i32, String> {
     if mode == RUN_INSIDE {
-        return alone::first_process(args, confinement.offers.own_proc);
+        return alone::first_process(args, confinement);
     }
     if mode == RUN {
         alone::end_with_the_server(confinement.server)?;
@@ -276,7 +294,8 @@ fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsStr
     limits::apply(confinement)?;
     files::restrict(confinement)?;
     if confinement.offers.calls {
-        calls::restrict(confinement.offers.landlock)?;
+        // Only the first process inside closes mounts.
+        calls::restrict(confinement.offers.landlock, mode == RUN_LAST && confinement.offers.mounts)?;
     }
     let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
     report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
@@ -317,17 +336,21 @@ mod tests {
             why_no_namespaces: None,
             processes: true,
             own_proc: true,
+            mounts: true,
             calls: true,
         };
         let none = Offers { why_no_namespaces: Some("EPERM".to_owned()), ..Offers::default() };
         let limits = Limits::default();
         assert_eq!(all.missing(false, &limits), [""; 0]);
-        assert_eq!((none.missing(false, &limits).len(), none.missing(true, &limits).len()), (5, 4));
+        assert_eq!((none.missing(false, &limits).len(), none.missing(true, &limits).len()), (6, 5));
         assert!(none.missing(false, &limits)[1].contains("the network is open to it"));
         let files_only = Offers { landlock: 4, ..none.clone() };
         assert!(
             files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it")
         );
+        let no_mounts = Offers { mounts: false, ..all.clone() };
+        assert!(no_mounts.missing(false, &limits)[0].starts_with("no private mounts: programs cannot change modes"));
+        assert!(no_mounts.are_enough(false));
         // Each wall by itself is needed.
         assert!(all.are_enough(false) && all.are_enough(true));
         for without in [

@@ -1,6 +1,7 @@
 //! What a program of `run_command` reaches through interfaces of the kernel (findings 10, 16, 17).
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
@@ -67,6 +68,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "refused",
         mark: Mark::Mended,
         play: only_roots,
+    },
+    Scenario {
+        number: "16x",
+        waits: false,
+        name: "a program opens the user's files to everybody, and sets their times and attributes",
+        must: "refused, and the files are as they were",
+        mark: Mark::Mended,
+        play: others_modes,
     },
     Scenario {
         number: "17",
@@ -176,6 +185,25 @@ fn only_roots(stage: &Stage) -> anyhow::Result<Verdict> {
         "import sys\ntry:\n  print('GOT',len(open(sys.argv[1],'rb').read()),'bytes')\nexcept OSError as e: print(e)";
     let (last, end) = inside(&world, None, python, &[file])?;
     Ok(judged(file, &last, &end))
+}
+
+/// Nothing is opened for any of this, so whoever judges only what is opened is not asked.
+fn others_modes(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let key = world.path("home/key");
+    fs::write(&key, "secret")?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    let stamp = || fs::metadata(&key).map(|meta| (meta.mode(), meta.mtime(), meta.ctime(), meta.ctime_nsec()));
+    let before = stamp()?;
+    let python = "import os,sys\nf=sys.argv[1]; did=[]\n\
+        for n,c in (('mode',lambda:os.chmod(f,0o644)),('owner',lambda:os.chown(f,os.getuid(),os.getgid())),('times',lambda:os.utime(f,(1,1))),\n\
+        \x20 ('attribute',lambda:os.setxattr(f,'user.a',b'1')),('handle',lambda:os.chmod('/proc/self/fd/%d'%os.open(f,os.O_PATH),0o644))):\n\
+        \x20 try: c(); did.append(n)\n\
+        \x20 except OSError as e: print(n,e)\n\
+        print('GOT '+' '.join(did) if did else 'nothing')";
+    let (last, end) = inside(&world, None, python, &[&key.display().to_string()])?;
+    ensure!(last.contains("GOT") == (stamp()? != before), "what the program says is not what happened: {last}");
+    Ok(judged("the user's file", &last, &end))
 }
 
 fn others_command_lines(stage: &Stage) -> anyhow::Result<Verdict> {

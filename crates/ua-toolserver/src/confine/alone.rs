@@ -3,19 +3,20 @@
 //! The program keeps its user and group: they are mapped to themselves. It cannot become anybody else in there.
 //!
 //! Its `/proc` is one of its own, so it finds no process but those inside, under the numbers by which they know themselves. Only the first
-//! process inside can mount that, and only with a right that it was left with for this and then gives up.
+//! process inside can mount that, and close the other mounts ([`super::mounts`]), and only with a right that it was left with for this and that
+//! nothing it starts gets back.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use nix::sched::CloneFlags;
-use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::mount::MountFlags;
 use rustix::process::{Signal, WaitOptions};
 use rustix::thread::CapabilitySet;
 
 use super::report::{self, Report};
-use super::{RUN_INSIDE, RUN_LAST};
+use super::{Confinement, RUN_INSIDE, RUN_LAST, limits, mounts};
 
 /// Has this process killed when the server that wanted it ends, however it ends; what it becomes by `exec` as well.
 ///
@@ -46,32 +47,35 @@ pub(super) fn enter(network: bool) -> Result<(), String> {
         #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
         std::fs::write(file, text).map_err(|error| format!("{file}: {error}"))?;
     }
-    pass_on_mounting(true).map_err(|error| format!("capabilities: {error}"))
+    pass_on_mounting().map_err(|error| format!("capabilities: {error}"))
 }
 
-/// Lets what this process starts mount file systems in its namespaces, or takes that from it again.
-fn pass_on_mounting(may: bool) -> rustix::io::Result<()> {
+/// Lets what this process starts mount file systems in its namespaces.
+fn pass_on_mounting() -> rustix::io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
-    sets.inheritable.set(CapabilitySet::SYS_ADMIN, may);
-    if may {
-        rustix::thread::set_capabilities(None, sets)?;
-        rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)
-    } else {
-        rustix::thread::clear_ambient_capability_set()?;
-        rustix::thread::set_capabilities(None, sets)
+    sets.inheritable.insert(CapabilitySet::SYS_ADMIN);
+    rustix::thread::set_capabilities(None, sets)?;
+    rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)
+}
+
+/// Takes that again from whatever this process starts.
+fn keep_mounting() -> rustix::io::Result<()> {
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.inheritable.remove(CapabilitySet::SYS_ADMIN);
+    rustix::thread::clear_ambient_capability_set()?;
+    rustix::thread::set_capabilities(None, sets)?;
+    // Root has by `exec` whatever is not taken from it for good. Everybody else has nothing, and may take nothing.
+    if rustix::process::geteuid().is_root() {
+        rustix::thread::remove_capability_from_bounding_set(CapabilitySet::SYS_ADMIN)?;
     }
+    Ok(())
 }
 
 /// Puts a `/proc` of its own in the place of the one outside, for the first process inside and what it starts. Refused where a part of the one
-/// outside is hidden, as in most containers.
+/// outside is hidden, as in most containers. The mounts were parted before.
 pub(super) fn mount_own_proc() -> rustix::io::Result<()> {
-    let mounted = rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .and_then(|()| {
-            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            rustix::mount::mount("proc", "/proc", "proc", flags, None)
-        });
-    pass_on_mounting(false)?;
-    mounted
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("proc", "/proc", "proc", flags, None)
 }
 
 /// This program under the same hidden name, in another mode.
@@ -93,17 +97,27 @@ pub(super) fn keep(args: &[OsString]) -> Result<i32, String> {
 }
 
 /// Starts what becomes the program, and waits for it and for what it left behind. When it returns the kernel ends the rest.
-pub(super) fn first_process(args: &[OsString], own_proc: bool) -> Result<i32, String> {
+pub(super) fn first_process(args: &[OsString], confinement: &Confinement) -> Result<i32, String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| format!("it would outlive its server: {error}"))?;
     if has_lost_its_parent(args) {
         return Err(GONE.to_owned());
     }
-    if own_proc {
-        mount_own_proc().map_err(|error| format!("it cannot have a /proc of its own any more: {error}"))?;
-    } else {
-        pass_on_mounting(false).map_err(|error| format!("capabilities: {error}"))?;
+    let offers = &confinement.offers;
+    if offers.own_proc || offers.mounts {
+        mounts::part().map_err(|error| format!("its mounts cannot be parted any more: {error}"))?;
     }
+    if offers.own_proc {
+        mount_own_proc().map_err(|error| format!("it cannot have a /proc of its own any more: {error}"))?;
+    }
+    // While `/proc` can be written.
+    if offers.processes && !limits::limit_numbers(&confinement.limits) {
+        return Err("the number of its processes cannot be limited any more".to_owned());
+    }
+    if offers.mounts {
+        mounts::close(&confinement.write).map_err(|why| format!("its mounts cannot be closed any more: {why}"))?;
+    }
+    keep_mounting().map_err(|error| format!("capabilities: {error}"))?;
     let child = again(args, RUN_LAST).spawn().map_err(|error| format!("its last process: {error}"))?;
     let program = i32::try_from(child.id()).unwrap_or(0);
     loop {

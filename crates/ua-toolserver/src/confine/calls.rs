@@ -6,6 +6,11 @@
 //!   is not where paths are not judged, because either end may send to, or be connected to, another socket's path.
 //! - **Keyrings** hold what the user's session has: tickets, tokens, keys of disks.
 //! - **io_uring** makes sockets, too, without asking for one.
+//! - **Mounts** are Landlock's to refuse, but it does not know of `mount_setattr`, which could make writable again what [`super::mounts`] closed.
+//! - **Extended attributes** are read by path without opening anything, so not even Landlock is asked. Programs hear that there are none, and
+//!   read those of what they opened.
+//! - **Changes of modes, owners, times and attributes** are refused altogether where the mounts could not be closed: no filter sees whose file a
+//!   path means, and a descriptor that reads is enough for them.
 //!
 //! The filter is written by hand, a few instructions of classic BPF, because the tables of a 32-bit or x32 program have other numbers for the
 //! same calls: the first is ended, the second refused.
@@ -13,8 +18,8 @@
 use seccompiler::sock_filter;
 
 /// Closes these calls to this process and to what it starts.
-pub(super) fn restrict(landlock: i32) -> Result<(), String> {
-    match filter(landlock) {
+pub(super) fn restrict(landlock: i32, mounts_are_closed: bool) -> Result<(), String> {
+    match filter(landlock, mounts_are_closed) {
         None => Err("its system calls cannot be filtered on this processor".to_owned()),
         Some(program) => seccompiler::apply_filter(&program).map_err(|error| error.to_string()),
     }
@@ -22,7 +27,7 @@ pub(super) fn restrict(landlock: i32) -> Result<(), String> {
 
 /// Whether the kernel takes such a filter, found by a process that is about to end.
 pub(super) fn are_filtered() -> bool {
-    restrict(0).is_ok()
+    restrict(0, false).is_ok()
 }
 
 /// The version of Landlock that judges connections to sockets that are files.
@@ -32,19 +37,67 @@ struct Numbers {
     arch: u32,
     socket: u32,
     socketpair: u32,
+    ioctl: u32,
     keys: [u32; 3],
+    /// `mount`, `umount2`, `pivot_root`.
+    mounts: [u32; 3],
+    /// `getxattr`, `lgetxattr`, `listxattr`, `llistxattr`.
+    attributes_by_path: [u32; 4],
+    /// `chmod`, `chown`, `utime`, `setxattr`, `removexattr` and their like.
+    changes: &'static [u32],
 }
 
 const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
-    Some(Numbers { arch: 0xC000_003E, socket: 41, socketpair: 53, keys: [248, 249, 250] })
+    Some(Numbers {
+        arch: 0xC000_003E,
+        socket: 41,
+        socketpair: 53,
+        ioctl: 16,
+        keys: [248, 249, 250],
+        mounts: [165, 166, 155],
+        attributes_by_path: [191, 192, 194, 195],
+        changes: &[
+            90, 91, 268, // modes
+            92, 93, 94, 260, // owners
+            132, 235, 261, 280, // times
+            188, 189, 190, 197, 198, 199, // attributes
+        ],
+    })
 } else if cfg!(target_arch = "aarch64") {
-    Some(Numbers { arch: 0xC000_00B7, socket: 198, socketpair: 199, keys: [217, 218, 219] })
+    Some(Numbers {
+        arch: 0xC000_00B7,
+        socket: 198,
+        socketpair: 199,
+        ioctl: 29,
+        keys: [217, 218, 219],
+        mounts: [40, 39, 41],
+        attributes_by_path: [8, 9, 11, 12],
+        changes: &[
+            52, 53, // modes
+            54, 55, // owners
+            88, // times
+            5, 6, 7, 14, 15, 16, // attributes
+        ],
+    })
 } else {
     None
 };
 
-/// The same number on every processor.
+// The same numbers on every processor.
 const IO_URING: [u32; 3] = [425, 426, 427];
+/// `open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`, `mount_setattr`, `open_tree_attr`.
+const MOUNTS: [u32; 8] = [428, 429, 430, 431, 432, 433, 442, 467];
+/// `getxattrat`, `listxattrat`.
+const ATTRIBUTES_BY_PATH: [u32; 2] = [464, 465];
+/// `fchmodat2`, `setxattrat`, `removexattrat`, `file_setattr`.
+const CHANGES: [u32; 4] = [452, 463, 466, 469];
+
+/// The kinds of requests (`_IOC_TYPE`) by which file systems change flags, projects, versions, encryption and subvolumes: ext4 and others, XFS, FAT
+/// and others, Btrfs, F2FS.
+const REQUESTS_OF_FILE_SYSTEMS: [u32; 5] = [0x66, 0x58, 0x76, 0x94, 0xF5];
+const KIND_OF_REQUEST: u32 = 0xFF00;
+/// `FICLONE` and `FICLONERANGE`, which write to what was opened for writing.
+const CLONES: [u32; 2] = [0x4004_9409, 0x4020_940D];
 /// From here on numbers are those of x32.
 const X32: u32 = 0x4000_0000;
 
@@ -59,8 +112,11 @@ const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 
+const EPERM: u32 = 1;
+const ENOTTY: u32 = 25;
 const ENOSYS: u32 = 38;
 const ESOCKTNOSUPPORT: u32 = 94;
+const EOPNOTSUPP: u32 = 95;
 const EAFNOSUPPORT: u32 = 97;
 
 /// Offsets in what a filter sees.
@@ -92,14 +148,36 @@ const fn if_equal(value: u32) -> sock_filter {
     sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: value }
 }
 
-fn filter(landlock: i32) -> Option<Vec<sock_filter>> {
-    let Numbers { arch, socket, socketpair, keys } = NUMBERS?;
+fn filter(landlock: i32, mounts_are_closed: bool) -> Option<Vec<sock_filter>> {
+    let Numbers { arch, socket, socketpair, ioctl, keys, mounts, attributes_by_path, changes } = NUMBERS?;
     let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
     if cfg!(target_arch = "x86_64") {
         program.extend([sock_filter { code: IF_AT_LEAST, jt: 0, jf: 1, k: X32 }, end(ERRNO | ENOSYS)]);
     }
     for number in keys.into_iter().chain(IO_URING) {
         program.extend([if_equal(number), end(ERRNO | ENOSYS)]);
+    }
+    for number in mounts.into_iter().chain(MOUNTS) {
+        program.extend([if_equal(number), end(ERRNO | EPERM)]);
+    }
+    for number in attributes_by_path.into_iter().chain(ATTRIBUTES_BY_PATH) {
+        program.extend([if_equal(number), end(ERRNO | EOPNOTSUPP)]);
+    }
+    let mut judged = Vec::new();
+    if !mounts_are_closed {
+        for number in changes.iter().copied().chain(CHANGES) {
+            program.extend([if_equal(number), end(ERRNO | EPERM)]);
+        }
+        let mut requests = vec![load(SECOND_ARGUMENT)];
+        for request in CLONES {
+            requests.extend([if_equal(request), end(ALLOW)]);
+        }
+        requests.push(sock_filter { code: AND, jt: 0, jf: 0, k: KIND_OF_REQUEST });
+        for kind in REQUESTS_OF_FILE_SYSTEMS {
+            requests.extend([if_equal(kind << 8), end(ERRNO | ENOTTY)]);
+        }
+        requests.push(end(ALLOW));
+        judged.push((ioctl, requests));
     }
     let mut families = vec![AF_INET, AF_INET6, AF_NETLINK];
     if landlock >= LANDLOCK_SOCKET_FILES {
@@ -121,7 +199,8 @@ fn filter(landlock: i32) -> Option<Vec<sock_filter>> {
     } else {
         pair.push(end(ALLOW));
     }
-    for (number, judge) in [(socket, single), (socketpair, pair)] {
+    judged.extend([(socket, single), (socketpair, pair)]);
+    for (number, judge) in judged {
         let behind = u8::try_from(judge.len()).ok()?;
         program.push(sock_filter { code: IF_EQUAL, jt: 0, jf: behind, k: number });
         program.extend(judge);
@@ -164,9 +243,9 @@ mod tests {
 
     #[test]
     fn only_ordinary_sockets_and_no_keys_pass() {
-        let Some(Numbers { arch, socket, socketpair, keys }) = NUMBERS else { return };
+        let Some(Numbers { arch, socket, socketpair, keys, .. }) = NUMBERS else { return };
         for (landlock, sockets_of_files) in [(0, ERRNO | EAFNOSUPPORT), (8, ERRNO | EAFNOSUPPORT), (9, ALLOW)] {
-            let program = filter(landlock).unwrap();
+            let program = filter(landlock, landlock > 0).unwrap();
             let says = |number, first| verdict(&program, arch, number, [first, STREAM]);
             assert_eq!(says(socket, AF_UNIX), sockets_of_files);
             for family in [AF_INET, AF_INET6, AF_NETLINK] {
@@ -192,6 +271,31 @@ mod tests {
             assert_eq!(verdict(&program, 0x4000_0003, socket, [AF_INET, STREAM]), KILL);
             if cfg!(target_arch = "x86_64") {
                 assert_eq!(says(X32 | socket, AF_INET), ERRNO | ENOSYS);
+            }
+        }
+    }
+
+    #[test]
+    fn no_mount_is_made_and_nothing_is_changed_where_mounts_are_open() {
+        let Some(Numbers { arch, ioctl, mounts, attributes_by_path, changes, .. }) = NUMBERS else { return };
+        for mounts_are_closed in [false, true] {
+            let program = filter(7, mounts_are_closed).unwrap();
+            let says = |number, second| verdict(&program, arch, number, [0, second]);
+            for number in mounts.into_iter().chain(MOUNTS) {
+                assert_eq!(says(number, 0), ERRNO | EPERM);
+            }
+            for number in attributes_by_path.into_iter().chain(ATTRIBUTES_BY_PATH) {
+                assert_eq!(says(number, 0), ERRNO | EOPNOTSUPP);
+            }
+            for number in changes.iter().copied().chain(CHANGES) {
+                assert_eq!(says(number, 0), if mounts_are_closed { ALLOW } else { ERRNO | EPERM }, "{number}");
+            }
+            // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, BTRFS_IOC_SUBVOL_CREATE; then those of terminals and pipes, and a clone.
+            for request in [0x4008_6602, 0x401C_5820, 0x5000_940E] {
+                assert_eq!(says(ioctl, request), if mounts_are_closed { ALLOW } else { ERRNO | ENOTTY }, "{request:x}");
+            }
+            for request in [0x5401, 0x541B, 0x4004_9409, 0x4020_940D] {
+                assert_eq!(says(ioctl, request), ALLOW, "{request:x}");
             }
         }
     }

@@ -15,7 +15,7 @@ const LEAST_PID_MAX: u64 = 301;
 /// Takes from this process, and from what it starts, what is beyond the limits.
 pub(super) fn apply(confinement: &Confinement) -> Result<(), String> {
     let limits = &confinement.limits;
-    if confinement.offers.processes && !limit_processes(limits) {
+    if confinement.offers.processes && !count_processes(limits) {
         return Err("the number of its processes cannot be limited any more".to_owned());
     }
     let all = [
@@ -38,15 +38,16 @@ fn lower(resource: Resource, most: u64) -> rustix::io::Result<()> {
     setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
-/// Limits the processes of the namespaces that this process is in, and says whether that holds.
+/// Limits the processes of this user in the user namespace that this process is in, and says whether that holds.
+pub(super) fn count_processes(limits: &Limits) -> bool {
+    limits.processes == 0 || lower(Resource::Nproc, limits.processes).is_ok()
+}
+
+/// Limits the numbers of the process namespace that this process is in, for root, and says whether that holds.
 #[expect(clippy::disallowed_methods, reason = "the kernel's own files")]
-pub(super) fn limit_processes(limits: &Limits) -> bool {
-    if limits.processes == 0 {
+pub(super) fn limit_numbers(limits: &Limits) -> bool {
+    if limits.processes == 0 || !rustix::process::geteuid().is_root() {
         return true;
-    }
-    let counted = lower(Resource::Nproc, limits.processes).is_ok();
-    if !rustix::process::geteuid().is_root() {
-        return counted;
     }
     std::fs::write("/proc/sys/kernel/pid_max", limits.processes.max(LEAST_PID_MAX).to_string()).is_ok()
 }

@@ -60,10 +60,11 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
         None => return findings.warn(CHECK, "this program does not find its own file", "start it by its full path"),
     };
     let kernel = format!(
-        "Landlock {}, namespaces {}, a /proc of its own {}, system calls {}, processes {}",
+        "Landlock {}, namespaces {}, a /proc of its own {}, private mounts {}, system calls {}, processes {}",
         if offers.landlock > 0 { format!("version {}", offers.landlock) } else { "none".to_owned() },
         if offers.namespaces { "yes" } else { "no" },
         if offers.own_proc { "yes" } else { "no" },
+        if offers.mounts { "yes" } else { "no" },
         if offers.calls { "filtered" } else { "not filtered" },
         if offers.processes { "limited" } else { "not limited" },
     );

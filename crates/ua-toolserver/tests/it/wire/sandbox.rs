@@ -5,8 +5,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 
+use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -290,4 +293,213 @@ async fn s8_what_is_missing_is_said_once() {
     })
     .await;
     assert_eq!(world.call("run_command", json!({ "argv": ["true"] })).await.back().get("not_confined"), None);
+}
+
+/// Every way to change modes, owners, times and attributes of a file.
+const CHANGES: &str = include_str!("sandbox/changes.py");
+const PYTHON: &str = "/usr/bin/python3";
+const EPERM: i32 = 1;
+const ENODATA: i32 = 61;
+const ENOSYS: i32 = 38;
+/// What a file system says that has no such thing: ENOTTY, EOPNOTSUPP.
+const NOT_HERE: [i32; 2] = [25, 95];
+
+/// What each way said about a file.
+async fn changes(world: &TestServer, file: &Path, opened: bool) -> BTreeMap<String, i32> {
+    let mut argv = vec![PYTHON.to_owned(), "-c".to_owned(), CHANGES.to_owned(), file.display().to_string()];
+    argv.extend(opened.then(|| "opened".to_owned()));
+    let ended = world.call("run_command", json!({ "argv": argv, "timeout_seconds": 60 })).await.back();
+    serde_json::from_str(text(&ended, "stdout")).unwrap_or_else(|_| panic!("{ended}"))
+}
+
+/// The user's home with a file that a program may not open and one that it may read. Each change of any kind changes the time of the last
+/// change, which nobody can set.
+struct Files {
+    closed: PathBuf,
+    open: PathBuf,
+    before: [(i64, i64, u32); 2],
+}
+
+impl Files {
+    fn made_in(home: &Path) -> Self {
+        let (closed, open) = (home.join(".ssh/id"), home.join("tools/readable"));
+        for file in [&closed, &open] {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "x").unwrap();
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let before = [&closed, &open].map(|file| Self::stamp(file));
+        Self { closed, open, before }
+    }
+
+    fn stamp(file: &Path) -> (i64, i64, u32) {
+        let meta = std::fs::symlink_metadata(file).unwrap();
+        (meta.ctime(), meta.ctime_nsec(), meta.mode())
+    }
+
+    /// Nothing changes them.
+    async fn hold(&self, world: &TestServer) {
+        for (file, opened) in [(&self.closed, false), (&self.open, true)] {
+            let said = changes(world, file, opened).await;
+            assert!(said.len() > 30, "{said:?}");
+            assert!(said.values().all(|errno| *errno != 0), "{}: {said:?}", file.display());
+        }
+        assert_eq!([&self.closed, &self.open].map(|file| Self::stamp(file)), self.before);
+    }
+}
+
+/// A server whose user's home has these files.
+async fn with_files(change: impl FnOnce(&mut Settings)) -> (TestServer, Files) {
+    let home = TempDir::new().unwrap();
+    let files = Files::made_in(home.path());
+    let tools = home.path().join("tools");
+    let world = confined(home, |settings| {
+        settings.command_read = vec![tools];
+        change(settings);
+    })
+    .await;
+    (world, files)
+}
+
+/// The same as another user, when root runs these tests: `name` is the test to repeat, whose server and program this user may run.
+fn also_as_another_user(name: &str) {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let test = std::env::current_exe().unwrap();
+    for (from, to) in [(test, "deps/it"), (confiner().program, "examples/stdio")] {
+        let to = folder.path().join(to);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(&from, &to).unwrap();
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"])
+        .arg(folder.path().join("deps/it"))
+        .args([&format!("wire::sandbox::{name}"), "--exact", "--nocapture"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn s8_a_program_changes_no_modes_owners_times_or_attributes_but_of_what_it_may_write() {
+    if offered(|offers| offers.mounts && offers.landlock > 0).is_none() {
+        return;
+    }
+    let (world, files) = with_files(|_| {}).await;
+    files.hold(&world).await;
+    // The same works inside.
+    let own = world.workspace().join("own");
+    std::fs::write(&own, "x").unwrap();
+    let said = changes(&world, &own, true).await;
+    let refused: BTreeMap<_, _> = said
+        .iter()
+        // This kernel or file system may lack some; what was never set cannot be removed then.
+        .filter(|(way, errno)| {
+            let is_of_attributes = way.contains("attr") || way.contains("SET");
+            !(**errno == 0
+                || **errno == ENOSYS
+                || is_of_attributes && [&NOT_HERE[..], &[ENODATA]].concat().contains(errno))
+        })
+        .collect();
+    assert!(refused.is_empty() && said["fchmod"] == 0 && said["utimensat"] == 0, "{refused:?}");
+    assert_eq!(std::fs::symlink_metadata(&own).unwrap().mode() & 0o777, 0o755);
+    // Nor with what a program can take or make: mounts, namespaces, other names.
+    let script = format!(
+        "import ctypes\nl=ctypes.CDLL(None,use_errno=True)\n\
+         attr=(ctypes.c_uint64*4)(0,1,0,0)\n\
+         def c(n,*a): r=l.syscall(n,*a); print(n, ctypes.get_errno() if r<0 else 0)\n\
+         c(442,-100,b'/',0x8000,attr,32); c(428,-100,b'/',1); l.unshare(0x10020000); c(442,-100,b'/',0x8000,attr,32)\n\
+         print('chmod', l.chmod({closed:?}.encode(),0o777), l.chmod(b'/proc/1/root'+{closed:?}.encode(),0o777))",
+        closed = files.closed.display().to_string(),
+    );
+    let ended = world.call("run_command", json!({ "argv": [PYTHON, "-c", script] })).await.back();
+    assert_eq!(text(&ended, "stdout"), "442 1\n428 1\n442 1\nchmod -1 -1", "{ended}");
+    files.hold(&world).await;
+    also_as_another_user("s8_a_program_changes_no_modes_owners_times_or_attributes_but_of_what_it_may_write");
+}
+
+#[tokio::test]
+async fn s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_times_or_attributes_at_all() {
+    let Some(offers) = offered(|offers| offers.calls && offers.landlock > 0) else { return };
+    let only_files = Offers {
+        landlock: offers.landlock,
+        calls: true,
+        why_no_namespaces: Some("no".to_owned()),
+        ..Offers::default()
+    };
+    for offers in [Offers { mounts: false, ..offers }, only_files] {
+        // Says that the kernel offers this much, and confines by it.
+        let script = format!(
+            "if [ \"$1\" = probe ]; then echo '{}'; else exec '{}' __confined \"$@\"; fi",
+            serde_json::to_string(&offers).unwrap(),
+            confiner().program.display()
+        );
+        let poor = Confiner { program: "/bin/sh".into(), args: vec!["-c".into(), script.into(), "sh".into()] };
+        let (world, files) = with_files(|settings| settings.confiner = Some(poor)).await;
+        let ended = shell(&world, "echo x > own; cat own; echo > /dev/null").await;
+        assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), ("x", &json!(0)), "{ended}");
+        assert!(ended["not_confined"].to_string().contains("no private mounts"), "{ended}");
+        files.hold(&world).await;
+        let said = changes(&world, &world.workspace().join("own"), true).await;
+        let is_refused = |errno: &i32| *errno == EPERM || NOT_HERE.contains(errno);
+        assert!(said.values().all(is_refused), "{offers:?}: {said:?}");
+    }
+    also_as_another_user(
+        "s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_times_or_attributes_at_all",
+    );
+}
+
+#[tokio::test]
+async fn s8_attributes_of_a_file_are_read_by_who_may_open_it() {
+    if offered(|offers| offers.calls && offers.landlock > 0).is_none() {
+        return;
+    }
+    let (world, files) = with_files(|_| {}).await;
+    let python = "import os,sys\nfor f in (sys.argv[1], '/proc/self/fd/%d' % os.open(sys.argv[1], os.O_PATH)):\n\
+        \x20 for g in (lambda: os.getxattr(f,'user.a'), lambda: os.listxattr(f)):\n\
+        \x20   try: print('GOT', g())\n\
+        \x20   except OSError as e: print(e.errno)";
+    let closed = files.closed.display().to_string();
+    let ended = world.call("run_command", json!({ "argv": [PYTHON, "-c", python, closed] })).await.back();
+    assert_eq!(text(&ended, "stdout"), "95\n95\n95\n95", "{ended}");
+    let opened = "import os\nf=os.open('a',os.O_CREAT|os.O_RDWR)\ntry:\n  os.setxattr(f,'user.a',b'1'); print(os.getxattr(f,'user.a'))\n\
+        except OSError as e: print(e.errno)";
+    let ended = world.call("run_command", json!({ "argv": [PYTHON, "-c", opened] })).await.back();
+    assert!(["b'1'", "95"].contains(&text(&ended, "stdout")), "{ended}");
+}
+
+#[tokio::test]
+async fn s8_a_confined_program_still_works_as_its_user() {
+    if offered(|offers| offers.mounts && offers.landlock > 0).is_none() {
+        return;
+    }
+    let (world, _files) = with_files(|_| {}).await;
+    let script = "set -e; id -u; mkdir d; echo 1 > d/f; chmod 640 d/f; touch -d 1999-01-01 d/f; tar cf t.tar d; mkdir o; tar xpf t.tar -C o; \
+        cp -p o/d/f g; stat -c '%a %Y' g; echo t > $TMPDIR/t; chmod 600 $TMPDIR/t; mv $TMPDIR/t .; cat t | cat; echo > /dev/null; \
+        if command -v git > /dev/null; then git init -q r; cd r; git config user.email a@b; git config user.name a; \
+        echo 1 > f; git add f; git commit -qm x; git status --short; fi";
+    let ended = shell(&world, script).await;
+    let expected = format!("{}\n640 915148800\nt", rustix::process::geteuid().as_raw());
+    assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), (expected.as_str(), &json!(0)), "{ended}");
+    // Nobody but root has a right left, and root none to mount.
+    let ended = shell(
+        &world,
+        "grep CapEff /proc/self/status; mount -t tmpfs x . && echo mounted; unshare -m true && echo unshared; true",
+    )
+    .await;
+    let line = text(&ended, "stdout").to_owned();
+    let rights = line.strip_prefix("CapEff:").map(|word| u64::from_str_radix(word.trim(), 16).unwrap());
+    let has_none =
+        rights.is_some_and(|rights| rights == 0 || rustix::process::geteuid().is_root() && (rights & (1 << 21)) == 0);
+    assert!(has_none, "{ended}");
+    also_as_another_user("s8_a_confined_program_still_works_as_its_user");
 }
