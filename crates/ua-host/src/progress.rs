@@ -361,3 +361,22 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
     };
     format!("the job counts {effect} · made by {by}{rest}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_progress_is_kept_with_a_secret_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&folder.path().join("ws")).unwrap();
+        let redactor = Redactor::new([("PLAIN".to_owned(), "hunter2hunter2xyz".to_owned())]);
+        let event = json!({"text": "68756e7465723268756e746572327879 7a", "hunter2hunter2xyz": 1}).to_string();
+        let lines = [LogLine { text: "in with hunter2hunter2xyz".to_owned(), event }];
+        keep_lines(&workspace, &redactor, &lines);
+        let read = |name: &str| std::fs::read_to_string(workspace.path(name)).unwrap();
+        assert_eq!(read("run.log"), "in with [secret PLAIN]\n");
+        let trace: Value = serde_json::from_str(&read("trace.jsonl")).unwrap();
+        assert_eq!(trace, json!({"text": "[secret PLAIN]", "[secret PLAIN]": 1}));
+    }
+}

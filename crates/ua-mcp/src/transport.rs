@@ -12,8 +12,8 @@ use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, Timestamp, ToolName,
-    ToolSpec,
+    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass, Timestamp,
+    ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
