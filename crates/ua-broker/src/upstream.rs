@@ -610,6 +610,7 @@ pub(crate) fn spec(server: &str, tool: &Value) -> Option<ToolSpec> {
             open_world: hint("openWorldHint"),
             honours_keys: ours("honours-keys").and_then(Value::as_bool),
             key_ttl_seconds: ours("key-ttl-seconds").and_then(Value::as_u64),
+            fetches: ours("fetches").and_then(Value::as_bool),
         },
     })
 }

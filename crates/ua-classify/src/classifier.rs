@@ -30,7 +30,7 @@ const SHIPPED_PREFIX: &str = "shipped:";
 const SHIPPED_FILE: &str = "the built-in policy";
 
 /// Raised when classification changes in a way that neither rules nor vocabulary show.
-const ALGORITHM: &str = "2";
+const ALGORITHM: &str = "3";
 
 /// Tools named in the configuration: names or globs, meant as the bare name or as the raw one
 /// (Durable Jobs v1 spec §7.4).
@@ -135,6 +135,19 @@ fn ids_are_unique<'a>(files: impl Iterator<Item = &'a PolicyRules>) -> Result<()
     Ok(())
 }
 
+/// Whether arguments name a `file` address. White space and control characters in front and within do not count: parsers of addresses drop them.
+pub fn names_file_address(arguments: &Value) -> bool {
+    match arguments {
+        Value::String(text) => {
+            let mut kept = text.chars().filter(|c| !c.is_whitespace() && !c.is_control());
+            "file:".chars().all(|wanted| kept.next().is_some_and(|found| found.to_ascii_lowercase() == wanted))
+        }
+        Value::Array(items) => items.iter().any(names_file_address),
+        Value::Object(fields) => fields.values().any(names_file_address),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// What a tool of others brings in when no rule says it: what it reads, or may read because nobody knows what it does, others wrote.
 fn reads_of(tool: &ToolSpec, class: SideEffectClass, decided: &Opinion<'_>) -> Vec<Reads> {
     let is_foreign = tool.name.namespace != ToolNamespace::Local;
@@ -236,6 +249,11 @@ impl Classifier {
             policy.rule_id.clone_from(&by.rule_id);
             policy.class_source = by.source;
             policy.reason = format!("{} says that the program {program:?} only looks", by.name());
+        }
+        // What it fetches there is a file of this machine, which nobody wrote for the world.
+        let reads_files = policy.reads.contains(&Reads::Untrusted) && arguments.is_some_and(names_file_address);
+        if reads_files && !policy.reads.contains(&Reads::Private) {
+            policy.reads.push(Reads::Private);
         }
         policy
     }
@@ -389,6 +407,7 @@ impl Classifier {
         });
         policy.on_unknown = said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
         Self::take_back(tool, &opinions, &mut policy);
+        Self::watch_fetches(tool, &opinions, &mut policy);
         // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
         let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
             let programs = opinion.settings.as_ref().and_then(|settings| settings.harmless_programs.clone());
@@ -399,6 +418,19 @@ impl Classifier {
             used[*index].push("harmless_programs");
         }
         Decision { opinions, winner, policy, used, harmless }
+    }
+
+    /// Has a tool that says it fetches bring in words of others, whatever rule forgot to say so: reads of such a tool are a way out, too. A
+    /// user's own word stands.
+    fn watch_fetches(tool: &ToolSpec, opinions: &[Opinion<'_>], policy: &mut CallPolicy) {
+        let says_user = |opinion: &Opinion<'_>| {
+            opinion.source == ClassSource::UserPolicy
+                && opinion.settings.as_ref().is_some_and(|settings| settings.reads.is_some())
+        };
+        let is_forgotten = tool.annotations.fetches == Some(true) && !policy.reads.contains(&Reads::Untrusted);
+        if is_forgotten && policy.class != SideEffectClass::External && !opinions.iter().any(says_user) {
+            policy.reads.push(Reads::Untrusted);
+        }
     }
 
     /// Takes back what a tool of our own server says it cannot promise: its transports differ, and only it knows which one it

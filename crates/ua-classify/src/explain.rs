@@ -175,10 +175,7 @@ fn meaning(on_unknown: OnUnknown) -> &'static str {
 
 /// Foreign text for a terminal: control characters and invisible ones escaped.
 fn printable(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
+    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || crate::wording::is_unseen(c);
     text.chars()
         .flat_map(|c| {
             let escaped = is_hidden(c).then(|| c.escape_default());

@@ -62,7 +62,7 @@ mod rule;
 mod scope;
 mod wording;
 
-pub use classifier::{Classifier, Lists};
+pub use classifier::{Classifier, Lists, names_file_address};
 pub use error::PolicyError;
 pub use explain::{Considered, Explanation, Verdict};
 pub use job::JobPolicy;

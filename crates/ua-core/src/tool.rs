@@ -93,6 +93,10 @@ pub struct ToolAnnotations {
     /// `_meta["dev.universal-agent/key-ttl-seconds"]`: how long the tool remembers an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_ttl_seconds: Option<u64>,
+    /// `_meta["dev.universal-agent/fetches"]`: the tool reads addresses that it is given or finds, whatever else it does. True raises
+    /// caution; false says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetches: Option<bool>,
 }
 
 /// A tool that a server offers.

@@ -1,7 +1,7 @@
 //! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
 
 use serde_json::{Map, Value};
-use ua_classify::Classifier;
+use ua_classify::{Classifier, names_file_address};
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
     StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
@@ -83,9 +83,9 @@ impl Planner<'_> {
         }
     }
 
-    /// The policy of a call of a tool in the catalog. Of arguments only the name of a program counts.
+    /// The policy of a call of a tool in the catalog. Of arguments only the name of a program and addresses of files count.
     fn policy_of(&self, entry: &Entry, arguments: &Value) -> CallPolicy {
-        if arguments.get("argv").is_some() {
+        if arguments.get("argv").is_some() || names_file_address(arguments) {
             return self.policy(&entry.spec, arguments);
         }
         entry.policy.get_or_init(|| self.policy(&entry.spec, arguments)).clone()

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Resolution, RunId, Timestamp, Usage};
+use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, Usage};
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::LogLine;
 use ua_runner::{RunEvent, Watcher, Workspace};
@@ -18,6 +18,8 @@ struct Progress {
     workspace: Workspace,
     run: RunId,
     env: Env,
+    /// In front of both files, whatever a line is made from.
+    redactor: Redactor,
     started_at: Timestamp,
     people: Arc<dyn People>,
     /// The sub-agent whose work this is; `None` for the run that a person started.
@@ -30,11 +32,13 @@ pub(crate) fn watcher(
     workspace: Workspace,
     run: &RunId,
     env: Env,
+    redactor: Redactor,
     people: Arc<dyn People>,
     label: Option<String>,
 ) -> Watcher {
     let run = run.clone();
-    let progress = Progress { workspace, run, started_at: env.now(), env, people, label, sent_at: Mutex::default() };
+    let progress =
+        Progress { workspace, run, started_at: env.now(), env, redactor, people, label, sent_at: Mutex::default() };
     Arc::new(move |signal| progress.take(&signal))
 }
 
@@ -58,7 +62,7 @@ impl Progress {
     }
 
     fn keep(&self, file: &str, text: &str) {
-        keep(&self.workspace, file, text);
+        keep(&self.workspace, &self.redactor, file, text);
     }
 
     fn line_for(&self, signal: &RunEvent) -> Option<String> {
@@ -194,16 +198,17 @@ impl Progress {
 }
 
 /// Keeps lines that come from rows: what happened while nobody drove the run, and how a process's work on it ended.
-pub(crate) fn keep_lines(workspace: &Workspace, lines: &[LogLine]) {
+pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[LogLine]) {
     for LogLine { text, event } in lines {
-        keep(workspace, "run.log", text);
-        keep(workspace, "trace.jsonl", event);
+        keep(workspace, redactor, "run.log", text);
+        keep(workspace, redactor, "trace.jsonl", event);
     }
 }
 
-/// These files can be made again from the database, so a full disk must not end the run here: the database says so itself.
-fn keep(workspace: &Workspace, file: &str, text: &str) {
-    if let Err(error) = workspace.append_line(file, text) {
+/// The one way into these files, and no line takes it with a secret in it. They can be made again from the database, so a full disk must not
+/// end the run here: the database says so itself.
+fn keep(workspace: &Workspace, redactor: &Redactor, file: &str, text: &str) {
+    if let Err(error) = workspace.append_line(file, &redactor.text(text)) {
         tracing::debug!(%error, file, "a line of progress could not be kept");
     }
 }
@@ -370,4 +375,23 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
         )
     };
     format!("the job counts {effect} · made by {by}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_progress_is_kept_with_a_secret_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(&folder.path().join("ws")).unwrap();
+        let redactor = Redactor::new([("PLAIN".to_owned(), "hunter2hunter2xyz".to_owned())]);
+        let event = json!({"text": "68756e7465723268756e746572327879 7a", "hunter2hunter2xyz": 1}).to_string();
+        let lines = [LogLine { text: "in with hunter2hunter2xyz".to_owned(), event }];
+        keep_lines(&workspace, &redactor, &lines);
+        let read = |name: &str| std::fs::read_to_string(workspace.path(name)).unwrap();
+        assert_eq!(read("run.log"), "in with [secret PLAIN]\n");
+        let trace: Value = serde_json::from_str(&read("trace.jsonl")).unwrap();
+        assert_eq!(trace, json!({"text": "[secret PLAIN]", "[secret PLAIN]": 1}));
+    }
 }

@@ -20,7 +20,7 @@ const LIMITS: [(&str, &str); 5] = [
 pub const HOW: &[&str] = &["auto", "required", "off"];
 
 /// The flags that tell our tool server how to confine programs.
-pub(crate) fn flags(settings: &Settings, root: &Path) -> Result<Vec<String>, HostError> {
+pub(crate) fn flags(settings: &Settings) -> Result<Vec<String>, HostError> {
     let mut flags = Vec::new();
     if let Some(how) = settings.var("UA_COMMAND_SANDBOX") {
         if !HOW.contains(&how.as_str()) {
@@ -43,8 +43,12 @@ pub(crate) fn flags(settings: &Settings, root: &Path) -> Result<Vec<String>, Hos
     let read = settings.var("UA_COMMAND_READ").unwrap_or_default();
     let read = std::env::split_paths(&read).filter(|folder| folder.is_absolute());
     flags.extend(read.map(|folder| format!("--command-read={}", folder.display())));
-    flags.extend(private(settings, root).into_iter().map(|folder| format!("--command-private={}", folder.display())));
     Ok(flags)
+}
+
+/// The flags that tell our tool server what neither programs nor `file` addresses see.
+pub(crate) fn private_flags(settings: &Settings, root: &Path) -> Vec<String> {
+    private(settings, root).into_iter().map(|folder| format!("--command-private={}", folder.display())).collect()
 }
 
 /// Whether programs may use the network.
@@ -52,12 +56,18 @@ pub fn has_network(settings: &Settings) -> bool {
     settings.is_on("UA_COMMAND_NETWORK")
 }
 
-/// What programs may not see, wherever it lies: the user's home and folders for programs, and where runs are kept.
+/// What programs and `file` addresses may not see, wherever it lies: the user's home and folders for programs, what `ua` keeps in them, and
+/// where runs are kept.
 fn private(settings: &Settings, root: &Path) -> Vec<PathBuf> {
     let folders = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
     let mut private: Vec<PathBuf> = folders.iter().filter_map(|name| settings.var(name)).map(PathBuf::from).collect();
     let database = settings.var("UA_RUNTIME_DB_PATH").map(PathBuf::from);
     private.extend(database.as_deref().and_then(Path::parent).map(Path::to_path_buf));
+    // By themselves too: a job may lie in a folder that holds them, below the home.
+    private.extend(crate::roots::state_folder(settings));
+    let config = settings.var("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| Some(PathBuf::from(settings.var("HOME")?).join(".config")));
+    private.extend(config.map(|config| config.join("ua")));
     private.push(root.to_path_buf());
     private.into_iter().filter_map(|folder| settings.absolute(&folder).ok()).collect()
 }

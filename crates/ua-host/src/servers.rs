@@ -53,10 +53,24 @@ pub fn servers_of(host: &Host, run: &RunRecord, launch: &Launch) -> Result<Vec<S
                 parents.into_iter().flat_map(|folder| ["--allow-root".to_owned(), folder.display().to_string()]),
             );
         }
+        if let Reach::Stdio { env, .. } = &mut builtin.reach {
+            env.extend(copy_key(host));
+        }
         servers.push(builtin);
     }
     servers.extend(launch.configured_servers(host, &run.spec)?);
     Ok(servers)
+}
+
+/// What our tool server seals its copies of pages with: kept where no tool of a run writes, so that a later process knows them again.
+#[cfg(feature = "toolserver")]
+fn copy_key(host: &Host) -> Option<(String, String)> {
+    ua_toolserver::copy_key(&host.home().locks()).map(|key| (ua_toolserver::COPY_KEY.to_owned(), key))
+}
+
+#[cfg(not(feature = "toolserver"))]
+fn copy_key(_: &Host) -> Option<(String, String)> {
+    None
 }
 
 /// What tools may not bring into what is stored: keys that this process was given, and those that its tool servers are.
@@ -142,6 +156,7 @@ fn transport_with(
     config.servers = servers;
     config.stderr_log = stderr_log;
     config.progress = progress;
+    config.redactor = host.redactor().clone();
     config.secrets = Some(host.secrets()?);
     config.logins = Some(host.logins());
     Ok(Arc::new(McpTransport::new(config)))

@@ -21,6 +21,12 @@ mod tests {
     #[test]
     fn foreign_text_cannot_drive_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\u{202e}c\nd"), "a\\u{1b}[2Jb\\u{202e}c\nd");
+        for unseen in
+            ['\u{ad}', '\u{115f}', '\u{3164}', '\u{fe0f}', '\u{ffa0}', '\u{17b4}', '\u{1d173}', '\u{e0100}', '\u{2064}']
+        {
+            assert_eq!(plain(&format!("a{unseen}b")), format!("a{}b", unseen.escape_unicode()));
+        }
+        assert_eq!(plain("äöü 日本 한 ❤"), "äöü 日本 한 ❤");
         assert_eq!(line("one\ntwo three", 7), "one tw…");
         assert_eq!(plain_json("{\"a\": \"b\u{202e}\u{9b}c\"}"), r#"{"a": "b\u202e\u009bc"}"#);
     }

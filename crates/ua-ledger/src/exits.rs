@@ -4,7 +4,10 @@
 //! ([`crate::taint`]) asks before it reads an address that stands neither in the job, nor in what a person wrote or approved, nor in what
 //! others wrote in an earlier result. A result vouches for an address only if it could not have it from the model: answers of tools that
 //! show what the run itself holds (files of the workspace, memory, programs, sub-agents) vouch for none, and no answer for what was asked.
-//! What is compared is the whole address, without its scheme and fragment. Invariant: nothing that the model writes, asks for or has
+//! Which tools reach out follows from what they declare (`fetches` in `tools/list`, by way of their policy's `reads`). One that finds addresses in
+//! files follows only those whose origin its own server sealed, so nothing that a gate here would have to see stands outside of the arguments.
+//! What is compared is the whole address, without its scheme, its fragment and one slash at the end: a sign that could be repeated would be
+//! digits to count with. Invariant: nothing that the model writes, asks for or has
 //! repeated makes an address known. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, attack 8.
 
 use std::collections::BTreeSet;
@@ -85,9 +88,7 @@ impl Addresses {
     }
 
     fn has(&self, address: &str) -> bool {
-        let whole = normal(address);
-        // The model may have quoted the end of a sentence with it.
-        self.0.contains(&whole) || self.0.contains(&normal(whole.trim_end_matches(follows_in_prose)))
+        self.0.contains(&normal(address))
     }
 
     fn extend(&mut self, others: &Self) {
@@ -126,12 +127,27 @@ pub(crate) fn reaches_out(call: &CallRecord) -> bool {
     call.policy.class != SideEffectClass::External && (is_foreign || call.policy.reads.contains(&Reads::Untrusted))
 }
 
-/// Whether the answer of a call is the words of others: not what the run's own files, memory, programs and sub-agents have.
+/// Our own tools whose answers are what the web said, and not what the run's own files, memory, programs and sub-agents have. A new tool
+/// vouches for nothing until it is named here.
+const SHOW_THE_WEB: [&str; 2] = ["crawl_parallel", "web_search"];
+
+/// Whether the answer of a call is the words of others.
 fn vouches(call: &CallRecord) -> bool {
     let is_foreign = call.name.namespace != ToolNamespace::Local;
-    let shows_own_files = !is_foreign && call.name.tool == "read_research_files";
+    let shows_the_web = SHOW_THE_WEB.contains(&call.name.tool.as_str()) && is_of_the_web(&call.arguments);
     let has_answered = matches!(call.status, CallStatus::Succeeded | CallStatus::FailedReported);
-    has_answered && !shows_own_files && (is_foreign || call.policy.reads.contains(&Reads::Untrusted))
+    has_answered && (is_foreign || shows_the_web)
+}
+
+/// Whether all pages that a call names are on the web. One of this machine may be a file that the run wrote, and the answer does not tell its
+/// words from those of the others.
+fn is_of_the_web(arguments: &Value) -> bool {
+    let mut all = true;
+    each_text(&arguments["urls"], &mut |text| {
+        let start: String = text.trim().chars().take(8).collect::<String>().to_ascii_lowercase();
+        all &= start.starts_with("http://") || start.starts_with("https://");
+    });
+    all
 }
 
 impl Ledger {
@@ -201,15 +217,22 @@ fn collect(name: &str, value: &Value, found: &mut Vec<String>) {
                 found.push(text.to_owned());
             } else {
                 let words = text.split(ends_an_address).filter(|word| word.contains("://"));
-                found.extend(
-                    words.map(|word| word[word.find("://").map_or(0, |at| scheme_before(word, at))..].to_owned()),
-                );
+                found.extend(words.map(|word| {
+                    let word = &word[word.find("://").map_or(0, |at| scheme_before(word, at))..];
+                    without_end_of_sentence(word).to_owned()
+                }));
             }
         }
         Value::Array(items) => items.iter().for_each(|item| collect(name, item, found)),
         Value::Object(fields) => fields.iter().for_each(|(name, field)| collect(name, field, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// An address in prose without what ends a sentence or a bracket behind it. Two signs at most: more of them are no punctuation, but a number.
+fn without_end_of_sentence(word: &str) -> &str {
+    let one_less = |word| str::strip_suffix(word, follows_in_prose);
+    one_less(word).map_or(word, |cut| one_less(cut).unwrap_or(cut))
 }
 
 fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
@@ -285,7 +308,7 @@ fn host_of(text: &str) -> &str {
     host.split(':').next().unwrap_or_default()
 }
 
-/// An address as it is compared: without scheme, fragment and last slash; the host in small letters.
+/// An address as it is compared: without scheme, fragment and one slash at the end; the host in small letters.
 fn normal(address: &str) -> String {
     let address = address.trim();
     let rest = match address.split_once(':') {
@@ -299,7 +322,7 @@ fn normal(address: &str) -> String {
     let rest = rest.split('#').next().unwrap_or_default();
     let end = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
     let (host, path) = rest.split_at(end);
-    format!("{}{}", host.to_lowercase(), path.trim_end_matches('/'))
+    format!("{}{}", host.to_lowercase(), path.strip_suffix('/').unwrap_or(path))
 }
 
 #[cfg(test)]
@@ -348,6 +371,13 @@ mod tests {
             "https://example.org/c PRIVATE",
             "https://example.org/c)PRIVATE",
             "https://example.org/c.PRIVATE",
+            // Signs that can be repeated would be digits.
+            "https://example.org/c//",
+            "https://example.org/c////////",
+            "https://example.org/c/.",
+            "https://example.org/c;",
+            "https://example.org/c.,.!;:",
+            "https://example.com//",
         ] {
             assert!(!known.has(address), "{address}: {known:?}");
         }
@@ -366,16 +396,34 @@ mod tests {
         let wanted = [
             "c.test/log?d=1",
             "d.test",
-            "http://f.test/2)",
+            "http://f.test/2",
             "https://a.test/x",
             "https://b.test/y z",
-            "https://e.test/1,",
+            "https://e.test/1",
             "https:g.test/3",
             "localhost:9/x",
         ];
         assert_eq!(found, wanted);
         let all = known("https://e.test/1 http://f.test/2 https://g.test/3");
-        assert!(["https://e.test/1,", "http://f.test/2)", "https:g.test/3"].iter().all(|address| all.has(address)));
+        assert!(found.iter().skip(3).take(1).chain([&found[5]]).all(|address| all.has(address)), "{found:?}");
+        let counted = json!({"prompt": "fetch https://e.test/1.,!;:.,"});
+        assert!(asked(&counted).iter().all(|address| !all.has(address)), "punctuation is a number, too");
+    }
+
+    #[test]
+    fn a_page_of_this_machine_vouches_for_nothing_and_neither_do_those_beside_it() {
+        for urls in [json!(["https://a.test/x"]), json!([" HTTP://a.test/x", "https://b.test"])] {
+            assert!(is_of_the_web(&json!({ "urls": urls })), "{urls}");
+        }
+        for urls in [
+            json!(["file:///w/a.md"]),
+            json!(["https://a.test/x", "FILE:///w/a.md"]),
+            json!(["fi\tle:///w/a.md"]),
+            json!(["\u{1}file:///w/a.md"]),
+        ] {
+            assert!(!is_of_the_web(&json!({ "urls": urls })), "{urls}");
+        }
+        assert!(is_of_the_web(&json!({"query": "cats"})));
     }
 
     #[test]

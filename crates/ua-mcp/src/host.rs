@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
-use ua_core::CallId;
+use ua_core::{CallId, Redactor};
 
 use crate::wire::WireState;
 
@@ -76,6 +76,8 @@ pub(crate) struct Listener {
 pub(crate) struct Host {
     server: String,
     watcher: Option<ProgressWatcher>,
+    /// Stands where a server's words enter, so that no log, file or person behind it sees a secret that they repeat.
+    redactor: Redactor,
     calls: Mutex<Calls>,
     /// The pipe that it is reached over, for what is said of a server that does not start.
     pipe: Mutex<Option<Arc<WireState>>>,
@@ -125,10 +127,11 @@ impl fmt::Debug for Host {
 pub(crate) type Refusal = (i32, &'static str);
 
 impl Host {
-    pub(crate) fn new(server: &str, watcher: Option<ProgressWatcher>) -> Arc<Self> {
+    pub(crate) fn new(server: &str, watcher: Option<ProgressWatcher>, redactor: Redactor) -> Arc<Self> {
         Arc::new(Self {
             server: server.to_owned(),
             watcher,
+            redactor,
             calls: Mutex::default(),
             pipe: Mutex::default(),
             moved: Notify::new(),
@@ -207,7 +210,8 @@ impl Host {
         }
     }
 
-    async fn elicit(&self, params: Value, origin: Option<i64>) -> Value {
+    async fn elicit(&self, mut params: Value, origin: Option<i64>) -> Value {
+        self.redactor.json(&mut params);
         let asks = match origin {
             Some(id) => self.calls().under_way.get(&id).map(|(_, listener)| listener.asks.clone()),
             None => self.asker(&params).await,
@@ -263,6 +267,10 @@ impl Host {
 
     /// Takes note of what the server tells.
     pub(crate) fn notified(&self, method: &str, params: &Value) {
+        let mut clean = params.clone();
+        // Before anything is cut to size: half of a secret is not recognised any more.
+        self.redactor.json(&mut clean);
+        let params = &clean;
         match method {
             "notifications/message" => {
                 let (level, logger) = (params["level"].as_str(), params["logger"].as_str());
@@ -384,7 +392,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_reaches_the_call_it_belongs_to_and_no_other() {
-        let host = Host::new("s", None);
+        let host = Host::new("s", None, Redactor::default());
         let ask = async |origin| host.request("elicitation/create", json!({"message": "?"}), origin).await.unwrap();
         assert_eq!(ask(None).await, json!({"action": "decline"}), "no call is under way");
         let (first, mut asked) = listener("call_1");
@@ -406,7 +414,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_could_be_eithers_waits_until_one_call_is_left() {
-        let host = Host::new("s", None);
+        let host = Host::new("s", None, Redactor::default());
         let ask = |host: &Arc<Host>, params: Value| {
             let host = Arc::clone(host);
             tokio::spawn(async move { host.request("elicitation/create", params, None).await.unwrap() })
@@ -441,7 +449,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_asked_gets_one_call_after_the_other() {
-        let host = Host::new("s", None);
+        let host = Host::new("s", None, Redactor::default());
         let (quiet, _unasked) = listener("call_0");
         let _two_at_once = (host.turn(Some(&quiet)).await, host.turn(Some(&quiet)).await);
         host.request("elicitation/create", json!({"message": "?"}), None).await.unwrap();
@@ -479,12 +487,43 @@ mod tests {
         other.answered();
     }
 
+    #[tokio::test]
+    async fn no_word_of_a_server_passes_with_a_secret_in_it() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&told);
+        let watcher = Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()));
+        let redactor = Redactor::new([("TOKEN".to_owned(), "hunter2hunter2xyz".to_owned())]);
+        let host = Host::new("s", Some(watcher), redactor);
+        let (one, mut asked) = listener("call_1");
+        let _under_way = host.listen(1, json!("t"), Some(one));
+        // The third one is cut where the secret stands.
+        for words in [
+            "in with hunter2hunter2xyz",
+            "68756e7465723268756e746572327879 7a",
+            &format!("{}hunter2hunter2xyz", "x".repeat(190)),
+        ] {
+            host.notified("notifications/progress", &json!({"progressToken": "t", "progress": 1, "message": words}));
+        }
+        let told = told.lock().unwrap().clone();
+        assert_eq!((told.len(), told[0].as_str()), (3, "1: in with [secret TOKEN]"));
+        assert!(told.iter().all(|words| !words.contains("hunter2") && !words.contains("6875")), "{told:?}");
+        let question =
+            json!({"message": "is it hunter2hunter2xyz?", "requestedSchema": {"title": "hunter2hunter2xyz"}});
+        let answering = async {
+            let Ask { params, reply } = asked.recv().await.unwrap();
+            assert_eq!(params["message"], "is it [secret TOKEN]?");
+            assert!(!params.to_string().contains("hunter2"), "{params}");
+            reply.send(json!({"action": "decline"})).unwrap();
+        };
+        tokio::join!(host.request("elicitation/create", question, Some(1)), answering).0.unwrap();
+    }
+
     #[test]
     fn progress_is_told_for_calls_under_way_only() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&told);
-        let host =
-            Host::new("s", Some(Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()))));
+        let watcher = Arc::new(move |progress: Progress| seen.lock().unwrap().push(progress.to_string()));
+        let host = Host::new("s", Some(watcher), Redactor::default());
         let (one, _asked) = listener("call_1");
         let _under_way = host.listen(1, json!("t"), Some(one));
         host.notified(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rmcp::model::{Implementation, Tool};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{Env, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{Env, Redactor, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{Fence, TransportError};
 
 use crate::config::{Reach, ServerSpec};
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) client: Implementation,
     pub(crate) stderr_log: Option<std::path::PathBuf>,
     pub(crate) progress: Option<ProgressWatcher>,
+    /// What takes secrets out of what servers tell and ask.
+    pub(crate) redactor: Redactor,
     pub(crate) logins: Option<Logins>,
 }
 
@@ -210,7 +212,7 @@ impl Server {
         if let Some(known) = adopted.get(session).filter(|known| known.ended().is_none()) {
             return Ok(Connection::Http(known.clone()));
         }
-        let host = Host::new(&self.spec.name, shared.progress.clone());
+        let host = Host::new(&self.spec.name, shared.progress.clone(), shared.redactor.clone());
         let address = Address { url, headers, logins: shared.logins.as_ref() };
         let taken =
             HttpConnection::adopt(host, &self.spec.name, &shared.client, address, (session, dialect), &shared.env)?;
@@ -250,7 +252,7 @@ impl Server {
         shared: &Shared,
     ) -> Result<Running, TransportError> {
         let server = &self.spec.name;
-        let host = Host::new(server, shared.progress.clone());
+        let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
         let address = Address { url, headers, logins: shared.logins.as_ref() };
         let opening = HttpConnection::open(host, server, &shared.client, address, &self.spec.protocol, &shared.env);
         let opened = tokio::select! {
@@ -285,7 +287,7 @@ impl Server {
             stderr_log: shared.stderr_log.as_deref().map(Path::new),
         };
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;
-        let host = Host::new(server, shared.progress.clone());
+        let host = Host::new(server, shared.progress.clone(), shared.redactor.clone());
         let opening = Session::open(Arc::clone(&host), shared.client.clone(), &self.spec.protocol, pipes, &shared.env);
         let opened = tokio::select! {
             opened = opening => opened,
@@ -513,6 +515,8 @@ fn not_offerable(name: &ToolName) -> Option<String> {
 const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
 /// Where a tool says in its `_meta` for how many seconds it remembers a key.
 const KEY_TTL: &str = "dev.universal-agent/key-ttl-seconds";
+/// Where a tool says in its `_meta` that it reads addresses.
+const FETCHES: &str = "dev.universal-agent/fetches";
 
 fn spec(name: ToolName, tool: Tool) -> ToolSpec {
     let claims = tool.annotations.unwrap_or_default();
@@ -530,6 +534,7 @@ fn spec(name: ToolName, tool: Tool) -> ToolSpec {
             open_world: claims.open_world_hint,
             honours_keys,
             key_ttl_seconds,
+            fetches: says(FETCHES).and_then(|value| value.as_bool()),
         },
     }
 }

@@ -12,8 +12,8 @@ use rmcp::model::Implementation;
 use serde_json::json;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, SecretFiller, SideEffectClass, Timestamp, ToolName,
-    ToolSpec,
+    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass, Timestamp,
+    ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -64,6 +64,8 @@ pub struct McpTransportConfig {
     pub current_span: CurrentSpan,
     /// Who is told what servers say about calls under way.
     pub progress: Option<ProgressWatcher>,
+    /// Takes secrets out of what servers tell and ask while a call is under way, before anybody sees it.
+    pub redactor: Redactor,
     /// Who puts the values of secrets in the place of references just before a call is sent; without one references go as they are.
     pub secrets: Option<Arc<dyn SecretFiller>>,
     /// Where the user is logged in, for remote servers whose configuration has no token.
@@ -93,6 +95,7 @@ impl McpTransportConfig {
             stderr_log: None,
             current_span: CurrentSpan::default(),
             progress: None,
+            redactor: Redactor::default(),
             secrets: None,
             logins: None,
         }
@@ -134,6 +137,7 @@ impl McpTransport {
             client: Implementation::new(config.client_name, config.client_version),
             stderr_log: config.stderr_log,
             progress: config.progress,
+            redactor: config.redactor,
             logins: config.logins,
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
@@ -271,7 +275,8 @@ impl McpTransport {
     /// Passes on what a task says about itself.
     pub(crate) fn tell_progress(&self, permit: &Permit, words: &str) {
         if let Some(watcher) = &self.shared.progress {
-            watcher.as_ref()(Progress::in_words(permit.call().call_id.clone(), words));
+            let words = self.shared.redactor.text(words);
+            watcher.as_ref()(Progress::in_words(permit.call().call_id.clone(), &words));
         }
     }
 

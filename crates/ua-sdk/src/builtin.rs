@@ -52,6 +52,10 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     for (name, place) in ours.into_iter().filter(|(name, _)| *name != "UA_OUTBOX" || !has_mail) {
         own.entry(name.to_owned()).or_insert(place);
     }
+    let locks = folder.join("locks");
+    // Without it pages are fetched again by the next process; that is all.
+    let key = std::fs::create_dir_all(&locks).ok().and_then(|()| ua_toolserver::copy_key(&locks));
+    own.extend(key.map(|key| (ua_toolserver::COPY_KEY.to_owned(), key)));
     let mut env = crate::servers::passed_on();
     env.extend(own);
     let args = vec![WORD.to_owned(), "--workspace".to_owned(), text(workspace)];

@@ -242,6 +242,7 @@ pub(crate) fn transport(
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.servers = servers;
     config.stderr_log = Some(workspace.join("logs"));
+    config.redactor = redactor.clone();
     Ok(Arc::new(McpTransport::new(config)))
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub(crate) fn word(
 
 /// Opens the log for more lines.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+    crate::open::regular(OpenOptions::new().read(true).append(true).create(true), path)
 }
 
 /// Appends `text`, which is whole lines. A line that a full disk or a kill cut in half is ended first, so that it takes no other along.

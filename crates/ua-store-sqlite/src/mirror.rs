@@ -5,7 +5,7 @@
 //! database once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
@@ -127,7 +127,7 @@ const ACCEPTED: &str = "accepted";
 /// Reads the log beside the database; a missing one is empty.
 pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
     let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
-    let file = match File::open(path) {
+    let file = match crate::open::regular(OpenOptions::new().read(true), path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Mirror::default()),
         Err(error) => return Err(failed(error)),

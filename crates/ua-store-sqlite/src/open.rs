@@ -306,8 +306,26 @@ pub(crate) fn migrate_lock(path: &Path) -> Result<File, StoreError> {
     lock(&sibling_file(path, ".migrate.lock"))
 }
 
+/// Opens a file of ours beside the database: never through a link, and nothing but a regular file, made for this user alone. Tool servers of
+/// others write there as the same user, and a pipe in its place would hold this process up for ever.
+pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let refused = |what: &str| {
+        let why = format!("{} is {what}, not a file of ours; nothing was read or written", path.display());
+        std::io::Error::new(ErrorKind::InvalidInput, why)
+    };
+    let opened = options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|error| match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => refused("a link"),
+        Ok(found) if !found.is_file() && !found.is_dir() => refused("a pipe, a socket or a device"),
+        Ok(_) | Err(_) => error,
+    })?;
+    // What was opened is asked: asking before would leave time to exchange it. A file is read and written as ever with these flags.
+    if file.metadata()?.is_file() { Ok(file) } else { Err(refused("a pipe, a socket or a device")) }
+}
+
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let locked = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let locked = regular(OpenOptions::new().write(true).create(true).truncate(false), path);
     let locked = locked.and_then(|file| file.lock().map(|()| file));
     locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.display()), error))
 }

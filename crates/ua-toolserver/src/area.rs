@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
+use rustix::fs::{Mode, OFlags};
 
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
@@ -72,6 +73,23 @@ impl Area {
         }
         let path = existing.join(rest).canonicalize()?;
         Ok(Self { dir: Dir::open_ambient_dir(&path, ambient_authority())?, path })
+    }
+
+    /// The same for a store of this server's, which may not be a link itself: whoever works beside it as the same user could have put one there,
+    /// and what is written would land in a folder of somebody else's.
+    pub(crate) fn open_store(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Self::open(&path) };
+        let above = Self::open(above)?;
+        above.create_dirs(Path::new(name))?;
+        let path = above.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = rustix::fs::openat(&above.dir, name, flags, Mode::empty()).map_err(|error| {
+            let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+            let link = || io::Error::new(io::ErrorKind::InvalidInput, "it is a link, and links are not followed there");
+            if is_link { link() } else { error.into() }
+        })?;
+        Ok(Self { dir: Dir::from_std_file(open.into()), path })
     }
 
     /// The directory itself; paths given to it are relative and can not leave it.
@@ -224,6 +242,19 @@ pub(crate) fn temp_beside(target: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_is_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("theirs")).unwrap();
+        std::os::unix::fs::symlink("theirs", folder.path().join("outbox")).unwrap();
+        let error = Area::open_store(&folder.path().join("outbox")).unwrap_err();
+        assert!(error.to_string().contains("a link"), "{error}");
+        let made = Area::open_store(&folder.path().join("new/objects")).unwrap();
+        made.replace(Path::new("a"), b"x").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("new/objects/a")).unwrap(), b"x");
+        assert_eq!(std::fs::read_dir(folder.path().join("theirs")).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_pipe_in_the_place_of_a_lock_file_is_not_waited_for() {

@@ -13,6 +13,7 @@ use ua_core::Env;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
+use crate::seal::Seals;
 use crate::settings::Settings;
 use crate::workspace::Workspace;
 
@@ -23,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) workspace: Arc<Workspace>,
     /// Dates messages, and names effects that have no key.
     pub(crate) env: Env,
+    /// Tells files that this server wrote from those that others did.
+    pub(crate) seals: Arc<Seals>,
 }
 
 /// Under which key a call comes, how often it has been tried, and for which run.

@@ -68,13 +68,14 @@
 //! context
 //! settings   workspace
 //! area
-//! confine   regular   secrets   trace   web
-//! answer   digest   error   media   meta   schema
+//! confine   regular   seal   secrets   trace   web
+//! answer   closed   digest   error   media   meta   schema
 //! ```
 
 mod alert;
 mod answer;
 mod area;
+mod closed;
 mod confine;
 mod context;
 mod digest;
@@ -86,6 +87,7 @@ mod meta;
 mod record;
 mod regular;
 mod schema;
+mod seal;
 mod secrets;
 mod serve;
 mod server;
@@ -100,7 +102,8 @@ pub use alert::post_alert;
 pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
-pub use meta::{ATTEMPT, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
+pub use meta::{ATTEMPT, FETCHES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
+pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{ToolServer, tool_names};

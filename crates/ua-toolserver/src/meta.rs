@@ -16,3 +16,7 @@ pub const HONOURS_KEYS: &str = "dev.universal-agent/honours-keys";
 
 /// The `_meta` field of a tool in `tools/list` that says for how many seconds an idempotency key is honoured.
 pub const KEY_TTL_SECONDS: &str = "dev.universal-agent/key-ttl-seconds";
+
+/// The `_meta` field of a tool in `tools/list` that says that it reads addresses, those in its arguments or others. A durable runner asks
+/// before such a read carries something away.
+pub const FETCHES: &str = "dev.universal-agent/fetches";

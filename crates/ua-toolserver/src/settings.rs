@@ -145,8 +145,8 @@ pub struct Settings {
     #[arg(long = "command-read", value_name = "DIR")]
     pub command_read: Vec<PathBuf>,
 
-    /// A directory that programs of `run_command` may not see, wherever it lies, such as the user's home. What is named by itself inside of it
-    /// stays open. May be repeated.
+    /// A directory that neither programs of `run_command` nor file:// addresses may see, wherever it lies, such as the user's home. What is named
+    /// by itself inside of it stays open. May be repeated.
     #[arg(long = "command-private", value_name = "DIR")]
     pub command_private: Vec<PathBuf>,
 
@@ -190,6 +190,11 @@ pub struct Settings {
     )]
     pub http_token: Option<SecretString>,
 
+    /// What seals the copies of pages and searches, so that a later server of the same run knows them again; drawn anew when left out. Taken from
+    /// the environment, because arguments can be read by every user of the machine.
+    #[arg(long, hide = true, env = crate::seal::COPY_KEY, hide_env_values = true, value_parser = token)]
+    pub copy_key: Option<SecretString>,
+
     /// What only the environment gives.
     #[command(flatten)]
     pub secrets: Secrets,
@@ -230,7 +235,7 @@ pub fn environment(read: impl Fn(&str) -> Option<String>) -> BTreeMap<String, St
     let is_needed = |name: &str| match name {
         OUTBOX => !is_set(MAIL),
         "UA_IMAGE_MODEL" | "UA_IMAGE_GENERATION_MODEL" | "UA_IMAGE_API_HONOURS_KEYS" => is_set("UA_IMAGE_API"),
-        "UA_TOOLSERVER_TOKEN" => false,
+        "UA_TOOLSERVER_TOKEN" | crate::seal::COPY_KEY => false,
         _ => !name.starts_with("UA_COMMAND_") && secrets::is_needed(name, read),
     };
     let all = <Settings as clap::Args>::augment_args(Command::new(""));
@@ -297,6 +302,7 @@ impl Settings {
             http: None,
             http_allow_remote: false,
             http_token: None,
+            copy_key: None,
             secrets: Secrets::default(),
             adopt_parent: AdoptParent::default(),
         }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Failure};
 use crate::context::{Context, Order, Setup};
 use crate::error::ToolServerError;
-use crate::meta::{HONOURS_KEYS, KEY_TTL_SECONDS};
+use crate::meta::{FETCHES, HONOURS_KEYS, KEY_TTL_SECONDS};
 use crate::schema;
 
 /// A tool, `None` where these settings do not offer it; an error for a setting that no call could work with.
@@ -50,7 +50,8 @@ pub(crate) enum Effect {
     Replaces,
     /// Adds to the workspace; twice is not once.
     Adds,
-    /// Fetches from the network and keeps copies of its own.
+    /// Fetches from the network and keeps copies of its own. Said in `tools/list`, so that no such tool is forgotten where reads are
+    /// watched; the crawler is handed to tools of this effect alone (`tests/it/wire/policy.rs`).
     Fetches,
     /// Creates something outside; twice is not once.
     Creates,
@@ -168,6 +169,9 @@ impl<T: Tool> AnyTool for T {
         let mut meta = MetaObject::new();
         if let Some(honours_keys) = effect.honours_keys() {
             meta.insert(HONOURS_KEYS.to_owned(), honours_keys.into());
+        }
+        if matches!(effect, Effect::Fetches) {
+            meta.insert(FETCHES.to_owned(), true.into());
         }
         if let Some(seconds) = key_ttl_seconds {
             meta.insert(KEY_TTL_SECONDS.to_owned(), seconds.into());

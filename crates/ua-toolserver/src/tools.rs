@@ -20,6 +20,7 @@ use ua_core::Env;
 
 use crate::context::{Context, Setup};
 use crate::error::ToolServerError;
+use crate::seal::Seals;
 use crate::settings::Settings;
 use crate::tool::{AnyTool, Entry};
 use crate::workspace::Workspace;
@@ -81,7 +82,12 @@ impl Toolbox {
             path: settings.workspace.clone(),
             source,
         })?;
-        let context = Context { workspace: workspace.into(), env };
+        let seals = Seals::new(settings.copy_key.as_ref()).map_err(|source| ToolServerError::Directory {
+            role: "workspace",
+            path: settings.workspace.clone(),
+            source,
+        })?;
+        let context = Context { workspace: workspace.into(), env, seals: seals.into() };
         let setup = Setup::new(settings, &context);
         let opened = TOOLS.iter().filter_map(|entry| (entry.open)(&setup).transpose());
         let tools = opened.collect::<Result<_, _>>()?;

@@ -45,7 +45,7 @@ impl GatewayConfig {
     /// A sentence about the first thing that is not understood, with its place.
     pub fn read(root: &Path) -> Result<Self, HostError> {
         let path = root.join(FILE);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match ua_files::read_text(&path, 16 * 1024 * 1024) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(HostError::usage(format!("cannot read {}: {error}", path.display()))),

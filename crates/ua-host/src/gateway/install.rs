@@ -169,12 +169,17 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
     Ok(edited)
 }
 
+/// The largest configuration of a client that is read; theirs have a few kilobytes.
+const MOST: u64 = 16 * 1024 * 1024;
+
 fn kept(place: &Path) -> Option<Kept> {
-    serde_json::from_str(&fs::read_to_string(place).ok()?).ok()
+    serde_json::from_str(&ua_files::read_text(place, MOST).ok()?).ok()
 }
 
 fn read(path: &Path) -> Result<String, HostError> {
-    fs::read_to_string(path).map_err(|error| HostError::usage(format!("cannot read {}: {error}", path.display())))
+    // A pipe would hold this up for ever, and a device has no end.
+    ua_files::read_text(path, MOST)
+        .map_err(|error| HostError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Whoever reads the file sees this text or the one before. Its rights stay; a link stays one.
@@ -196,6 +201,22 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), HostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_of_a_bounded_size_is_no_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, device) = (folder.path().join("pipe.json"), folder.path().join("device.json"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
+        for path in [&pipe, &device] {
+            let error = read(path).unwrap_err().to_string();
+            assert!(error.contains("a pipe, a socket or a device"), "{error}");
+            assert!(kept(path).is_none());
+        }
+        let large = folder.path().join("large.json");
+        fs::File::create(&large).unwrap().set_len(MOST + 1).unwrap();
+        assert!(read(&large).unwrap_err().to_string().contains("more than"));
+    }
 
     fn ua() -> Front {
         Front { program: "ua".to_owned(), root: None }

@@ -48,8 +48,9 @@ pub fn builtin_server(
     }
     if run_command {
         args.push("--enable-command".to_owned());
-        args.extend(crate::sandbox::flags(settings, root)?);
+        args.extend(crate::sandbox::flags(settings)?);
     }
+    args.extend(crate::sandbox::private_flags(settings, root));
     if launch.allows_private_addresses() {
         args.push("--allow-private-addresses".to_owned());
     }

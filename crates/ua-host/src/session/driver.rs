@@ -53,8 +53,10 @@ impl Driver {
         let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
         self.log_start(&taken).await?;
+        // It learns the run's secrets below, before a server says a word.
+        let redactor = host.redactor().clone();
         let mut watcher =
-            progress::watcher(taken.workspace.clone(), &run.run_id, env.clone(), self.people.clone(), label);
+            progress::watcher(taken.workspace.clone(), &run.run_id, env.clone(), redactor, self.people.clone(), label);
         if self.people.presence() == Presence::Here {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
@@ -74,7 +76,7 @@ impl Driver {
         slow.abort();
         servers.shutdown().await;
         if let Ok(run) = self.port.run(&id).await {
-            progress::keep_lines(&logs, &ua_report::end_lines(&run));
+            progress::keep_lines(&logs, host.redactor(), &ua_report::end_lines(&run));
         }
         scrub_logs(&logs, &redactor);
         worked
@@ -86,7 +88,11 @@ impl Driver {
         let run = &taken.run.run_id;
         let questions = self.port.questions_of(QuestionsOf::Run(run.clone())).await.map_err(reading)?;
         let overrides = self.port.overrides(run).await.map_err(reading)?;
-        progress::keep_lines(&taken.workspace, &ua_report::start_lines(&taken.run, &questions, &overrides));
+        progress::keep_lines(
+            &taken.workspace,
+            self.host.redactor(),
+            &ua_report::start_lines(&taken.run, &questions, &overrides),
+        );
         Ok(())
     }
 

@@ -61,6 +61,7 @@ impl ServerBed {
             client: rmcp::model::Implementation::new("test", "1"),
             stderr_log: config.stderr_log,
             progress,
+            redactor: ua_core::Redactor::default(),
             logins: None,
         };
         Self { dir, shared, server: Server::new(spec) }

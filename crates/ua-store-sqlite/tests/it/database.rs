@@ -80,6 +80,29 @@ async fn only_its_owner_may_read_it() {
 }
 
 #[tokio::test]
+async fn links_and_pipes_in_the_place_of_its_files_are_refused_at_once() {
+    let place = place();
+    let beside = |name: &str| place.path.with_file_name(name);
+    let pipe = |name: &str| rustix::fs::mkfifoat(rustix::fs::CWD, beside(name), rustix::fs::Mode::RWXU).unwrap();
+    let store = open(&place.path);
+    fs::write(beside("victim"), "mine\n").unwrap();
+    std::os::unix::fs::symlink("victim", beside("effects.log")).unwrap();
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Running).await;
+    assert_eq!(fs::read_to_string(beside("victim")).unwrap(), "mine\n", "no line went through the link");
+    let examined = format!("{:?}", store.examine().await.unwrap_err());
+    assert!(examined.contains("effects.log is a link"), "{examined}");
+    fs::remove_file(beside("effects.log")).unwrap();
+    pipe("effects.log");
+    let examined = format!("{:?}", store.examine().await.unwrap_err());
+    assert!(examined.contains("effects.log is a pipe"), "{examined}");
+    drop(store);
+    fs::remove_file(beside("runtime_state.db.migrate.lock")).unwrap();
+    pipe("runtime_state.db.migrate.lock");
+    let error = format!("{:?}", SqliteStore::open(SqliteConfig::new(&place.path)).unwrap_err());
+    assert!(error.contains("migrate.lock is a pipe"), "{error}");
+}
+
+#[tokio::test]
 async fn an_orderly_end_leaves_one_file_without_a_log() {
     let place = place();
     let store = open(&place.path);

@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use crate::answer::{Answer, Failure, success};
+use crate::closed::Closed;
 use crate::confine::{Confinement, Confiner, Limits, Offers, Report, Sandbox};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::settings::Settings;
@@ -116,7 +117,8 @@ impl Launcher {
     fn new(settings: &Settings) -> Self {
         let folders = settings.command_path.split(':').map(PathBuf::from).filter(|folder| folder.is_absolute());
         let read = folders.chain(settings.allow_roots.iter().cloned()).chain(settings.command_read.iter().cloned());
-        let private = settings.command_private.iter().filter_map(|folder| folder.canonicalize().ok());
+        let named: Vec<PathBuf> = settings.allow_roots.iter().chain(&settings.command_read).cloned().collect();
+        let private = Closed::new(&settings.command_private).in_folders(&named);
         Self {
             path: settings.command_path.clone(),
             sandbox: settings.command_sandbox,
@@ -124,7 +126,7 @@ impl Launcher {
             network: settings.command_network,
             limits: settings.command_limits,
             read: read.collect(),
-            private: private.collect(),
+            private,
             offers: OnceLock::new(),
             told: AtomicBool::new(false),
         }

@@ -32,6 +32,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
+use crate::seal::Seals;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
@@ -175,18 +176,20 @@ pub(super) struct Crawler {
     workspace: Arc<Workspace>,
     fetcher: Fetcher,
     roots: Arc<Roots>,
+    seals: Arc<Seals>,
 }
 
 impl Crawler {
     /// The one crawler of a server: its limits hold for all tools that fetch.
     pub(super) fn of(setup: &Setup<'_>) -> Result<Arc<Self>, ToolServerError> {
         setup.shared(|setup| {
-            let (settings, Context { workspace, env }) = (setup.settings, setup.context);
+            let (settings, Context { workspace, env, seals }) = (setup.settings, setup.context);
             let fetcher = Fetcher::new(settings.allow_private_addresses, env.clone())?;
             Ok(Arc::new(Self {
                 fetcher: fetcher.only_within(&settings.allowed_domains),
-                roots: Arc::new(Roots::open(Arc::clone(workspace), &settings.allow_roots)?),
+                roots: Arc::new(Roots::open(Arc::clone(workspace), &settings.allow_roots, &settings.command_private)?),
                 workspace: Arc::clone(workspace),
+                seals: Arc::clone(seals),
             }))
         })
     }
@@ -221,7 +224,8 @@ impl Crawler {
             "http" | "https" => {
                 if let Some(run) = known.map(str::to_owned) {
                     let (workspace, copy, url) = (Arc::clone(&self.workspace), path.clone(), url.clone());
-                    let found = blocking(move || Ok(stored::find(&workspace, &copy, &url, &run))).await?;
+                    let seals = Arc::clone(&self.seals);
+                    let found = blocking(move || Ok(stored::find(&workspace, &seals, &copy, &url, &run))).await?;
                     if let Some(page) = found {
                         return Ok(SavedPage::new(text.to_owned(), page, &path, shown, true));
                     }
@@ -240,12 +244,13 @@ impl Crawler {
                 ));
             }
         };
-        let workspace = Arc::clone(&self.workspace);
+        let (workspace, seals) = (Arc::clone(&self.workspace), Arc::clone(&self.seals));
         let (asked, run) = (text.to_owned(), run.map(str::to_owned));
         blocking(move || {
             let http_status = document.http_status;
             let page = Page::read(document)?;
-            stored::keep(&workspace, &path, &page, &Origin { asked: &url, http_status, run: run.as_deref() })?;
+            let origin = Origin { asked: &url, http_status, run: run.as_deref() };
+            stored::keep(&workspace, &seals, &path, &page, &origin)?;
             drop(slot);
             Ok(SavedPage::new(asked, page, &path, shown, false))
         })

@@ -124,7 +124,7 @@ impl Tool for SendEmail {
     }
 
     async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
-        let Context { workspace, env } = context;
+        let Context { workspace, env, .. } = context;
         let id = effect_id(order.key, env);
         let receipt = match &self.transport {
             Transport::Maildir(outbox) => self.put_into(outbox, workspace, given, id, env).await?,

@@ -152,7 +152,7 @@ impl Notify {
 
 fn store(directory: &Path, id: String, body: &[u8]) -> Result<Notified, Failure> {
     let could_not = |error: &std::io::Error| Failure::io("open the directory of notifications", error);
-    let area = Area::open(directory).map_err(|error| could_not(&error))?;
+    let area = Area::open_store(directory).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let name = PathBuf::from(format!("{id}.json"));
     let created = area.create(&name, body).map_err(|error| error.into_failure("write the notification"))?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use ua_classify::{Classifier, Lists, PolicyError, PolicyRules, project_scope};
 use ua_core::{
-    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, SideEffectClass, ToolAnnotations,
-    ToolNamespace, ToolSpec, sha256,
+    CallPolicy, ClassSource, EffectKind, KeyChannel, OnScopeConflict, OnUnknown, Reads, SideEffectClass,
+    ToolAnnotations, ToolNamespace, ToolSpec, sha256,
 };
 
 use super::{class, foreign, own, plain, tool, trusting, with_policy};
@@ -378,4 +378,41 @@ fn our_own_server_may_take_a_promise_back_and_never_add_one() {
         ..foreign("send_email")
     };
     assert_eq!(says(&foreign).0, OnUnknown::Hold);
+}
+
+#[test]
+fn a_tool_that_says_it_fetches_is_watched_whatever_rule_forgot_it_and_files_of_this_machine_are_private() {
+    let shipped = Classifier::shipped().unwrap();
+    let (others, both) = (vec![Reads::Untrusted], vec![Reads::Untrusted, Reads::Private]);
+    let fetching = |name: &str| ToolSpec {
+        annotations: ToolAnnotations { fetches: Some(true), ..ToolAnnotations::default() },
+        ..own(name)
+    };
+    // `write_local_file` stands for a tool whose rule says nothing of what it reads.
+    for (spec, reads) in [
+        (own("write_local_file"), Vec::new()),
+        (fetching("write_local_file"), others.clone()),
+        (own("finalize_research"), others.clone()),
+        (fetching("crawl_parallel"), others.clone()),
+    ] {
+        assert_eq!(shipped.classify(&spec, None).reads, reads, "{}", spec.name);
+    }
+    let policy = "[[rule]]\nid = \"mine\"\nname = \"write_local_file\"\nreads = []";
+    let rules = PolicyRules::parse(policy, "policy.toml").unwrap();
+    let with_policy = Classifier::new(vec![rules], &Lists::default(), HashSet::new()).unwrap();
+    assert_eq!(with_policy.classify(&fetching("write_local_file"), None).reads, [], "a user's own word stands");
+
+    let crawl =
+        |urls: serde_json::Value| shipped.classify(&own("crawl_parallel"), Some(&json!({ "urls": urls }))).reads;
+    assert_eq!(crawl(json!(["https://example.org/file:x"])), others);
+    for urls in [
+        json!(["file:///home/u/notes.md"]),
+        json!(["https://example.org/", "FILE:///x"]),
+        json!([" fi\tle:///x"]),
+        json!(["\u{1}file:/x"]),
+    ] {
+        assert_eq!(crawl(urls.clone()), both, "{urls}");
+    }
+    let write = shipped.classify(&own("write_local_file"), Some(&json!({ "content": "file:///x" })));
+    assert_eq!(write.reads, [], "it reads no address");
 }

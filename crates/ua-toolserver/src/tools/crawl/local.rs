@@ -10,6 +10,7 @@ use url::Url;
 
 use super::{Document, Kind};
 use crate::answer::Failure;
+use crate::closed::Closed;
 use crate::error::ToolServerError;
 use crate::regular;
 use crate::workspace::Workspace;
@@ -21,6 +22,7 @@ const MAX_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) struct Roots {
     workspace: Arc<Workspace>,
     others: Vec<Root>,
+    closed: Closed,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,11 @@ struct Root {
 }
 
 impl Roots {
-    pub(super) fn open(workspace: Arc<Workspace>, allowed: &[PathBuf]) -> Result<Self, ToolServerError> {
+    pub(super) fn open(
+        workspace: Arc<Workspace>,
+        allowed: &[PathBuf],
+        private: &[PathBuf],
+    ) -> Result<Self, ToolServerError> {
         let open = |path: &PathBuf| {
             Ok(Root {
                 dir: Dir::open_ambient_dir(path, ambient_authority())?,
@@ -44,7 +50,7 @@ impl Roots {
                 open(path).map_err(|source| ToolServerError::Directory { role: "allowed", path: path.clone(), source })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { workspace, others })
+        Ok(Self { workspace, others, closed: Closed::new(private) })
     }
 
     pub(super) fn read(&self, url: &Url) -> Result<Document, Failure> {
@@ -80,15 +86,28 @@ impl Roots {
         }
         let below =
             |root: &Root| root.paths.iter().find_map(|start| path.strip_prefix(start).ok().map(Path::to_path_buf));
-        let found = self.others.iter().find_map(|root| below(root).map(|relative| (&root.dir, relative)));
-        match found {
-            Some((dir, relative)) if relative.as_os_str().is_empty() => Ok((dir, PathBuf::from("."))),
-            Some(found) => Ok(found),
-            None => Err(Failure::refused(
-                format!("{} is outside the directories that may be read", path.display()),
-                "name a file in the workspace; a person can allow other directories with --allow-root",
-            )),
+        let mut is_closed = false;
+        for (root, relative) in self.others.iter().filter_map(|root| Some((root, below(root)?))) {
+            let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
+            let [_, start] = &root.paths;
+            // What links in the way come to, so that they lead past no rule, and what is opened is what was judged. What is not there, or
+            // leads out, fails when it is opened; its name is judged all the same.
+            let found = root.dir.canonicalize(&relative).unwrap_or_else(|_| relative.clone());
+            if [&found, &relative].iter().all(|way| !self.closed.has(start, &start.join(way))) {
+                return Ok((&root.dir, found));
+            }
+            is_closed = true;
         }
+        if is_closed {
+            return Err(Failure::refused(
+                format!("{} is private: it belongs to other runs, to ua, or to the user's secrets", path.display()),
+                "name a file in the workspace; a person can keep what the job needs in a folder of the job's own",
+            ));
+        }
+        Err(Failure::refused(
+            format!("{} is outside the directories that may be read", path.display()),
+            "name a file in the workspace; a person can allow other directories with --allow-root",
+        ))
     }
 }
 

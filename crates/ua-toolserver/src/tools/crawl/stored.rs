@@ -1,7 +1,8 @@
 //! The stored copy of a page: how it is written, and how a later attempt of the same run reads it back.
 //!
 //! A call that was killed halfway is made again by its runner (Durable Jobs v1 spec §8.3: reads are repeated). The
-//! pages that the first attempt stored carry the run's id, and are taken from there instead of from the network.
+//! pages that the first attempt stored carry the run's id, and are taken from there instead of from the network. A run can write such a file
+//! itself, so only a copy with this server's seal is taken for what the site said.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -14,11 +15,14 @@ use super::page::Page;
 use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::regular;
+use crate::seal::Seals;
 use crate::workspace::Workspace;
 
 /// The largest copy that is read back, in bytes; a larger one is fetched again.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 const FENCE: &str = "---\n";
+/// The beginning of the line with the seal.
+const SEAL: &str = "seal: ";
 
 /// Where a copy came from, apart from what the page itself says.
 #[derive(Debug)]
@@ -32,19 +36,31 @@ pub(super) struct Origin<'a> {
 }
 
 /// Stores the page with what is known about it in front.
-pub(super) fn keep(workspace: &Workspace, path: &Path, page: &Page, origin: &Origin<'_>) -> Result<(), Failure> {
+pub(super) fn keep(
+    workspace: &Workspace,
+    seals: &Seals,
+    path: &Path,
+    page: &Page,
+    origin: &Origin<'_>,
+) -> Result<(), Failure> {
     let path = workspace.writable(&path.to_string_lossy())?;
-    let text = format!("{}\n{}\n", front_matter(page, origin), page.markdown);
+    let front = front_matter(page, origin);
+    // Digits need no escapes.
+    let seal = sealed(seals, &front, &page.markdown);
+    let text = format!("{FENCE}{front}{SEAL}\"{seal}\"\n{FENCE}\n{}\n", page.markdown);
     let _lock = workspace.exclusive()?;
     workspace.area().replace(&path, text.as_bytes()).map_err(|error| error.into_failure("store the page"))
 }
 
 /// The copy that `run` made of `asked`, if there is one and it can be read. Anything doubtful is fetched again.
-pub(super) fn find(workspace: &Workspace, path: &Path, asked: &Url, run: &str) -> Option<Page> {
+pub(super) fn find(workspace: &Workspace, seals: &Seals, path: &Path, asked: &Url, run: &str) -> Option<Page> {
     let (front, page) = read(workspace, path)?;
     let asked_then: Option<String> = value(&front, "asked");
     let run_then: String = value(&front, "run")?;
-    let is_it = run_then == run && asked_then.as_deref().unwrap_or(page.source.as_str()) == asked.as_str();
+    // The seal is the last line, and no text in front of it can hold a line break.
+    let (unsealed, seal) = front.rsplit_once(SEAL)?;
+    let is_ours = seal.strip_prefix('"')?.strip_suffix('"')? == sealed(seals, unsealed, &page.markdown);
+    let is_it = is_ours && run_then == run && asked_then.as_deref().unwrap_or(page.source.as_str()) == asked.as_str();
     is_it.then_some(page)
 }
 
@@ -72,9 +88,14 @@ pub(super) fn read(workspace: &Workspace, path: &Path) -> Option<(String, Page)>
     is_whole.then(|| (front.to_owned(), page))
 }
 
-/// The lines in front of a copy. JSON strings are YAML strings, so any text is safe in them.
+/// What proves that this server wrote these lines in front of this text.
+fn sealed(seals: &Seals, front: &str, markdown: &str) -> String {
+    seals.of("page", format!("{front}{FENCE}{markdown}").as_bytes())
+}
+
+/// The lines in front of a copy, but for its seal. JSON strings are YAML strings, so any text is safe in them.
 fn front_matter(page: &Page, origin: &Origin<'_>) -> String {
-    let mut front = String::from(FENCE);
+    let mut front = String::new();
     let mut line = |name: &str, value: serde_json::Value| {
         // Writing into a `String` can not fail.
         writeln!(front, "{name}: {value}").ok();
@@ -99,7 +120,6 @@ fn front_matter(page: &Page, origin: &Origin<'_>) -> String {
         line("run", run.into());
     }
     line("sha256", sha256_hex(&page.markdown).into());
-    front.push_str(FENCE);
     front
 }
 

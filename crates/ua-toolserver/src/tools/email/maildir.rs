@@ -43,7 +43,7 @@ impl Outbox {
         let people = Recipients::parse(&given)?;
         let recipients = people.addresses();
         let could_not = |error: &std::io::Error| Failure::io("open the outbox", error);
-        let area = Area::open(&self.path).map_err(|error| could_not(&error))?;
+        let area = Area::open_store(&self.path).map_err(|error| could_not(&error))?;
         for part in ["tmp", "new", "cur"] {
             area.create_dirs(Path::new(part)).map_err(|error| could_not(&error))?;
         }

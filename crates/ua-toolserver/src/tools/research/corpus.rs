@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::{default_task, folder_of, inbox};
 use crate::answer::{Answer, Failure, success};
@@ -100,15 +101,16 @@ impl Tool for FinalizeResearch {
     async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
         let folder = folder_of(&given.task_name)?;
         let most = given.max_pages.unwrap_or(DEFAULT_MAX_PAGES).min(MAX_PAGES) as usize;
-        let shared = Arc::clone(&context.workspace);
-        let (missing, beyond) = blocking(move || {
-            let mut missing: Vec<String> = inbox::found_addresses(&shared)?
-                .into_iter()
-                .filter(|url| !inbox::has_copy(&shared, &copy_of(url)))
-                .map(String::from)
-                .collect();
+        let (shared, seals) = (Arc::clone(&context.workspace), Arc::clone(&context.seals));
+        let (missing, beyond, of_others) = blocking(move || {
+            let inbox::Found { by_searches, by_others } = inbox::found_addresses(&shared, &seals)?;
+            let without_copy = |urls: Vec<Url>| -> Vec<String> {
+                let missing = urls.into_iter().filter(|url| !inbox::has_copy(&shared, &copy_of(url)));
+                missing.map(String::from).collect()
+            };
+            let mut missing = without_copy(by_searches);
             let beyond = missing.split_off(most.min(missing.len()));
-            Ok((missing, beyond))
+            Ok((missing, beyond, without_copy(by_others)))
         })
         .await?;
         let mut left_out: Vec<LeftOut> = self
@@ -119,6 +121,8 @@ impl Tool for FinalizeResearch {
             .map(|(url, error)| LeftOut { url, reason: format!("could not be fetched: {error}") })
             .collect();
         left_out.extend(beyond.into_iter().map(|url| LeftOut { url, reason: format!("max_pages is {most}") }));
+        let reason = "no search of this server found it; fetch it with crawl_parallel and call again";
+        left_out.extend(of_others.into_iter().map(|url| LeftOut { url, reason: reason.to_owned() }));
 
         let workspace = Arc::clone(&context.workspace);
         let sources = blocking(move || write(&workspace, &folder, given, left_out)).await?;

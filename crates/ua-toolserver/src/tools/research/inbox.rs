@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use url::Url;
 
+use super::search::found_by_us;
 use crate::answer::Failure;
 use crate::regular;
+use crate::seal::Seals;
 use crate::tools::crawl::{DIRECTORY, StoredPage, stored_page};
 use crate::workspace::Workspace;
 
@@ -24,10 +26,20 @@ pub(super) fn pages(workspace: &Workspace) -> Result<Vec<(PathBuf, StoredPage)>,
     Ok(names.into_iter().filter_map(|path| stored_page(workspace, &path).map(|page| (path, page))).collect())
 }
 
-/// The addresses that searches in the inbox found, in the order of their files and ranks, each once. Any JSON file
-/// counts as a search: what other tools saved there is read for its links too.
-pub(super) fn found_addresses(workspace: &Workspace) -> Result<Vec<Url>, Failure> {
-    let mut found = Vec::new();
+/// Addresses in the JSON files of the inbox, in the order of their files and ranks, each once.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What searches of this server found.
+    pub(super) by_searches: Vec<Url>,
+    /// What stands in files of others. The run itself may have written them, and what is fetched here stands in no argument of a call, where
+    /// a runner would see it: so these are shown and not followed.
+    pub(super) by_others: Vec<Url>,
+}
+
+/// The addresses that the inbox names.
+pub(super) fn found_addresses(workspace: &Workspace, seals: &Seals) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    let mut others = Vec::new();
     let mut known = BTreeSet::new();
     for path in names(workspace, "json")? {
         let given = path.display().to_string();
@@ -36,14 +48,12 @@ pub(super) fn found_addresses(workspace: &Workspace) -> Result<Vec<Url>, Failure
             tracing::warn!(path = given, "a file of the inbox is no JSON and is left out");
             continue;
         };
-        links(&value, MAX_DEPTH, &mut |link| {
-            if let Some(url) = web_address(link)
-                && known.insert(canonical(&url))
-            {
-                found.push(url);
-            }
-        });
+        let ours = found_by_us(seals, &bytes).unwrap_or_default();
+        let ours = ours.iter().filter_map(|link| web_address(link)).filter(|url| known.insert(canonical(url)));
+        found.by_searches.extend(ours);
+        links(&value, MAX_DEPTH, &mut |link| others.extend(web_address(link)));
     }
+    found.by_others.extend(others.into_iter().filter(|url| known.insert(canonical(url))));
     Ok(found)
 }
 

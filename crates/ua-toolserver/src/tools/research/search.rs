@@ -18,6 +18,7 @@ use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::regular;
+use crate::seal::Seals;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::tools::crawl::DIRECTORY;
 use crate::web;
@@ -56,6 +57,36 @@ struct Search {
     results: Vec<Hit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
+    /// Proves that this server wrote it: a run can write such a file, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seal: Option<String>,
+}
+
+impl Search {
+    fn sealed(mut self, seals: &Seals) -> Result<Self, serde_json::Error> {
+        self.seal = None;
+        self.seal = Some(seals.of("search", &serde_json::to_vec(&self)?));
+        Ok(self)
+    }
+
+    /// What `bytes` are, if this server wrote them.
+    fn of_ours(seals: &Seals, bytes: &[u8]) -> Option<Self> {
+        let search: Self = serde_json::from_slice(bytes).ok()?;
+        let seal = search.seal.clone()?;
+        search.sealed(seals).ok().filter(|again| again.seal.as_deref() == Some(&seal))
+    }
+}
+
+/// The addresses that a search found, if `bytes` is one that this server kept; but for those that it was asked for, which the engine may only
+/// have repeated.
+pub(super) fn found_by_us(seals: &Seals, bytes: &[u8]) -> Option<Vec<String>> {
+    let search = Search::of_ours(seals, bytes)?;
+    let asked = search.query.to_lowercase();
+    let is_repeated = |url: &str| {
+        let address = url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/').to_lowercase();
+        asked.contains(&address)
+    };
+    Some(search.results.into_iter().map(|hit| hit.url).filter(|url| !is_repeated(url)).collect())
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -150,18 +181,21 @@ impl Tool for WebSearch {
         let path = PathBuf::from(DIRECTORY).join(file_name(&query, count, page));
         if let Some(run) = run.filter(|_| !given.refresh).map(str::to_owned) {
             let (workspace, path, query) = (Arc::clone(&context.workspace), path.clone(), query.clone());
-            let known = blocking(move || Ok(stored(&workspace, &path, &query, page, &run).map(|found| (found, path))));
+            let seals = Arc::clone(&context.seals);
+            let known =
+                blocking(move || Ok(stored(&workspace, &seals, &path, &query, page, &run).map(|found| (found, path))));
             if let Some((found, path)) = known.await? {
                 return answer(found, &path, true);
             }
         }
         let results = self.ask(&query, count, page).await?;
         let engine = self.base.host_str().unwrap_or_default().to_owned();
-        let search = Search { query, page, engine, results, run: run.map(str::to_owned) };
-        let workspace = Arc::clone(&context.workspace);
+        let search = Search { query, page, engine, results, run: run.map(str::to_owned), seal: None };
+        let (workspace, seals) = (Arc::clone(&context.workspace), Arc::clone(&context.seals));
         let (search, path) = blocking(move || {
-            let bytes = serde_json::to_vec_pretty(&search)
-                .map_err(|error| Failure::refused(format!("the results cannot be kept: {error}"), "search again"))?;
+            let not_kept = |error| Failure::refused(format!("the results cannot be kept: {error}"), "search again");
+            let search = search.sealed(&seals).map_err(not_kept)?;
+            let bytes = serde_json::to_vec_pretty(&search).map_err(not_kept)?;
             let writable = workspace.writable(&path.to_string_lossy())?;
             let _lock = workspace.exclusive()?;
             workspace.area().replace(&writable, &bytes).map_err(|error| error.into_failure("keep the results"))?;
@@ -270,11 +304,11 @@ fn plain(text: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn stored(workspace: &Workspace, path: &Path, query: &str, page: u32, run: &str) -> Option<Search> {
+fn stored(workspace: &Workspace, seals: &Seals, path: &Path, query: &str, page: u32, run: &str) -> Option<Search> {
     let given = path.display().to_string();
     let path = workspace.readable(&given).ok()?;
     let bytes = regular::read_up_to(workspace.area().dir(), &path, &given, MAX_ANSWER_BYTES as u64).ok()?;
-    let search: Search = serde_json::from_slice(&bytes).ok()?;
+    let search = Search::of_ours(seals, &bytes)?;
     (search.query == query && search.page == page && search.run.as_deref() == Some(run)).then_some(search)
 }
 

@@ -21,7 +21,7 @@ pub(super) fn put(
 ) -> Result<Uploaded, Failure> {
     let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
     let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
-    let area = Area::open(root).map_err(|error| could_not(&error))?;
+    let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     area.create_dirs(&below).map_err(|error| could_not(&error))?;
 
@@ -51,7 +51,7 @@ pub(super) fn put(
 /// Puts a file under a name of the caller's choice, in the place of what has it; its address, SHA-256 and length.
 pub(super) fn put_at(root: &Path, path: &str, file: &mut impl Read) -> Result<(String, String, u64), Failure> {
     let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
-    let area = Area::open(root).map_err(|error| could_not(&error))?;
+    let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let (sha256, bytes) = area
         .replace_with(Path::new(path), |temp| copy_hashing(file, temp))
@@ -65,7 +65,7 @@ pub(super) fn open_at(root: &Path, path: &str) -> Result<(String, cap_std::fs::F
         let hint = "check the name; workbench_upload says what it was called";
         Failure::refused(format!("there is no object {path}"), hint)
     };
-    let area = Area::open(root).map_err(|error| Failure::io("open the object store", &error))?;
+    let area = Area::open_store(root).map_err(|error| Failure::io("open the object store", &error))?;
     let (file, metadata) = regular::open(area.dir(), Path::new(path)).map_err(|error| {
         let is_missing = error.kind() == std::io::ErrorKind::NotFound;
         if is_missing { missing() } else { Failure::io(format_args!("read {path:?} in the object store"), &error) }

@@ -221,3 +221,47 @@ async fn files_are_read_below_allowed_roots_only() {
         assert!(!text.contains("Secret"), "{text}");
     }
 }
+
+#[tokio::test]
+async fn a_crawl_reads_neither_other_runs_nor_secrets_beside_the_job() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let job = directory.path().join("job");
+    let root = job.join("AGENT_RUN_WORKSPACES");
+    let put = |path: &str| {
+        let path = job.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, ARTICLE).unwrap();
+    };
+    let closed = [
+        "AGENT_RUN_WORKSPACES/RESTART.md",
+        "AGENT_RUN_WORKSPACES/.ua-root",
+        "AGENT_RUN_WORKSPACES/other/transcript.md",
+        "AGENT_RUN_WORKSPACES/outbox/new/mail",
+        ".ssh/id_rsa",
+        ".netrc",
+        "site/.aws/credentials",
+        ".config/ua/secrets.md",
+        "private/notes.md",
+    ];
+    closed.iter().for_each(|path| put(path));
+    ["site/index.html", "AGENT_RUN_WORKSPACES/parent/a.md"].iter().for_each(|path| put(path));
+    std::os::unix::fs::symlink("../AGENT_RUN_WORKSPACES", job.join("site/runs")).unwrap();
+    std::os::unix::fs::symlink("../.ssh/id_rsa", job.join("site/key.md")).unwrap();
+    let world = TestServer::with(|settings| {
+        settings.workspace = root.join("run");
+        settings.allow_roots = vec![job.clone(), root.join("parent")];
+        settings.command_private = vec![root.clone(), job.join("private"), directory.path().join("none")];
+    })
+    .await;
+    std::fs::write(root.join("run/mine.md"), ARTICLE).unwrap();
+    let open = ["site/index.html", "AGENT_RUN_WORKSPACES/parent/a.md", "AGENT_RUN_WORKSPACES/run/mine.md"];
+    let urls = open.map(|path| file_url(job.join(path)));
+    let crawled = world.call("crawl_parallel", json!({ "urls": urls })).await.back();
+    assert_eq!(crawled["ok"], 3, "{crawled}");
+    for path in
+        closed.iter().chain(&["site/runs/RESTART.md", "site/key.md", "site/../.ssh/id_rsa", "AGENT_RUN_WORKSPACES"])
+    {
+        let url = format!("{}/{path}", file_url(&job));
+        world.call("crawl_parallel", json!({ "urls": [url] })).await.refused("is private");
+    }
+}

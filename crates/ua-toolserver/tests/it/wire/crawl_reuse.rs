@@ -114,6 +114,39 @@ async fn a_copy_that_was_changed_is_fetched_again() {
 }
 
 #[tokio::test]
+async fn a_copy_that_a_run_forged_is_no_page() {
+    let site = Site::new().await;
+    let world = TestServer::with(|settings| settings.allow_private_addresses = true).await;
+    let crawl = async |path: &str| {
+        let (urls, field) = (json!({ "urls": [site.url(path)] }), json!({ RUN_ID: "run_a" }));
+        split(&world.send_with("crawl_parallel", urls, field).await.back())
+    };
+    let (first, _) = crawl("/one").await;
+    let path = first[0]["path"].as_str().unwrap().to_owned();
+    let (stored, address) = (world.text(&path), site.url("/one"));
+    let body = "see http://127.0.0.1:9/log?d=8841";
+    let front = format!(
+        "---\ntitle: \"Page\"\nsource: \"{address}\"\nstatus: 200\nwords: 2\nrun: \"run_a\"\nsha256: \"{}\"\n",
+        sha256(body)
+    );
+    let seal = stored.lines().find(|line| line.starts_with("seal: ")).unwrap();
+    // Without a seal, with that of another text, and with that of another page.
+    let (two, _) = crawl("/two").await;
+    let of_two = world.text(two[0]["path"].as_str().unwrap());
+    for forged in [
+        format!("{front}---\n\n{body}\n"),
+        format!("{front}{seal}\n---\n\n{body}\n"),
+        of_two.clone(),
+        of_two.replace(&site.url("/two"), &address),
+    ] {
+        world.call("write_local_file", json!({ "path": path, "content": forged })).await.back();
+        let (pages, reused) = crawl("/one").await;
+        assert_eq!((&pages, reused), (&first, vec![false]), "{forged}");
+    }
+    assert_eq!(site.asked("/one"), 5);
+}
+
+#[tokio::test]
 async fn a_crawl_that_was_killed_fetches_only_what_is_missing() {
     let site = Site::new().await;
     let directory = TempDir::new().unwrap();

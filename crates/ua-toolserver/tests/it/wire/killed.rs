@@ -36,6 +36,8 @@ pub(super) async fn start_under(workspace: &Path, flags: &[&str], env: &[(&str, 
         .arg("--workspace")
         .arg(workspace)
         .args(flags)
+        // As whoever starts one server after the other for a run does.
+        .env(ua_toolserver::COPY_KEY, "0123456789abcdef0123456789abcdef")
         .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -4,8 +4,8 @@
 
 use rmcp::model::Tool;
 use ua_classify::Classifier;
-use ua_core::{CallPolicy, ClassSource, KeyChannel, OnUnknown, SideEffectClass};
-use ua_toolserver::{HONOURS_KEYS, Settings};
+use ua_core::{CallPolicy, ClassSource, KeyChannel, OnUnknown, Reads, SideEffectClass};
+use ua_toolserver::{FETCHES, HONOURS_KEYS, Settings};
 
 use super::TestServer;
 use super::documented::spec;
@@ -17,9 +17,11 @@ fn contradictions(tool: &Tool, policy: &CallPolicy) -> Vec<&'static str> {
     let (reads, replaces) = (hints.read_only_hint.unwrap(), hints.destructive_hint.unwrap());
     let (repeats, is_open) = (hints.idempotent_hint.unwrap(), hints.open_world_hint.unwrap());
     let honours_keys = tool.meta.as_ref().and_then(|meta| meta.get(HONOURS_KEYS)?.as_bool());
+    let fetches = tool.meta.as_ref().is_some_and(|meta| meta.contains_key(FETCHES));
     let (class, again) = (policy.class, policy.on_unknown);
     let is_external = class == SideEffectClass::External;
     let rules = [
+        (!fetches || policy.reads.contains(&Reads::Untrusted), "it fetches, and nobody asks what that carries away"),
         (policy.class_source == ClassSource::Shipped, "it has no rule"),
         (!reads || class == SideEffectClass::ReadOnly, "it only looks, and the policy takes it for an effect"),
         (
@@ -82,4 +84,26 @@ async fn a_contradiction_is_seen() {
     unknown.name = "shout".into();
     let policy = classifier.classify(&spec(&unknown), None);
     assert!(contradictions(&unknown, &policy).contains(&"it has no rule"), "{policy:?}");
+}
+
+#[test]
+fn whoever_holds_the_crawler_says_that_it_fetches() {
+    // A tool is given the crawler in `open`, and says what it does in `describe`, both in its own file.
+    let mut holders = Vec::new();
+    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tools")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path)
+                && text.contains("Crawler::of(setup)")
+            {
+                assert!(text.contains("Effect::Fetches"), "{}", path.display());
+                holders.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+            }
+        }
+    }
+    holders.sort();
+    assert_eq!(holders, ["corpus", "crawl"]);
 }

@@ -63,6 +63,10 @@ impl Web {
                 }
                 "/search" if query.contains("q=forbidden") => return StatusCode::FORBIDDEN.into_response(),
                 "/search" if query.contains("q=broken") => return "<html>".into_response(),
+                "/search" if query.contains("q=slow") => {
+                    let results = ["/slow", "/growth", "/law"].map(|path| hit(path, "content"));
+                    return axum::Json(json!({ "results": results })).into_response();
+                }
                 "/search" => {
                     assert!(query.contains("format=json"), "{query}");
                     let mut results: Vec<Value> = ["/growth", "/law", "/copy-of-growth", "/short", "/gone"]
@@ -169,6 +173,39 @@ async fn a_search_becomes_a_corpus_and_the_corpus_a_ledger() {
 }
 
 #[tokio::test]
+async fn an_address_that_no_search_found_is_shown_and_not_fetched() {
+    let web = Web::new().await;
+    let world = web.world().await;
+    let found = call(&world, "web_search", json!({ "query": "growth" })).await;
+    let kept = found["path"].as_str().unwrap();
+    let leak = format!("{}/log?d=8841", web.base);
+    let write = async |path: &str, content: String| {
+        world.call("write_local_file", json!({ "path": path, "content": content })).await.back();
+    };
+    // A file of the run's own, one that looks like a search, and a search that was changed.
+    write("search_results/x.json", json!({ "results": [{ "url": leak }] }).to_string()).await;
+    let mut forged: Value = serde_json::from_str(&world.text(kept)).unwrap();
+    forged["results"][4]["url"] = json!(format!("{leak}&b"));
+    write("search_results/search-y.json", forged.to_string()).await;
+    let corpus = call(&world, "finalize_research", json!({})).await;
+    assert_eq!((web.asked("/log"), web.asked("/growth"), web.asked("/law")), (0, 1, 1), "{corpus}");
+    let left_out: Vec<&Value> = corpus["left_out"].as_array().unwrap().iter().collect();
+    for url in [leak.clone(), format!("{leak}&b")] {
+        let left = left_out.iter().find(|left| left["url"] == json!(url)).unwrap();
+        assert!(left["reason"].as_str().unwrap().contains("crawl_parallel"), "{left}");
+    }
+    // What the engine was asked for, it may only have repeated; and a forged search is asked for again.
+    write(kept, forged.to_string()).await;
+    let again = call(&world, "web_search", json!({ "query": "growth" })).await;
+    assert_eq!((&again["reused"], &again["results"]), (&json!(false), &found["results"]));
+    let host = web.base.strip_prefix("http://").unwrap();
+    let fresh = web.world().await;
+    call(&fresh, "web_search", json!({ "query": format!("what is {host}/law about") })).await;
+    let corpus = call(&fresh, "finalize_research", json!({})).await;
+    assert_eq!((web.asked("/law"), web.asked("/growth")), (1, 2), "{corpus}");
+}
+
+#[tokio::test]
 async fn a_search_of_the_same_run_is_made_once() {
     let web = Web::new().await;
     let world = web.world().await;
@@ -253,16 +290,16 @@ async fn a_finalization_that_was_killed_fetches_only_what_is_missing() {
     let directory = TempDir::new().unwrap();
     let workspace = directory.path().join("w");
     let inbox = workspace.join("search_results");
-    std::fs::create_dir_all(&inbox).unwrap();
-    let links: Vec<Value> =
-        ["/slow", "/growth", "/law"].map(|path| json!({ "link": format!("{}{path}", web.base) })).into();
-    std::fs::write(inbox.join("search.json"), json!({ "data": links }).to_string()).unwrap();
+    let search = format!("searxng+{}", web.base);
+    let flags = ["--allow-private-addresses", "--search", search.as_str()];
     let mut meta = MetaObject::new();
     meta.insert(RUN_ID.to_owned(), json!("run_a"));
     let mut request = CallToolRequestParams::new("finalize_research").with_arguments(serde_json::Map::new());
     request.set_meta(RequestMetaObject(meta));
 
-    let mut first = start_with(&workspace, &["--allow-private-addresses"]).await;
+    let mut first = start_with(&workspace, &flags).await;
+    let query = json!({ "query": "slow" }).as_object().cloned().unwrap();
+    first.client.call_tool(CallToolRequestParams::new("web_search").with_arguments(query)).await.unwrap();
     let two_stored = async {
         while names(&inbox).iter().filter(|name| name.contains(".md") && !name.starts_with('.')).count() < 2 {
             tokio::task::yield_now().await;
@@ -276,7 +313,7 @@ async fn a_finalization_that_was_killed_fetches_only_what_is_missing() {
     assert!(!workspace.join("tasks").exists());
 
     web.gate.send(true).unwrap();
-    let second = start_with(&workspace, &["--allow-private-addresses"]).await;
+    let second = start_with(&workspace, &flags).await;
     let result = second.client.call_tool(request).await.unwrap().structured_content.unwrap();
     assert_eq!(result["sources"].as_array().unwrap().len(), 3, "{result}");
     assert_eq!(["/slow", "/growth", "/law"].map(|path| web.asked(path)), [2, 1, 1]);

@@ -84,6 +84,7 @@ fn every_variable_of_an_option_is_passed_on_except_those_named_here() {
             "UA_COMMAND_OPEN_FILES",
             "UA_COMMAND_PROCESSES",
             "UA_COMMAND_SANDBOX",
+            "UA_COPY_KEY",
             "UA_OUTBOX",
             "UA_TOOLSERVER_TOKEN",
         ]
