@@ -143,6 +143,18 @@ fn a_client_over_http_is_served_by_the_broker_as_a_service() {
     broker.wait().code(0);
 }
 
+/// Greets, has the file put right, and greets again.
+const GREETED: &str = r#"
+coproc G { "$1" gateway "$2" "$3" --name mail -- "$1" toolserver --workspace . 2>/dev/null; }
+greet() { printf '%s\n' '{"jsonrpc":"2.0","id":'"$1"',"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}' >&"${G[1]}"; read -r reply <&"${G[0]}"; echo "$reply"; }
+greet 1
+: > "$3/gateway.toml"
+greet 2
+eval "exec ${G[1]}>&-"
+wait "$G_PID"
+"$1" "$2" "$3" gateway stop >/dev/null
+"#;
+
 #[test]
 fn the_gateways_file_is_read_strictly_and_doctor_says_how_it_stands() {
     let env = env();
@@ -150,6 +162,17 @@ fn the_gateways_file_is_read_strictly_and_doctor_says_how_it_stands() {
     let said = "`hold_wiat` does not exist; did you mean `hold_wait`?";
     env.run(&["gateway", "restart"]).refused(2, &[said, "gateway.toml"]);
     env.run(&["gateway", "serve"]).refused(2, &[said]);
+    env.run(&["gateway", "start"]).refused(2, &[said, "gateway.toml"]);
+    let doctor = env.run(&["doctor", "--json"]).json();
+    assert!(doctor.to_string().contains("`hold_wiat` does not exist"), "{doctor}");
+    // A client is told at once, too, and its bridge is there for when it was put right.
+    let told = env.run_by_bash(GREETED).code(0).stdout;
+    let told: Vec<Value> = told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(told[0]["error"]["message"].as_str().unwrap().contains("`hold_wiat` does not exist"), "{told:?}");
+    assert_eq!(told[1]["result"]["protocolVersion"], "2025-06-18", "{told:?}");
+    let budget = "[[budget]]\neffect = \"email.sned\"\nper = \"day\"\ncalls = 1\n";
+    std::fs::write(env.root().join("gateway.toml"), budget).unwrap();
+    env.run(&["gateway", "start"]).refused(2, &["`budget[1].effect`", "did you mean `email.send`?"]);
     std::fs::write(env.root().join("gateway.toml"), "hold_wait = \"5m\"\n").unwrap();
     env.run(&["gateway", "restart"]).code(0).shows(&["no broker ran; one does now"]);
     let first = env.run(&["gateway", "status", "--json"]).code(0).json()["broker"]["pid"].clone();

@@ -13,14 +13,21 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::args::{Args, Environment};
-use crate::line::next;
+use crate::line::{Line, next, quoted};
 use crate::name::Names;
-use crate::scan::parts;
+use crate::scan::{begun, parts};
 
 /// How long a broker is looked for and started before the bridge gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long the first, and the longest, wait between two looks is.
 const WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// How often it is looked whether the client asks for something, while no broker can be started.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// With what a program ends that will not start a broker however often it is asked: somebody has to change something first.
+const REFUSED: [i32; 2] = [2, 64];
+/// The codes of errors in JSON-RPC: what cannot be read, and what could not be done.
+const UNREADABLE: i32 = -32700;
+const BROKEN: i32 = -32603;
 /// The longest path that a socket's address holds.
 const LONGEST_ADDRESS: usize = 100;
 
@@ -29,6 +36,8 @@ struct Open {
     name: String,
     line: String,
     is_handshake: bool,
+    /// Whether a broker was told.
+    is_said: bool,
 }
 
 #[derive(Default)]
@@ -85,6 +94,13 @@ impl Bridge {
     fn read_client(&self, names: &mut Names) -> io::Result<()> {
         let mut input = BufReader::new(io::stdin());
         while let Some(line) = next(&mut input)? {
+            let line = match line {
+                Line::Text(line) => line,
+                Line::Unreadable { begin, why } => {
+                    write_out(&error(begun(&begin).id, UNREADABLE, &format!("the message cannot be read: {why}")))?;
+                    continue;
+                }
+            };
             if line.trim().is_empty() {
                 continue;
             }
@@ -92,7 +108,8 @@ impl Bridge {
             let mut state = self.state();
             if found.is_request() {
                 let is_handshake = found.method == Some("\"initialize\"");
-                let open = Open { name: names.next()?, line, is_handshake };
+                let is_said = state.broker.is_some();
+                let open = Open { name: names.next()?, line, is_handshake, is_said };
                 state.say(&format!("R {} {}\n", open.name, open.line));
                 state.unanswered.push(open);
             } else {
@@ -116,6 +133,8 @@ impl Bridge {
             let read = self.connect().and_then(|broker| self.read_broker(&broker));
             self.state().broker = None;
             if let Err(error) = read {
+                // Whoever waits is told, before the bridge is gone.
+                let _unread = self.refuse_all(&error.to_string());
                 let _first = over.send(Err(error));
                 return;
             }
@@ -128,7 +147,8 @@ impl Bridge {
         let mut state = self.state();
         let mut text = self.args.hello(&self.name, &self.environment, state.handshake.as_deref());
         text.push('\n');
-        for open in &state.unanswered {
+        for open in &mut state.unanswered {
+            open.is_said = true;
             text.push_str(&format!("S {} {}\n", open.name, open.line));
         }
         let mut writer = broker.try_clone()?;
@@ -139,8 +159,9 @@ impl Bridge {
     }
 
     fn find(&self) -> io::Result<UnixStream> {
-        let begun = now();
+        let mut begun = now();
         let mut wait = WAITS.0;
+        let mut said = String::new();
         loop {
             let refused = match connect(&self.args.socket) {
                 Ok(broker) => return Ok(broker),
@@ -154,7 +175,22 @@ impl Bridge {
                 let mut start = Command::new(program);
                 start.args(args).stdin(Stdio::null()).stdout(Stdio::null());
                 // It returns when somebody listens, or when nobody will; then it is looked again.
-                let _started = start.status();
+                if let Ok(started) = start.stderr(Stdio::piped()).output()
+                    && !started.status.success()
+                {
+                    let why = String::from_utf8_lossy(&started.stderr);
+                    let why = why.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+                    if why != said {
+                        let _unread = writeln!(io::stderr(), "ua gateway: {why}");
+                        said.clone_from(&why);
+                    }
+                    if started.status.code().is_some_and(|code| REFUSED.contains(&code)) {
+                        self.refuse_all(&why)?;
+                        self.wait_for_a_request();
+                        begun = now();
+                        continue;
+                    }
+                }
             }
             thread::sleep(wait);
             wait = (wait * 2).min(WAITS.1);
@@ -165,6 +201,16 @@ impl Bridge {
         let mut input = BufReader::new(broker);
         // A broker that was killed in the middle of a line has not said it.
         while let Ok(Some(line)) = next(&mut input) {
+            let line = match line {
+                Line::Text(line) => line,
+                Line::Unreadable { begin, why } => {
+                    let name = begin.strip_prefix("A ").and_then(|answer| answer.split_once(' ')).map(|(name, _)| name);
+                    if let Some(name) = name {
+                        self.refuse(name, &format!("the answer cannot be carried: {why}"))?;
+                    }
+                    continue;
+                }
+            };
             match line.split_once(' ') {
                 Some(("A", answer)) => self.answered(answer)?,
                 Some(("L", message)) => write_out(message)?,
@@ -173,6 +219,34 @@ impl Bridge {
             }
         }
         Ok(())
+    }
+
+    /// Answers all requests with why they cannot be carried. One that a broker was told is not said to be undone: it is found by whoever asks again.
+    fn refuse_all(&self, why: &str) -> io::Result<()> {
+        let unanswered = std::mem::take(&mut self.state().unanswered);
+        for open in unanswered {
+            let told = if open.is_said {
+                "; an earlier broker had this request and may have carried it out: do not send it in other words, the same call again returns what came of it"
+            } else {
+                ""
+            };
+            write_out(&error(parts(&open.line).id, BROKEN, &format!("the gateway does not run: {why}{told}")))?;
+        }
+        Ok(())
+    }
+
+    /// Answers a request whose answer cannot be carried. It is not said to be delivered.
+    fn refuse(&self, name: &str, why: &str) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(place) = state.unanswered.iter().position(|open| open.name == name) else { return Ok(()) };
+        let open = state.unanswered.remove(place);
+        write_out(&error(parts(&open.line).id, BROKEN, why))
+    }
+
+    fn wait_for_a_request(&self) {
+        while self.state().unanswered.is_empty() {
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Writes an answer to the client and says so to the broker. What the client says next is said behind it: so a client that goes on is one
@@ -202,6 +276,12 @@ impl State {
             let _unheard = broker.write_all(text.as_bytes());
         }
     }
+}
+
+/// An error as the answer to a request; without one, to whatever it was.
+fn error(id: Option<&str>, code: i32, why: &str) -> String {
+    let (id, why) = (id.unwrap_or("null"), quoted(why));
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{why}}}}}")
 }
 
 fn write_out(line: &str) -> io::Result<()> {

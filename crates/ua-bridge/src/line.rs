@@ -6,18 +6,36 @@ use std::io::{self, BufRead};
 /// The longest line that is carried.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// The next line without its end; `None` at the end of the input.
-pub(crate) fn next(from: &mut impl BufRead) -> io::Result<Option<String>> {
+/// How much of a line that is not carried is kept, to find whose it is.
+const KEPT: usize = 64 * 1024;
+
+/// A line without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// One that is carried.
+    Text(String),
+    /// One that is not: how it begins, and why.
+    Unreadable { begin: String, why: &'static str },
+}
+
+/// The next line; `None` at the end of the input. One that is no text or too long is passed over whole, and does not end anything.
+pub(crate) fn next(from: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut bytes = Vec::new();
     let read = io::Read::take(&mut *from, LONGEST).read_until(b'\n', &mut bytes)?;
     if read == 0 {
         return Ok(None);
     }
     if bytes.pop_if(|last| *last == b'\n').is_none() && read as u64 == LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a line is longer than 64 MiB"));
+        bytes.truncate(KEPT);
+        let begin = String::from_utf8_lossy(&bytes).into_owned();
+        from.skip_until(b'\n')?;
+        return Ok(Some(Line::Unreadable { begin, why: "it is longer than 64 MiB" }));
     }
     bytes.pop_if(|last| *last == b'\r');
-    String::from_utf8(bytes).map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    Ok(Some(String::from_utf8(bytes).map_or_else(
+        |error| Line::Unreadable { begin: String::from_utf8_lossy(error.as_bytes()).into_owned(), why: "it is not UTF-8" },
+        Line::Text,
+    )))
 }
 
 /// A text as JSON.
@@ -50,14 +68,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_that_is_not_carried_is_passed_over() {
+        let mut long = b"{\"id\":1,\"x\":\"".to_vec();
+        long.resize(usize::try_from(LONGEST).unwrap() + 7, b'x');
+        long.extend_from_slice(b"\nafter\n\xff\nlast");
+        let mut input: &[u8] = &long;
+        let Some(Line::Unreadable { begin, why }) = next(&mut input).unwrap() else { panic!("it was carried") };
+        assert!(begin.starts_with("{\"id\":1,") && begin.len() == KEPT && why.contains("64 MiB"));
+        assert_eq!(next(&mut input).unwrap(), Some(Line::Text("after".to_owned())));
+        assert!(matches!(next(&mut input), Ok(Some(Line::Unreadable { why: "it is not UTF-8", .. }))));
+        assert_eq!(next(&mut input).unwrap(), Some(Line::Text("last".to_owned())));
+    }
+
+    #[test]
     fn lines_end_as_they_end() {
         let mut input: &[u8] = b"one\r\n\ntwo\nlast";
         let mut lines = Vec::new();
         while let Some(line) = next(&mut input).unwrap() {
             lines.push(line);
         }
-        assert_eq!(lines, ["one", "", "two", "last"]);
-        assert!(next(&mut &b"\xff\n"[..]).is_err());
+        assert_eq!(lines, ["one", "", "two", "last"].map(|line| Line::Text(line.to_owned())));
         assert_eq!(quoted("a\"\\\n\u{1}ä"), "\"a\\\"\\\\\\u000a\\u0001ä\"");
     }
 }

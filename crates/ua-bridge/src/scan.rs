@@ -19,13 +19,21 @@ impl Parts<'_> {
 /// What a line says of itself. One that is no JSON object has no parts; what stands deeper is not looked at. The last of several counts, as for
 /// most readers of JSON.
 pub fn parts(line: &str) -> Parts<'_> {
-    scan(line).unwrap_or_default()
+    let mut parts = Parts::default();
+    scan(line, &mut parts).map(|()| parts).unwrap_or_default()
 }
 
-fn scan(line: &str) -> Option<Parts<'_>> {
+/// What a line says of itself that ends too early, or is broken further on.
+pub(crate) fn begun(line: &str) -> Parts<'_> {
+    let mut parts = Parts::default();
+    // As far as it got.
+    let _whole = scan(line, &mut parts);
+    parts
+}
+
+fn scan<'l>(line: &'l str, parts: &mut Parts<'l>) -> Option<()> {
     let bytes = line.as_bytes();
     let mut at = blank(bytes, 0);
-    let mut parts = Parts::default();
     if *bytes.get(at)? != b'{' {
         return None;
     }
@@ -50,7 +58,7 @@ fn scan(line: &str) -> Option<Parts<'_>> {
             at = blank(bytes, at + 1);
         }
     }
-    (bytes[at] == b'}').then_some(parts)
+    (bytes[at] == b'}').then_some(())
 }
 
 fn blank(bytes: &[u8], mut at: usize) -> usize {
@@ -117,6 +125,12 @@ mod tests {
         }
         assert!(parts(r#"{"id":0,"method":"a"}"#).is_request());
         assert!(!parts(r#"{"id":null,"method":"a"}"#).is_request());
+    }
+
+    #[test]
+    fn of_a_line_that_ends_too_early_its_beginning_is_known() {
+        assert_eq!(begun(r#"{"id":7,"method":"a","params":{"x":"yyy"#).id, Some("7"));
+        assert_eq!(begun(r#"{"params":{"x":"yyy"#), Parts::default());
     }
 
     #[test]

@@ -68,7 +68,10 @@ fn start(rest: &[OsString]) -> ExitCode {
     let root = PathBuf::from(&rest[0]);
     let log = OpenOptions::new().create(true).append(true).open(root.join("broker.log"));
     let Ok(log) = log else { return ExitCode::FAILURE };
-    let child = Command::new(program)
+    // A file that must not grow is an error for it then, as on a full disk, and not its end.
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(program)
         .arg("serve")
         .args(rest)
         .stdin(Stdio::null())
@@ -144,7 +147,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
 }
 
 /// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect until the file is gone, `die` ends it there,
-/// `die_before` in front of it. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
+/// `die_before` in front of it, `mute` leaves the call unanswered, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
 fn server(folder: &Path) -> ExitCode {
     append(&folder.join("servers"), &std::process::id().to_string());
     let mut out = std::io::stdout();
@@ -159,6 +162,12 @@ fn server(folder: &Path) -> ExitCode {
             continue;
         }
         let Some(answer) = answer(folder, &message, &mut out, &mut messages) else { return ExitCode::from(9) };
+        let is_call = message["method"] == "tools/call" && message["params"]["name"] != "read_page";
+        if is_call && folder.join("mute").exists() {
+            continue;
+        }
+        let raw = fs::read_to_string(folder.join("raw")).ok().filter(|_| message["method"] == "tools/call");
+        let answer = raw.map_or_else(|| answer.to_string(), |raw| raw.replace("ID", &id.to_string()));
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             break;
         }

@@ -14,14 +14,19 @@ use ua_store::{
     SessionsOf, rules, whole_reply,
 };
 
-use crate::broker::Broken;
+use crate::broker::{Broken, Unanswerable};
 use crate::client::{Expected, Wanted};
 use crate::connection::Connection;
-use crate::live::{Ended, LiveCall, State, Waiting};
+use crate::live::{Ended, LiveCall, Reached, State, Waiting};
 use crate::road::{Road, passed_on};
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call};
 use crate::texts::{Notice, Told, with_notice};
+use crate::upstream::lock;
+
+/// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
+/// its patience, if that is less.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a request is answered with.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +52,12 @@ enum Known {
     Waits(Waiting, Box<CallRecord>, Rule),
     /// Its call is over.
     Over(CallId, Rule),
+    /// Its call is over, and its answer is in hand, but not stored yet.
+    Kept(Box<CallRecord>, RawReply),
     /// It was refused.
     Refused(CallId, String),
+    /// It is in doubt, and nobody decides about it any more: this is said.
+    Doubtful(CallId, Told),
     /// It was not made a call: this is said.
     Untaken(Told),
     /// It brings along something that nobody waits for.
@@ -64,8 +73,8 @@ impl Connection {
         params: &Value,
         session: &InUse,
         cancel: &CancellationToken,
-    ) -> Result<Option<Reply>, Broken> {
-        let road = self.road(session).await?;
+    ) -> Result<Option<Reply>, Unanswerable> {
+        let road = self.road(session).await.map_err(Unanswerable::Before)?;
         let known = match params["requestState"].as_str() {
             Some(state) => self.came_back(arrival, state, params, session, &road).await?,
             None => self.tell_apart(arrival, is_first, params, session, &road).await?,
@@ -75,19 +84,25 @@ impl Connection {
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
         match known {
             Known::Refused(call, why) => Ok(Some(told(&Told::NotSent { why }, &call))),
+            Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
             Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
             Known::Stale => Ok(Some(Reply::Refused {
                 code: -32602,
                 message: "`requestState` is none that is waited for; make the call again without it".to_owned(),
             })),
             Known::Over(call, rule) => self.answer_of(&call, rule).await.map(Some),
+            // The same words from memory: it was made once, and this is its answer.
+            Known::Kept(call, reply) => {
+                let at = call.updated_at;
+                Ok(Some(self.answer_with(&call, reply, Rule::Repeat, at)))
+            }
             Known::Waits(waiting, call, rule) => {
                 let id = call.call_id.clone();
                 match self.wait(waiting, &call, cancel).await {
                     Waited::Over(ended) => match (&ended.told, &ended.reply) {
                         (Some(why), _) => Ok(Some(told(why, &id))),
                         (None, Some((call, reply))) => {
-                            self.answer_with(call, reply.clone(), rule, call.updated_at).map(Some)
+                            Ok(Some(self.answer_with(call, reply.clone(), rule, call.updated_at)))
                         }
                         (None, None) => self.answer_of(&id, rule).await.map(Some),
                     },
@@ -107,11 +122,13 @@ impl Connection {
         params: &Value,
         session: &InUse,
         road: &Arc<Road>,
-    ) -> Result<Known, Broken> {
+    ) -> Result<Known, Unanswerable> {
         let Some(expected) = self.broker.inputs.take(state) else {
             // A bridge sends it again when a broker goes away; its call is found as any other.
             let seen = self.broker.store.arrivals_of(ArrivalsOf::One(arrival.to_owned())).await;
-            return if seen.map_err(Broken::at("look for the same request"))?.is_empty() {
+            let seen = seen.map_err(Broken::at("look for the same request"));
+            // Whoever comes back with something had a call before.
+            return if seen.map_err(|why| Unanswerable::Before(why).of_one_that_comes_again())?.is_empty() {
                 Ok(Known::Stale)
             } else {
                 self.tell_apart(arrival, false, params, session, road).await
@@ -122,11 +139,13 @@ impl Connection {
             Expected::Decision { .. } => None,
         };
         let Some(live) = of_tool else {
-            self.brought(expected, &params["inputResponses"]).await?;
+            let brought = self.brought(expected, &params["inputResponses"]).await;
+            brought.map_err(|why| Unanswerable::Before(why).of_one_that_comes_again())?;
             return self.tell_apart(arrival, false, params, session, road).await;
         };
-        let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"))?;
-        let planned = self.plan(arrival, params, road)?;
+        let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"));
+        let record = record.map_err(Unanswerable::after(&live.call))?;
+        let planned = self.plan(arrival, params, road).map_err(Unanswerable::after(&live.call))?;
         if planned.name.raw != record.name.raw || planned.args_hash != record.args_hash {
             return Ok(Known::Stale);
         }
@@ -145,8 +164,10 @@ impl Connection {
             answered_at: None,
             acknowledged_at: None,
         };
-        session.write(Change::Arrive(NewArrival { arrival: arrived, call: None, step: session.step.clone() })).await?;
-        self.brought(expected, &params["inputResponses"]).await?;
+        let arrive = Change::Arrive(NewArrival { arrival: arrived, call: None, step: session.step.clone() });
+        session.write(arrive).await.map_err(Unanswerable::after(&live.call))?;
+        let brought = self.brought(expected, &params["inputResponses"]).await;
+        brought.map_err(Unanswerable::after(&live.call))?;
         Ok(Known::Waits(waiting, Box::new(record), Rule::Exact))
     }
 
@@ -158,8 +179,8 @@ impl Connection {
         params: &Value,
         session: &InUse,
         road: &Arc<Road>,
-    ) -> Result<Known, Broken> {
-        let planned = self.plan(arrival, params, road)?;
+    ) -> Result<Known, Unanswerable> {
+        let planned = self.plan(arrival, params, road).map_err(Unanswerable::Before)?;
         let client = client_call(&params["_meta"]);
         let asked = Asked {
             arrival,
@@ -170,6 +191,9 @@ impl Connection {
         };
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
+        if let Some((call, reply)) = self.kept_in_hand(&planned, session) {
+            return Ok(Known::Kept(call, reply));
+        }
         let seen = self.seen_by_now(&asked, &planned, session, is_first).await?;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
             arrival: ArrivalRecord {
@@ -195,7 +219,8 @@ impl Connection {
         };
         match decide(&asked, &seen.calls) {
             Ruling::New => {
-                if let Some(budget) = self.broker.spend(&session.record, &planned, asked.at).await? {
+                let spent = self.broker.spend(&session.record, &planned, asked.at).await;
+                if let Some(budget) = spent.map_err(Unanswerable::Before)? {
                     return Ok(Known::Untaken(Told::Budget { budget }));
                 }
                 let position = Position { turn: session.next_place(), ordinal: 1 };
@@ -204,31 +229,41 @@ impl Connection {
                 // It leaves with the start of the call, in one write, and nobody decides about the project without it.
                 session.outbox.hold("note what a client asks for", Change::Arrive(new)).await;
                 let record = rules::calls_planned(&session.run, &session.step, vec![planned], asked.at).pop();
-                let record = record.ok_or_else(|| Broken::new("the call was not planned"))?;
+                let record =
+                    record.ok_or_else(|| Unanswerable::Before(Broken::new("the call was not planned")))?;
                 if record.status == CallStatus::Cancelled {
-                    self.broker.flush(&self.project).await?;
+                    self.broker.flush(&self.project).await.map_err(Unanswerable::Before)?;
                     return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
                 }
                 road.upstream.put_meta(&record.call_id, passed_on(&params["_meta"]));
                 Ok(Known::Waits(self.begin(session.again(), road.clone(), &record, true), Box::new(record), Rule::New))
             }
             Ruling::Join(call, rule) => {
-                note(&call, rule).await?;
+                note(&call, rule).await.map_err(Unanswerable::after(&call))?;
                 let live = self.broker.live().get(&call).cloned();
-                let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"))?;
+                let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
+                let record = record.map_err(Unanswerable::after(&call))?;
                 // It may have ended just now.
                 Ok(live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule)))
             }
             Ruling::Decide(call, rule) => {
-                let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"))?;
-                let owner = self.broker.session_of(&record.run_id).await?;
-                let road = self.road(&owner).await?;
-                note(&call, rule).await?;
+                let after = || Unanswerable::after(&call);
+                let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
+                let record = record.map_err(after())?;
+                let is_in_doubt = matches!(record.status, CallStatus::Running | CallStatus::Unknown);
+                if is_in_doubt && self.broker.has_ended(&record.run_id).await {
+                    note(&call, rule).await.map_err(after())?;
+                    let why = "a person ended its session and did not say what came of it".to_owned();
+                    return Ok(Known::Doubtful(call, Told::Unknown { since: Some(record.created_at), why, question: None }));
+                }
+                let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
+                let road = self.road(&owner).await.map_err(after())?;
+                note(&call, rule).await.map_err(after())?;
                 road.upstream.put_meta(&call, passed_on(&params["_meta"]));
                 Ok(Known::Waits(self.begin(owner, road, &record, false), Box::new(record), rule))
             }
             Ruling::HandOut(call, rule) => {
-                note(&call, rule).await?;
+                note(&call, rule).await.map_err(Unanswerable::after(&call))?;
                 Ok(Known::Over(call, rule))
             }
         }
@@ -236,7 +271,8 @@ impl Connection {
 
     /// Nothing is waited for in here: a client that goes away at any moment leaves either nothing or a call that is under way.
     fn begin(self: &Arc<Self>, session: InUse, road: Arc<Road>, call: &CallRecord, is_new: bool) -> Waiting {
-        let live = LiveCall::new(call, self.broker.env.now(), road.upstream.holder().clone());
+        let holder = road.upstream.holder().clone();
+        let live = LiveCall::new(call, self.broker.env.now(), holder, session.turns.clone());
         let waiting = live.ask();
         self.broker.live().insert(call.call_id.clone(), live.clone());
         tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, live));
@@ -276,20 +312,41 @@ impl Connection {
         planned: &PlannedCall,
         session: &InUse,
         is_first: bool,
-    ) -> Result<SeenCalls, Broken> {
+    ) -> Result<SeenCalls, Unanswerable> {
         if is_first && asked.class == SideEffectClass::ReadOnly {
             return Ok(SeenCalls { calls: Vec::new(), args_hash: planned.args_hash });
         }
         // A call is among these before it is written, and until it was.
-        let is_live = self.broker.live().values().any(|live| live.is_same(&planned.name.raw, &planned.args_hash));
-        if is_first && !is_live {
-            let seen = self.seen(asked, planned, session, is_first).await?;
-            if seen.calls.is_empty() {
-                return Ok(seen);
-            }
+        let mut same = {
+            let all = self.broker.live();
+            all.values().find(|live| live.is_same(&planned.name.raw, &planned.args_hash)).map(|live| live.call.clone())
+        };
+        if is_first && same.is_none() {
+            let seen = self.seen(asked, planned, session, is_first).await.map_err(Unanswerable::Before)?;
+            let Some(newest) = seen.calls.iter().max_by_key(|seen| seen.asked_at) else { return Ok(seen) };
+            same = Some(newest.call.clone());
         }
-        self.broker.flush(&self.project).await?;
-        self.seen(asked, planned, session, is_first).await
+        // Where there is such a call, nobody is told that it was not sent because it cannot be read which one it is.
+        let failed = |why| match &same {
+            Some(call) => Unanswerable::after(call)(why),
+            None => Unanswerable::Before(why),
+        };
+        self.broker.flush(&self.project).await.map_err(&failed)?;
+        self.seen(asked, planned, session, is_first).await.map_err(failed)
+    }
+
+    /// The call that this is, if its answer is in hand and the database did not take it yet: it is looked for before what is stored, since
+    /// nothing may be readable or writable now, and no rule makes another call of it before it is settled.
+    fn kept_in_hand(&self, planned: &PlannedCall, session: &InUse) -> Option<(Box<CallRecord>, RawReply)> {
+        let kept = lock(&self.broker.kept);
+        let mut same = kept.values().filter(|kept| {
+            let of = &kept.session;
+            let is_same_call = kept.call.name.raw == planned.name.raw && kept.call.args_hash == planned.args_hash;
+            let is_here = of.project == self.project && of.reach == self.reach;
+            let reaches = planned.policy.class != SideEffectClass::Local || of.run_id == session.run.run_id;
+            is_same_call && is_here && reaches
+        });
+        same.next().map(|kept| (kept.call.clone(), kept.reply.clone()))
     }
 
     /// The calls of the project that this may be.
@@ -326,6 +383,11 @@ impl Connection {
         let mut calls = Vec::new();
         for id in ids {
             let call = store.call(&id).await.map_err(Broken::at("read a call"))?;
+            // What was never sent of a session that a person ended never will be: it is nobody's call any more.
+            let is_unsent = call.status == CallStatus::Prepared && call.attempt == 0;
+            if is_unsent && call.run_id != session.run.run_id && self.broker.has_ended(&call.run_id).await {
+                continue;
+            }
             let of = store.sessions_of(SessionsOf::Run(call.run_id.clone())).await;
             let of = of.map_err(Broken::at("read a session"))?.pop();
             let mut of_call =
@@ -346,6 +408,7 @@ impl Connection {
                     .into_iter()
                     .map(|arrival| SeenArrival {
                         is_acknowledged: arrival.acknowledged_at.is_some(),
+                        is_family: arrival.run_id == session.run.run_id,
                         arrival: arrival.arrival_id,
                         client_call: arrival.client_call,
                     })
@@ -365,6 +428,9 @@ impl Connection {
         let early = sleep_or_never(patience, env);
         let mut early = std::pin::pin!(early);
         let mut held = std::pin::pin!(sleep_or_never(None, env));
+        let queue_patience = patience.map_or(QUEUE_PATIENCE, |patience| QUEUE_PATIENCE.min(patience / 2));
+        let mut queued = std::pin::pin!(sleep_or_never(Some(queue_patience), env));
+        let mut may_be_queued = true;
         let mut asked = None;
         loop {
             let now = state.borrow_and_update().clone();
@@ -399,11 +465,25 @@ impl Connection {
                 },
                 () = &mut held, if asked.is_some() => break,
                 () = &mut early => break,
+                () = &mut queued, if may_be_queued => {
+                    may_be_queued = false;
+                    if waiting.0.is_queued() {
+                        break;
+                    }
+                }
                 () = self.undecided(asked.as_ref().map(|question| &question.question_id)) => break,
             }
         }
-        let Some(question) = asked else { return Waited::Told(Told::Running { since: waiting.0.since }) };
+        let live = waiting.0.clone();
         drop(waiting);
+        let Some(question) = asked else {
+            let since = live.since;
+            return Waited::Told(match live.reached() {
+                Reached::Queued { behind } => Told::Queued { since, behind },
+                Reached::Begun => Told::Running { since, is_sent: false },
+                Reached::Sent(_) => Told::Running { since, is_sent: true },
+            });
+        };
         if question.kind != QuestionKind::UnknownOutcome {
             return Waited::Told(Told::Held { question: question.question_id, kind: question.kind });
         }
@@ -416,11 +496,12 @@ impl Connection {
     }
 
     /// The answer of a call that is over.
-    async fn answer_of(&self, id: &CallId, rule: Rule) -> Result<Reply, Broken> {
+    async fn answer_of(&self, id: &CallId, rule: Rule) -> Result<Reply, Unanswerable> {
         let store = self.broker.store.as_ref();
+        let after = || Unanswerable::after(id);
         // What it ended with may wait to be written.
-        self.broker.flush(&self.project).await?;
-        let call = store.call(id).await.map_err(Broken::at("read the call"))?;
+        self.broker.flush(&self.project).await.map_err(after())?;
+        let call = store.call(id).await.map_err(Broken::at("read the call")).map_err(after())?;
         let ua = &self.broker.config.person;
         let told = |told: Told, is_final| Ok(Reply::Result { result: told.as_result(Some(id), ua), is_final });
         let why = || call.error_detail.clone().unwrap_or_else(|| "it was not sent".to_owned());
@@ -431,19 +512,23 @@ impl Connection {
                 let why = call.error_detail.clone().unwrap_or_else(|| "its answer was lost".to_owned());
                 return told(Told::Unknown { since: Some(call.created_at), why, question: None }, false);
             }
-            CallStatus::Prepared | CallStatus::Running => {
+            CallStatus::Running => {
+                let why = "its answer is not stored".to_owned();
+                return told(Told::Unstored { since: Some(call.created_at), why }, false);
+            }
+            CallStatus::Prepared => {
                 return told(Told::Broken { why: "the call is not over".to_owned() }, false);
             }
         }
         let source = call.deduplicated_from.as_ref().unwrap_or(id);
-        let receipt = store.receipt(source).await.map_err(Broken::at("read the receipt"))?;
+        let receipt = store.receipt(source).await.map_err(Broken::at("read the receipt")).map_err(after())?;
         let Some(receipt) =
             receipt.filter(|receipt| call.deduplicated_from.is_some() || receipt.attempt == call.attempt)
         else {
             return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
         };
-        let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt"))?;
-        self.answer_with(&call, reply, rule, receipt.received_at)
+        let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt")).map_err(after())?;
+        Ok(self.answer_with(&call, reply, rule, receipt.received_at))
     }
 
     /// What a call ended with, as an answer.
@@ -453,10 +538,10 @@ impl Connection {
         reply: RawReply,
         rule: Rule,
         received_at: ua_core::Timestamp,
-    ) -> Result<Reply, Broken> {
+    ) -> Reply {
         let told = |told: Told| {
             let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
-            Ok(Reply::Result { result, is_final: true })
+            Reply::Result { result, is_final: true }
         };
         let notice = match rule {
             Rule::Owed => Some(Notice::Late),
@@ -472,13 +557,13 @@ impl Connection {
                     None => result,
                 };
                 // Nobody is owed a read: whoever asks for it again has it made again.
-                Ok(Reply::Result { result, is_final: call.policy.class.has_effect() })
+                Reply::Result { result, is_final: call.policy.class.has_effect() }
             }
             RawReply::RpcError { code, message } => {
                 let data = self.upstream.take_error_data(&call.call_id).unwrap_or_default();
-                Ok(Reply::Error { code, message, data })
+                Reply::Error { code, message, data }
             }
-            RawReply::HttpStatus { status, body } => told(Told::NotSent { why: format!("HTTP {status}: {body}") }),
+            RawReply::HttpStatus { status, body } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
             RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
             RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::aggregate::Aggregate;
 use crate::broker::{Broken, Broker};
 use crate::connection::{Connection, ToClient};
+use crate::lines::{self, Unreadable};
 use crate::wire::{BridgeLine, Hello};
 
 /// Whom a client speaks with.
@@ -67,19 +68,25 @@ pub(crate) async fn serve(
     let (out, outgoing) = mpsc::unbounded_channel();
     let says_again = hello.says_again;
     let peer = if hello.all {
-        Peer::All(Aggregate::open(&broker, &hello, out)?)
+        Peer::All(Aggregate::open(&broker, &hello, out.clone())?)
     } else {
-        Peer::One(Connection::open(broker.clone(), hello, out)?)
+        Peer::One(Connection::open(broker.clone(), hello, out.clone())?)
     };
     let writing = tokio::spawn(write_out(outgoing, write));
-    let is_orderly = read(&broker, &peer, says_again, lines).await;
+    let is_orderly = read(&broker, &peer, says_again, lines, &out).await;
     peer.close(is_orderly).await;
     writing.abort();
     Ok(())
 }
 
 /// Reads until the bridge has gone; whether its client went in an orderly way.
-async fn read(broker: &Broker, peer: &Peer, says_again: bool, lines: BufReader<OwnedReadHalf>) -> bool {
+async fn read(
+    broker: &Broker,
+    peer: &Peer,
+    says_again: bool,
+    lines: BufReader<OwnedReadHalf>,
+    out: &mpsc::UnboundedSender<ToClient>,
+) -> bool {
     let mut lines = lines.lines();
     loop {
         let line = tokio::select! {
@@ -90,14 +97,20 @@ async fn read(broker: &Broker, peer: &Peer, says_again: bool, lines: BufReader<O
         match BridgeLine::read(&line) {
             Some(BridgeLine::Request { name, message, is_again }) => {
                 peer.acknowledge().await;
-                match serde_json::from_str::<Value>(message) {
+                match lines::message(message) {
                     Ok(message) => peer.request(name.to_owned(), says_again && !is_again, message),
-                    Err(error) => tracing::debug!(%error, "a client said something that is no message"),
+                    Err(unreadable) => {
+                        let (name, answer) = (name.to_owned(), Some(refused(&unreadable)));
+                        let _gone = out.send(ToClient::Answer { name, answer });
+                    }
                 }
             }
             Some(BridgeLine::Message(message)) => {
-                if let Ok(message) = serde_json::from_str::<Value>(message) {
-                    peer.message(message).await;
+                match lines::message(message) {
+                    Ok(message) => peer.message(message).await,
+                    Err(unreadable) => {
+                        let _gone = out.send(ToClient::Tell { message: refused(&unreadable), about: None });
+                    }
                 }
             }
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
@@ -105,6 +118,12 @@ async fn read(broker: &Broker, peer: &Peer, says_again: bool, lines: BufReader<O
             None => tracing::debug!("a bridge said something that is no line of ours"),
         }
     }
+}
+
+/// The answer to what cannot be read.
+fn refused(unreadable: &Unreadable) -> Value {
+    let message = format!("the message cannot be read: {}", unreadable.why);
+    json!({"jsonrpc": "2.0", "id": unreadable.id, "error": {"code": -32700, "message": message}})
 }
 
 async fn write_out(mut outgoing: mpsc::UnboundedReceiver<ToClient>, mut write: OwnedWriteHalf) {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
-use ua_core::{CallId, Env, Redactor};
+use ua_core::{CallId, Env, RawReply, Redactor, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
-use ua_store::{Store, StoreError};
+use ua_store::{CallRecord, SessionRecord, Store, StoreError};
 
 use crate::budget::Spent;
 use crate::client::Inputs;
@@ -67,6 +67,8 @@ pub struct Broker {
     pub(crate) sessions: Sessions,
     /// What is under way.
     pub(crate) live: LiveCalls,
+    /// Answers that came and that the database has not taken yet.
+    pub(crate) kept: Mutex<HashMap<CallId, Kept>>,
     /// What is expected from clients whose requests stand for themselves.
     pub(crate) inputs: Inputs,
     /// What of the budgets is used up.
@@ -79,6 +81,14 @@ pub struct Broker {
     projects: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
     /// What a client's hook said: the session of the process that is the client.
     hooks: Mutex<HashMap<u32, String>>,
+}
+
+/// An answer that came and that the database has not taken yet.
+pub(crate) struct Kept {
+    pub(crate) call: Box<CallRecord>,
+    /// The session whose call it is.
+    pub(crate) session: SessionRecord,
+    pub(crate) reply: RawReply,
 }
 
 /// Somebody who is connected, for those who look.
@@ -111,7 +121,7 @@ impl Way {
     }
 }
 
-/// The gateway itself could not do something. Nothing was sent.
+/// The gateway itself could not do something. Whether a call was sent before that it does not say: see [`Unanswerable`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(String);
@@ -123,6 +133,42 @@ impl Broken {
 
     pub(crate) fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
         move |error| Self(format!("{doing}: {error}"))
+    }
+}
+
+/// Why a request for a tool has no answer of its own. There is no way from [`Broken`] to either by itself: whoever meets one says on which
+/// side of the send it was.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswerable {
+    /// Nothing was sent for this request.
+    #[error("{0}")]
+    Before(#[source] Broken),
+    /// It is a call that was taken up before, so it may have been sent.
+    #[error("{why}")]
+    After {
+        /// The call, where it is known which it is.
+        call: Option<CallId>,
+        /// When it was sent, where that is known.
+        since: Option<Timestamp>,
+        /// What could not be done.
+        #[source]
+        why: Broken,
+    },
+}
+
+impl Unanswerable {
+    /// An error about a call that was taken up before.
+    pub(crate) fn after(call: &CallId) -> impl FnOnce(Broken) -> Self {
+        let call = Some(call.clone());
+        move |why| Self::After { call, since: None, why }
+    }
+
+    /// The same of a request that comes again: an earlier broker may have sent what this one could not look up.
+    pub(crate) fn of_one_that_comes_again(self) -> Self {
+        match self {
+            Self::Before(why) => Self::After { call: None, since: None, why },
+            after @ Self::After { .. } => after,
+        }
     }
 }
 
@@ -146,6 +192,7 @@ impl Broker {
             closing: CancellationToken::new(),
             sessions: Sessions::default(),
             live: LiveCalls::default(),
+            kept: Mutex::default(),
             inputs: Inputs::default(),
             spent: Spent::default(),
             address: Mutex::default(),

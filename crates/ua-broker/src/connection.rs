@@ -14,7 +14,7 @@ use ua_dispatch::{Catalog, Rules};
 use ua_store::Change;
 
 use crate::ask::Reply;
-use crate::broker::{Broken, Broker, Connected};
+use crate::broker::{Broken, Broker, Connected, Unanswerable};
 use crate::era::{self, Client, Era};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse};
@@ -359,8 +359,9 @@ impl Connection {
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
             Ok(session) => self.ask(&name, is_first, params, session, cancel).await,
-            Err(error) => Err(Broken::new(error.to_string())),
+            Err(error) => Err(Unanswerable::Before(Broken::new(error.to_string()))),
         };
+        let asked = asked.map_err(|error| if is_first { error } else { error.of_one_that_comes_again() });
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
@@ -381,10 +382,14 @@ impl Connection {
             }
             Ok(Some(Reply::Refused { code, message })) => error(code, &message, Value::Null),
             Ok(Some(Reply::Wanted(wanted))) => json!({"result": wanted.as_result()}),
-            Err(broken) => {
-                tracing::warn!(error = %broken, "a tool call could not be taken up");
-                let told = Told::Broken { why: broken.to_string() };
-                json!({"result": told.as_result(None, &self.broker.config.person)})
+            Err(error) => {
+                tracing::warn!(%error, "a tool call could not be answered");
+                let why = error.to_string();
+                let (told, call) = match error {
+                    Unanswerable::Before(_) => (Told::Broken { why }, None),
+                    Unanswerable::After { call, since, .. } => (Told::Unstored { since, why }, call),
+                };
+                json!({"result": told.as_result(call.as_ref(), &self.broker.config.person)})
             }
         };
         self.answer(&name, id, era, "tools/call", answer);
@@ -456,7 +461,13 @@ impl Connection {
         let identity = Identity::of(meta, &client.name, &self.hello, hooked.as_deref());
         let mut sessions = self.sessions.lock().await;
         if let Some(session) = sessions.get(&identity) {
-            return Ok(session.again());
+            let run = session.run.run_id.clone();
+            if !self.broker.has_ended(&run).await {
+                return Ok(session.again());
+            }
+            // A person ended it, in another process. Its client goes on in the next one.
+            sessions.remove(&identity);
+            self.roads.lock().await.remove(&run);
         }
         let named = self.hello.principal.as_deref().unwrap_or(&client.name);
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;

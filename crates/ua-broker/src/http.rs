@@ -33,6 +33,7 @@ mod tokens;
 use self::session::HttpSession;
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
+use crate::lines;
 use crate::era::{self, NEWER};
 use crate::upstream::lock;
 
@@ -224,8 +225,7 @@ impl Front {
             Ok(body) => body.to_bytes(),
             Err(_) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "a message is at most 16 MiB"),
         };
-        let broken = |why: &str| said(StatusCode::BAD_REQUEST, &Value::Null, -32700, why, Value::Null);
-        let message: Value = match serde_json::from_slice(&bytes) {
+        let message = match lines::message(&String::from_utf8_lossy(&bytes)) {
             Ok(message @ Value::Object(_)) => message,
             Ok(_) => {
                 return said(
@@ -236,7 +236,16 @@ impl Front {
                     Value::Null,
                 );
             }
-            Err(error) => return broken(&format!("the message is no JSON: {error}")),
+            Err(unreadable) => {
+                let (id, why) = (unreadable.id.unwrap_or_default(), unreadable.why);
+                return said(
+                    StatusCode::BAD_REQUEST,
+                    &id,
+                    -32700,
+                    &format!("the message cannot be read: {why}"),
+                    Value::Null,
+                );
+            }
         };
         let version = text_of(headers, "mcp-protocol-version");
         let method = message["method"].as_str().unwrap_or_default();

@@ -22,6 +22,7 @@ mod client;
 mod connection;
 mod era;
 mod http;
+mod lines;
 mod live;
 mod road;
 pub mod rules;

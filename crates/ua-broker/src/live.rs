@@ -6,12 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, oneshot, watch};
-use ua_core::{ArgsHash, CallId, Env, RawReply, RunId, Timestamp};
-use ua_dispatch::{Dispatched, Handed};
-use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore as _};
+use tokio::sync::{
+    Mutex as AsyncMutex, Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch,
+};
+use ua_core::{ArgsHash, CallId, CallStatus, Env, RawReply, RunId, Timestamp};
+use ua_dispatch::{DispatchError, Dispatched, Handed};
+use ua_ledger::{LedgerError, interpret};
+use ua_store::{
+    AttemptEnd, CallRecord, Durability, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _, SettleAttempt,
+    StoreError,
+};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Kept};
 use crate::road::Road;
 use crate::session::InUse;
 use crate::texts::Told;
@@ -22,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long it is waited for what a tool asks for in the middle of a call.
 const INPUT_PATIENCE: Duration = Duration::from_mins(10);
+
+/// How often it is tried to store an answer that the database did not take.
+const STORE_EVERY: Duration = Duration::from_secs(1);
 
 /// The calls under way, of all connections.
 pub(crate) type LiveCalls = Arc<Mutex<HashMap<CallId, Arc<LiveCall>>>>;
@@ -111,6 +120,60 @@ impl Drop for Taken {
     }
 }
 
+/// When a call was handed to its tool server, and as which attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) at: Timestamp,
+    pub(crate) attempt: u32,
+}
+
+/// How far a call is that nobody knows the end of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It waits for its turn, behind this tool's call; it is not begun before somebody waits for it.
+    Queued { behind: Option<String> },
+    /// It was begun; whether it has left is not known.
+    Begun,
+    /// It was handed to its tool server.
+    Sent(Sent),
+}
+
+/// In which order the calls of a session reach their tool server. They are handed to it in the order in which they were asked for; only an
+/// effect waits for the answer of the effect before it, and only while somebody waits for that. So a call that is never answered holds up no
+/// read, and its cancel frees the effects behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    effects: Arc<AsyncMutex<()>>,
+    sending: Arc<RwLock<()>>,
+    /// The effect whose turn it is: its call and its tool.
+    first: Mutex<Option<(CallId, String)>>,
+}
+
+/// An effect's turn, until it is dropped.
+struct Turn {
+    turns: Arc<Turns>,
+    _alone: OwnedMutexGuard<()>,
+}
+
+impl Turns {
+    async fn of(self: &Arc<Self>, call: &CallRecord) -> Turn {
+        let alone = self.effects.clone().lock_owned().await;
+        *lock(&self.first) = Some((call.call_id.clone(), call.name.tool.clone()));
+        Turn { turns: self.clone(), _alone: alone }
+    }
+
+    /// The tool of the effect whose turn it is, if that is another call.
+    fn before(&self, call: &CallId) -> Option<String> {
+        lock(&self.first).as_ref().filter(|(first, _)| first != call).map(|(_, tool)| tool.clone())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *lock(&self.turns.first) = None;
+    }
+}
+
 /// A call under way.
 pub(crate) struct LiveCall {
     pub(crate) call: CallId,
@@ -120,16 +183,85 @@ pub(crate) struct LiveCall {
     /// What it is, as whoever asks for the same again would have it.
     same: (String, ArgsHash),
     pub(crate) state: watch::Sender<State>,
+    /// The transport's own word, so that no error behind it is taken for one before it.
+    sent: watch::Sender<Option<Sent>>,
+    /// Whether its turn has come.
+    has_begun: AtomicBool,
+    turns: Arc<Turns>,
     askers: AtomicUsize,
     left: Notify,
 }
 
 impl LiveCall {
-    pub(crate) fn new(call: &CallRecord, since: Timestamp, holder: RunId) -> Arc<Self> {
+    pub(crate) fn new(call: &CallRecord, since: Timestamp, holder: RunId, turns: Arc<Turns>) -> Arc<Self> {
         let (state, _) = watch::channel(State::UnderWay);
         let same = (call.name.raw.clone(), call.args_hash);
-        let (call, askers, left) = (call.call_id.clone(), AtomicUsize::new(0), Notify::new());
-        Arc::new(Self { call, since, holder, same, state, askers, left })
+        // What an earlier process had sent, or this one before a person was asked.
+        let is_in_doubt = matches!(call.status, CallStatus::Running | CallStatus::Unknown) || call.doubt.is_some();
+        let sent = is_in_doubt.then_some(Sent { at: call.created_at, attempt: call.attempt });
+        Arc::new(Self {
+            call: call.call_id.clone(),
+            since,
+            holder,
+            same,
+            state,
+            sent: watch::Sender::new(sent),
+            has_begun: AtomicBool::new(false),
+            turns,
+            askers: AtomicUsize::new(0),
+            left: Notify::new(),
+        })
+    }
+
+    /// It is handed to its tool server now. What was so before, for [`LiveCall::was_not_sent`].
+    pub(crate) fn is_sent(&self, now: Sent) -> Option<Sent> {
+        self.sent.send_replace(Some(now))
+    }
+
+    /// No byte of that left.
+    pub(crate) fn was_not_sent(&self, before: Option<Sent>) {
+        self.sent.send_replace(before);
+    }
+
+    /// When it was sent, if it was.
+    pub(crate) fn sent(&self) -> Option<Sent> {
+        *self.sent.borrow()
+    }
+
+    /// How far it is. Whoever asks has let go of it before, or it may be begun behind the answer.
+    pub(crate) fn reached(&self) -> Reached {
+        match self.sent() {
+            Some(sent) => Reached::Sent(sent),
+            None if self.has_begun.load(Ordering::SeqCst) => Reached::Begun,
+            None => Reached::Queued { behind: self.turns.before(&self.call) },
+        }
+    }
+
+    /// Whether it waits for another call.
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.reached(), Reached::Queued { behind: Some(_) })
+    }
+
+    /// Dispatches it in its turn: what comes behind it is let through as soon as order does not need it any more.
+    async fn in_turn<T>(&self, dispatch: impl Future<Output = T>, turn: Option<Turn>, passes: Passes) -> T {
+        let mut dispatch = std::pin::pin!(dispatch);
+        let (mut turn, mut passes) = (turn, Some(passes));
+        let mut sent = self.sent.subscribe();
+        loop {
+            let left = self.left.notified();
+            if sent.borrow_and_update().is_some() {
+                passes = None;
+                if !self.is_awaited() {
+                    turn = None;
+                }
+            }
+            tokio::select! {
+                biased;
+                ended = &mut dispatch => return ended,
+                () = left, if turn.is_some() => {}
+                _changed = sent.changed(), if passes.is_some() => {}
+            }
+        }
     }
 
     /// Whether it is a call of this tool with these arguments.
@@ -138,7 +270,7 @@ impl LiveCall {
     }
 
     pub(crate) fn askers(&self) -> usize {
-        self.askers.load(Ordering::Acquire)
+        self.askers.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_awaited(&self) -> bool {
@@ -165,7 +297,7 @@ impl LiveCall {
 
     /// Somebody waits for it from now on.
     pub(crate) fn ask(self: &Arc<Self>) -> Waiting {
-        self.askers.fetch_add(1, Ordering::AcqRel);
+        self.askers.fetch_add(1, Ordering::SeqCst);
         Waiting(self.clone())
     }
 }
@@ -175,10 +307,18 @@ pub(crate) struct Waiting(pub(crate) Arc<LiveCall>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.0.askers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.askers.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.left.notify_waiters();
         }
     }
+}
+
+/// Why a call that was taken up has no end. Whether it was sent is the transport's to say.
+enum NotOver {
+    /// A person ended its session.
+    Ended,
+    /// Something could not be done.
+    Failed(String),
 }
 
 impl Broker {
@@ -191,19 +331,93 @@ impl Broker {
         is_new: bool,
         live: Arc<LiveCall>,
     ) {
-        let ended = self.carried(&session, &road, &call, is_new, &live).await;
+        let carried = self.carried(&session, &road, &call, is_new, &live).await;
         road.upstream.drop_meta(&call.call_id);
         let reply = road.upstream.take_reply(&call.call_id);
-        if let Some((told, record)) = ended {
-            // The tool's own words are what it ended with, if nobody else said what became of it.
-            let is_own = |record: &CallRecord| record.resolution.is_none() && record.deduplicated_from.is_none();
-            let reply = record.filter(|record| is_own(record)).zip(reply);
-            self.live().remove(&call.call_id);
-            live.state.send_replace(State::Over(Arc::new(Ended { told, reply })));
-        }
+        let ended = match carried {
+            None => return,
+            Some(Ok(record)) => {
+                // The tool's own words are what it ended with, if nobody else said what became of it.
+                let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
+                Ended { told: None, reply: Some(record).filter(|_| is_own).zip(reply) }
+            }
+            Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply),
+        };
+        self.live().remove(&call.call_id);
+        live.state.send_replace(State::Over(Arc::new(ended)));
     }
 
-    /// How it ended: what is told if its record does not say it, and the record. `None` when it waits for a person and nobody waits for it.
+    /// What is told of a call whose end is not stored. An error before it was sent says that it was not; one behind that never does.
+    fn ended_without(
+        self: &Arc<Self>,
+        why: NotOver,
+        session: &InUse,
+        call: &CallRecord,
+        live: &LiveCall,
+        reply: Option<RawReply>,
+    ) -> Ended {
+        let has_effect = call.policy.class.has_effect();
+        if let (Some(sent), Some(reply), NotOver::Failed(why)) = (live.sent(), &reply, &why) {
+            tracing::warn!(call = %call.call_id, why, "the answer of a call could not be stored");
+            let mut reply = reply.clone();
+            if let RawReply::ToolResult { result } = &mut reply {
+                self.redactor.json(result);
+            }
+            if has_effect {
+                let mut answered = call.clone();
+                (answered.attempt, answered.updated_at) = (sent.attempt, self.env.now());
+                // Before it is not among those under way any more, so that whoever asks next finds it.
+                let (call, of) = (Box::new(answered.clone()), session.record.clone());
+                lock(&self.kept).insert(call.call_id.clone(), Kept { call, session: of, reply: reply.clone() });
+                tokio::spawn(self.clone().store_late(session.again(), answered, reply.clone()));
+            }
+            return Ended { told: None, reply: Some((Box::new(call.clone()), reply)) };
+        }
+        let told = match (why, live.sent()) {
+            (NotOver::Ended, Some(sent)) if has_effect => Told::Unknown {
+                since: Some(sent.at),
+                why: "a person ended the session and did not say what came of it".to_owned(),
+                question: None,
+            },
+            (NotOver::Ended, _) => {
+                Told::NotSent { why: "Not sent: a person ended this session. The next call is of another one.".to_owned() }
+            }
+            (NotOver::Failed(why), Some(sent)) if has_effect => Told::Unstored { since: Some(sent.at), why },
+            (NotOver::Failed(why), Some(_)) => Told::ReadLost { why },
+            (NotOver::Failed(why), None) => Told::Broken { why },
+        };
+        Ended { told: Some(told), reply: None }
+    }
+
+    /// Stores an answer in hand that the database did not take, as soon as it does. Until then whoever asks for the call has it from memory.
+    async fn store_late(self: Arc<Self>, session: InUse, call: CallRecord, raw: RawReply) {
+        let settlement = Some(interpret(&raw, &call.policy));
+        let settle = SettleAttempt {
+            call_id: call.call_id.clone(),
+            attempt: call.attempt,
+            end: AttemptEnd::Replied { raw, settlement },
+            durability: Durability::Synced,
+            at: call.updated_at,
+        };
+        loop {
+            tokio::select! {
+                () = self.env.clock.sleep(STORE_EVERY) => {}
+                () = self.closing.cancelled() => {}
+            }
+            match session.outbox.settle_attempt(&session.lease, settle.clone()).await {
+                // Somebody decided about it meanwhile; that stands.
+                Ok(_) | Err(StoreError::Conflict { .. }) => break,
+                Err(error) if self.closing.is_cancelled() => {
+                    tracing::warn!(call = %call.call_id, %error, "the answer of a call is lost with the broker; its outcome is unknown");
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        lock(&self.kept).remove(&call.call_id);
+    }
+
+    /// How it ended. `None` when it waits, for a person or its turn, and nobody waits for it.
     async fn carried(
         &self,
         session: &InUse,
@@ -211,31 +425,35 @@ impl Broker {
         call: &CallRecord,
         is_new: bool,
         live: &LiveCall,
-    ) -> Option<(Option<Told>, Option<Box<CallRecord>>)> {
+    ) -> Option<Result<Box<CallRecord>, NotOver>> {
         let mut planned = if is_new { std::slice::from_ref(call) } else { &[] };
         let mut is_first = true;
+        let has_effect = call.policy.class.has_effect();
         loop {
-            let barrier = session.barrier.clone();
-            let passes = if call.policy.class.has_effect() {
-                Passes::Alone(barrier.write_owned().await)
+            let turn = if has_effect { Some(session.turns.of(call).await) } else { None };
+            let sending = session.turns.sending.clone();
+            let passes = if has_effect {
+                Passes::Alone(sending.write_owned().await)
             } else {
-                Passes::Beside(barrier.read_owned().await)
+                Passes::Beside(sending.read_owned().await)
             };
+            // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
+            live.has_begun.store(true, Ordering::SeqCst);
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
             if std::mem::take(&mut is_first) && self.is_let_go(session, call, live).await {
                 return None;
             }
             // What a read brought is written with what comes next: it is made again for whoever asks again.
-            let is_last = !call.policy.class.has_effect();
+            let is_last = !has_effect;
             let handed = Handed { planned: std::mem::take(&mut planned), is_last };
             let ids = std::slice::from_ref(&call.call_id);
-            let dispatched = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop)).await;
-            drop(passes);
+            let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
+            let dispatched = live.in_turn(dispatch, turn, passes).await;
             if is_last && session.outbox.holds() {
                 session.soon();
             }
             let why = match dispatched.map(|mut all| all.pop()) {
-                Ok(Some(Dispatched::Settled(record))) => return Some((None, Some(record))),
+                Ok(Some(Dispatched::Settled(record))) => return Some(Ok(record)),
                 Ok(Some(Dispatched::Held(question))) => {
                     drop(road.upstream.take_reply(&call.call_id));
                     live.state.send_replace(State::Held(question.clone()));
@@ -245,11 +463,14 @@ impl Broker {
                     live.state.send_replace(State::UnderWay);
                     continue;
                 }
-                Ok(Some(Dispatched::Parked { detail, .. })) => detail,
-                Ok(Some(Dispatched::Stopped) | None) => "the gateway is stopping; ask again in a moment".to_owned(),
-                Err(error) => chain(&error),
+                Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
+                Ok(Some(Dispatched::Stopped) | None) => {
+                    NotOver::Failed("the gateway is stopping; ask again in a moment".to_owned())
+                }
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => NotOver::Ended,
+                Err(error) => NotOver::Failed(chain(&error)),
             };
-            return Some((Some(Told::Broken { why }), None));
+            return Some(Err(why));
         }
     }
 
@@ -288,7 +509,7 @@ impl Broker {
     }
 }
 
-/// A call's turn at its tool server, until it is dropped.
+/// A call's way to its tool server, until it is dropped.
 enum Passes {
     Alone(#[expect(dead_code, reason = "held, not read")] OwnedRwLockWriteGuard<()>),
     Beside(#[expect(dead_code, reason = "held, not read")] OwnedRwLockReadGuard<()>),

@@ -79,6 +79,8 @@ pub struct SeenArrival {
     pub client_call: Option<String>,
     /// Whether the client is known to have its answer.
     pub is_acknowledged: bool,
+    /// Whether it is of the family that asks now, whoever had asked for the call first.
+    pub is_family: bool,
 }
 
 /// A call with the same tool and arguments, somewhere in the project.
@@ -143,7 +145,7 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     if !asked.is_declared {
         return Ruling::New;
     }
-    if let Some(done) = newest.iter().find(|seen| seen.is_done() && seen.is_family) {
+    if let Some(done) = newest.iter().find(|seen| seen.is_done() && seen.is_known_to_family()) {
         return Ruling::HandOut(done.call.clone(), Rule::Repeat);
     }
     match newest.iter().find(|seen| seen.live == Live::Awaited) {
@@ -174,6 +176,11 @@ impl Seen {
                 CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled,
             ) => Ruling::HandOut(call, rule),
         }
+    }
+
+    /// Whether its family asked for it, or was handed the receipt of another one's: then it has heard of it, and asking again is a repeat.
+    fn is_known_to_family(&self) -> bool {
+        self.is_family || self.arrivals.iter().any(|arrival| arrival.is_family)
     }
 
     fn is_done(&self) -> bool {

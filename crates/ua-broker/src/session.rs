@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::Mutex;
 use ua_core::{CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
 use ua_ledger::Outbox;
 use ua_mcp::LockDir;
@@ -17,6 +17,7 @@ use ua_store::{
 };
 
 use crate::broker::{Broken, Broker};
+use crate::live::Turns;
 use crate::wire::Hello;
 
 /// Where clients say which session a call is of, best first. What a client's environment says is inherited by whatever it starts.
@@ -74,8 +75,8 @@ pub(crate) struct Session {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) step: StepId,
     pub(crate) trace: Trace,
-    /// Reads pass together, an effect alone.
-    pub(crate) barrier: Arc<RwLock<()>>,
+    /// In which order its calls reach their tool server.
+    pub(crate) turns: Arc<Turns>,
     next: AtomicU32,
     /// Whether what waits is sent in a moment.
     is_soon: AtomicBool,
@@ -208,6 +209,12 @@ impl Broker {
         }
     }
 
+    /// Whether a person ended a session: its client goes on in another one. While that cannot be read it has not.
+    pub(crate) async fn has_ended(&self, run: &RunId) -> bool {
+        let run = self.store.run(run).await;
+        run.is_ok_and(|run| run.status.is_terminal() || run.end_mark().is_some())
+    }
+
     /// Sends what waits in sessions of a project, so that what is read of it is all there is.
     pub(crate) async fn flush(&self, project: &str) -> Result<(), Broken> {
         let waiting: Vec<Arc<Session>> = {
@@ -293,7 +300,7 @@ impl Broker {
             outbox,
             step,
             trace,
-            barrier: Arc::default(),
+            turns: Arc::default(),
             next: AtomicU32::new(last + 1),
             is_soon: AtomicBool::new(false),
             users: AtomicUsize::new(1),

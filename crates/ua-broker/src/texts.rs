@@ -12,24 +12,35 @@ const META: &str = "dev.universal-agent/call";
 pub(crate) enum Told {
     /// It was sent once, and nobody knows what came of it.
     Unknown { since: Option<Timestamp>, why: String, question: Option<QuestionId> },
-    /// It was sent once and is not done.
-    Running { since: Timestamp },
+    /// It was sent, or may have been, and what came of it cannot be read or stored now.
+    Unstored { since: Option<Timestamp>, why: String },
+    /// It only reads; its answer was had, or may have been, and is lost.
+    ReadLost { why: String },
+    /// It was begun and is not done; whether it was sent once, or is being sent.
+    Running { since: Timestamp, is_sent: bool },
+    /// It waits for its turn behind a call of this tool.
+    Queued { since: Timestamp, behind: Option<String> },
     /// A person decides first.
     Held { question: QuestionId, kind: QuestionKind },
     /// A budget of the user does not have it.
     Budget { budget: String },
     /// It was not sent.
     NotSent { why: String },
+    /// The tool server answered with a status that is no success.
+    Refused { why: String },
     /// A person said that it happened.
     Happened { by: String, proof: Option<String> },
-    /// The gateway itself could not do its work.
+    /// The gateway itself could not do its work, before anything was sent.
     Broken { why: String },
 }
 
 impl Told {
     const fn kind(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "unknown",
+            Self::Unknown { .. } | Self::Unstored { .. } => "unknown",
+            Self::ReadLost { .. } => "read_lost",
+            Self::Queued { .. } => "queued",
+            Self::Refused { .. } => "refused",
             Self::Running { .. } => "running",
             Self::Held { kind: QuestionKind::NearDuplicate, .. } => "rival",
             Self::Held { .. } => "held",
@@ -54,9 +65,29 @@ impl Told {
                      it in other words. {who} Go on with other work; the same call again returns this, or the result."
                 )
             }
-            Self::Running { since } => format!(
-                "Still running since {since}. It was sent once. Make the same call again to wait for it; do not reword it."
+            Self::Unstored { since: Some(at), why } => format!(
+                "Not repeated. This call was sent at {at}; its answer could not be stored or read: {why}. It may have happened. Do not \
+                 send it in other words. The same call again returns what came of it, and is not sent twice."
             ),
+            Self::Unstored { since: None, why } => format!(
+                "Not repeated. This call may have been sent before, and what came of it cannot be read now: {why}. It may have happened. \
+                 Do not send it in other words. The same call again returns what came of it, and is not sent twice."
+            ),
+            Self::ReadLost { why } => format!("Its answer was lost: {why}. It only reads: make it again."),
+            Self::Running { since, is_sent } => {
+                let sent = if *is_sent { "It was sent once." } else { "It is being sent." };
+                format!("Still running since {since}. {sent} Make the same call again to wait for it; do not reword it.")
+            }
+            Self::Queued { since, behind } => {
+                let behind = behind.as_ref().map_or_else(
+                    || "waits for its tool server".to_owned(),
+                    |tool| format!("waits for its turn behind another call of this session, `{tool}`, which is not answered"),
+                );
+                format!(
+                    "Not sent yet: since {since} it {behind}. It is sent when its turn comes and somebody waits for it. Make the same call \
+                     again to wait; do not reword it. Reads do not wait."
+                )
+            }
             Self::Held { question, kind: QuestionKind::NearDuplicate } => format!(
                 "Not sent. Another call may have had this effect already, in other words or in another session. A person decides: \
                  `{ua} answer {question}`. Go on with other work; the same call again returns this, or the result."
@@ -69,7 +100,7 @@ impl Told {
                 "Not sent: the budget of {budget} is used up. Do not try to have the same done in another way. The person who runs the gateway \
                  sets budgets in its gateway.toml."
             ),
-            Self::NotSent { why } => why.clone(),
+            Self::NotSent { why } | Self::Refused { why } => why.clone(),
             Self::Happened { by, proof } => {
                 let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
                 format!("{by} says that this happened{proof}. Its own answer was lost. Do not send it again.")
@@ -148,7 +179,11 @@ mod tests {
         let question = QuestionId::parse("q_1").unwrap();
         for (told, words) in [
             (Told::Unknown { since: None, why: "it ended".into(), question: Some(question.clone()) }, "ua answer q_1"),
-            (Told::Running { since: Timestamp::from_millis(0) }, "do not reword it"),
+            (Told::Running { since: Timestamp::from_millis(0), is_sent: true }, "do not reword it"),
+            (Told::Running { since: Timestamp::from_millis(0), is_sent: false }, "It is being sent"),
+            (Told::Queued { since: Timestamp::from_millis(0), behind: Some("pay".into()) }, "behind another call of this session, `pay`"),
+            (Told::Unstored { since: Some(Timestamp::from_millis(0)), why: "the disk is full".into() }, "was sent at"),
+            (Told::Unstored { since: None, why: "the disk is full".into() }, "may have been sent before"),
             (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),
             (Told::Held { question, kind: QuestionKind::Approval }, "decide first"),
             (Told::Budget { budget: "3 `email.send` a day".into() }, "3 `email.send` a day is used up"),
@@ -156,6 +191,24 @@ mod tests {
             let result = told.as_result(None, "ua");
             assert!(result["content"][0]["text"].as_str().unwrap().contains(words), "{result}");
             assert!(result["isError"] == true && result.get("structuredContent").is_none());
+        }
+    }
+
+    /// Of what was sent, or may have been, nothing says that it was not.
+    #[test]
+    fn only_what_was_not_sent_is_said_not_to_be() {
+        let (since, why) = (Timestamp::from_millis(0), "the disk is full".to_owned());
+        for told in [
+            Told::Unknown { since: Some(since), why: why.clone(), question: None },
+            Told::Unstored { since: Some(since), why: why.clone() },
+            Told::Unstored { since: None, why: why.clone() },
+            Told::ReadLost { why: why.clone() },
+            Told::Running { since, is_sent: true },
+            Told::Running { since, is_sent: false },
+            Told::Happened { by: why, proof: None },
+        ] {
+            let result = told.as_result(None, "ua");
+            assert!(!result["content"][0]["text"].as_str().unwrap().contains("Not sent"), "{result}");
         }
     }
 }

@@ -28,7 +28,7 @@ mod process;
 pub(crate) use self::process::Unanswered;
 use self::process::{Link, Pipe, Process, read};
 use crate::era::{self, Client, Era};
-use crate::live::LiveCalls;
+use crate::live::{LiveCalls, Sent};
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -209,7 +209,9 @@ impl Upstream {
             return Ok(answer.clone());
         }
         match refused {
-            Some(Err(lost @ (Unanswered::Lost(_) | Unanswered::NotSent(_)))) => return Err(lost),
+            Some(Err(lost @ (Unanswered::Lost(_) | Unanswered::NotSent(_) | Unanswered::Unreadable(_)))) => {
+                return Err(lost);
+            }
             Some(Ok(_) | Err(Unanswered::Refused { .. })) | None => {}
         }
         match self.asked(process, &Client::of_handshake(params)).await {
@@ -502,6 +504,11 @@ impl Upstream {
             }
         }
         let call = &permit.call().call_id;
+        let live = lock(&self.live).get(call).cloned();
+        // From here on nobody says that it was not sent, but for this very function.
+        let before = live.as_ref().and_then(|live| {
+            live.is_sent(Sent { at: self.env.now(), attempt: permit.call().attempt })
+        });
         lock(&self.replies).remove(call);
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
         let params = self.prepared(&process, params);
@@ -531,11 +538,18 @@ impl Upstream {
                 (None, None) => Outcome::Lost { why: "it answered neither a result nor an error".to_owned() },
             },
             Err(Unanswered::NotSent(why)) => Outcome::NotSent { why },
-            Err(Unanswered::Lost(why)) => Outcome::Lost { why },
+            // A read would be made again, and be answered so again.
+            Err(Unanswered::Unreadable(why)) if permit.call().policy.class == SideEffectClass::ReadOnly => {
+                Outcome::Raw(RawReply::RpcError { code: -32700, message: why })
+            }
+            Err(Unanswered::Lost(why) | Unanswered::Unreadable(why)) => Outcome::Lost { why },
             Err(Unanswered::Refused { status, body }) => Outcome::Raw(RawReply::HttpStatus { status, body }),
         };
         if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = &outcome {
             lock(&self.replies).insert(call.clone(), reply.clone());
+        }
+        if let (Outcome::NotSent { .. }, Some(live)) = (&outcome, &live) {
+            live.was_not_sent(before);
         }
         match &outcome {
             Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } | Outcome::Continues(_) => {}

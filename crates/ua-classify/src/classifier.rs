@@ -20,7 +20,7 @@ use ua_core::{
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, Verdict, hints};
 use crate::job::{self, JobPolicy};
-use crate::name::{NameSays, made_by_name, made_by_word, read_name, vocabulary};
+use crate::name::{NameSays, creates_by, made_by_name, made_by_word, read_name, vocabulary};
 use crate::packs::Pack;
 use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
 
@@ -289,6 +289,26 @@ impl Classifier {
             })
             .collect();
         Explanation { tool: tool.name.clone(), policy, harmless_programs, considered, hints }
+    }
+
+    /// Whether some tool can have this kind of effect: a rule or a pack says it, or a name can. The error is the nearest of those that rules
+    /// and packs say, if one is near: what no call can be counted as limits nothing.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn can_be_effect(&self, kind: &str) -> Result<(), Option<String>> {
+        let packs = Pack::all().unwrap_or_default().iter().filter_map(|pack| pack.rules().ok());
+        let job = self.job.iter().map(|file| &file.rules);
+        let rules = self.user.iter().chain([&self.shipped]).chain(job).chain(packs).flat_map(|file| &file.rules);
+        let known: BTreeSet<&str> =
+            rules.filter_map(|rule| rule.settings.effect_kind.as_ref()).map(EffectKind::as_str).collect();
+        let verb = kind.rsplit_once('.').map(|(_, verb)| verb);
+        if known.contains(kind) || (EffectKind::parse(kind).is_some() && verb.is_some_and(creates_by)) {
+            return Ok(());
+        }
+        let likeness = |name: &&str| strsim::jaro_winkler(kind, name);
+        let nearest = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        Err(nearest.filter(|name| likeness(name) > 0.8).map(str::to_owned))
     }
 
     /// The digest of everything that decides (`policy_version`): rules, lists, trusted servers and vocabulary. File

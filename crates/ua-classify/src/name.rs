@@ -69,6 +69,11 @@ pub(crate) fn read_name(tool: &ToolName) -> NameSays {
     }
 }
 
+/// Whether the name of a tool can say that it makes something with this verb.
+pub(crate) fn creates_by(verb: &str) -> bool {
+    creates::is_said_of(verb)
+}
+
 /// What a call of the tool makes anew each time, if its name says so.
 pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
     creates::made_by(&words(&tool.tool), &words(&tool.server))

@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_broker::{Broker, BrokerConfig, BrokerLock, HttpSettings, Served, Tokens, ask_broker, hook_broker};
+use ua_broker::{Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, Served, Tokens, ask_broker, hook_broker};
+use ua_classify::Classifier;
 use ua_mcp::ShimCommand;
 use ua_store::RunRecord;
 
@@ -156,6 +157,36 @@ pub fn configuration(settings: &Settings, client: Client) -> Result<PathBuf, Hos
     })
 }
 
+/// What a broker is made from by what its user says: the gateway's file, and what that refers to.
+struct Said {
+    config: GatewayConfig,
+    classifier: Classifier,
+    entries: Entries,
+}
+
+impl Said {
+    /// Reads all of it, so that whoever starts a broker, and `ua doctor`, refuse what the broker would.
+    fn read(host: &Host, root: &Path) -> Result<Self, HostError> {
+        let config = GatewayConfig::read(root)?;
+        let classifier = policies::classifier_of_user(host.settings(), &config.policies, &[], None)?;
+        for (place, budget) in config.rules.budgets.iter().enumerate() {
+            let Some(effect) = &budget.effect else { continue };
+            if let Err(nearest) = classifier.can_be_effect(effect) {
+                let nearest = nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
+                let file = root.join(config::FILE);
+                return Err(HostError::usage(format!(
+                    "{}: `budget[{}].effect` is \"{effect}\", which no tool can have{nearest}",
+                    file.display(),
+                    place + 1
+                ))
+                .hint("a rule of a policy says of a tool what its effect is (`effect_kind`); docs/guide/policies.md"));
+            }
+        }
+        let entries = config.entries(host, root)?;
+        Ok(Self { config, classifier, entries })
+    }
+}
+
 /// Starts a broker, unless one listens, and returns when one does.
 ///
 /// # Errors
@@ -166,6 +197,8 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
     if asked(&socket, false).await.ok().flatten().is_some() {
         return Ok(());
     }
+    // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
+    Said::read(host, &root)?;
     std::fs::create_dir_all(&root)
         .map_err(|error| HostError::storage(format!("cannot make {}: {error}", root.display())))?;
     let log = root.join("gateway.log");
@@ -209,9 +242,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
     let lock = BrokerLock::take(&home.locks());
     let lock = lock.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?;
     let Some(lock) = lock else { return Ok(Served::Another) };
-    let said = GatewayConfig::read(&root)?;
-    let classifier = policies::classifier_of_user(host.settings(), &said.policies, &[], None)?;
-    let entries = said.entries(host, &root)?;
+    let Said { config: said, classifier, entries } = Said::read(host, &root)?;
     let store = home.open()?;
     let config = BrokerConfig {
         socket: root.join(SOCKET),
@@ -247,7 +278,7 @@ pub async fn ask(host: &Host, named: Option<&Path>, stop: bool) -> Result<Option
 pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostError> {
     let root = root(host.settings(), named)?;
     // What the next one would refuse is said before this one is ended.
-    GatewayConfig::read(&root)?.entries(host, &root)?;
+    Said::read(host, &root)?;
     let was_there = ask(host, named, true).await?.is_some();
     let locks = Home::new(host.settings(), Some(&root))?.locks();
     let ends = host.env().now().plus(DRAIN);

@@ -32,6 +32,7 @@ fn seen(id: &str, status: CallStatus) -> Seen {
             arrival: format!("a_{id}"),
             client_call: Some("toolu_1".into()),
             is_acknowledged: false,
+            is_family: true,
         }],
     }
 }
@@ -41,8 +42,17 @@ fn acknowledged(mut call: Seen) -> Seen {
     call
 }
 
-fn elsewhere(call: Seen) -> Seen {
+fn elsewhere(mut call: Seen) -> Seen {
+    call.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
     Seen { is_family: false, ..call }
+}
+
+/// A call of another family whose receipt this family was handed.
+fn heard_of(call: Seen) -> Seen {
+    let mut call = elsewhere(acknowledged(call));
+    let own = SeenArrival { arrival: "late".into(), client_call: None, is_acknowledged: true, is_family: true };
+    call.arrivals.push(own);
+    call
 }
 
 #[test]
@@ -144,6 +154,8 @@ fn each_rule_has_its_rows() {
         // R4
         ("a declared effect, again", email("b"), vec![acknowledged(c(Succeeded))], hand_out(Rule::Repeat)),
         ("the same, another day's session", email("b"), vec![elsewhere(acknowledged(c(Succeeded)))], Ruling::New),
+        ("… whose late receipt this session was handed", email("b"), vec![heard_of(c(Succeeded))], hand_out(Rule::Repeat)),
+        ("an append whose late receipt it was handed", append("b"), vec![heard_of(c(Succeeded))], Ruling::New),
         ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
         ("it failed for certain", email("b"), vec![acknowledged(c(FailedDefinite))], Ruling::New),
         ("it was refused", email("b"), vec![c(Cancelled)], Ruling::New),
@@ -190,7 +202,7 @@ prop_compose! {
             call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_same_server,
             is_newest_effect, status, is_given_up, may_have_happened, live, is_held,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
-                arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged,
+                arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family,
             }).collect(),
         }
     }
@@ -246,7 +258,8 @@ proptest! {
         let mut all = all;
         for seen in &mut all {
             (seen.is_family, seen.live, seen.status) = (false, Live::No, CallStatus::Succeeded);
-            seen.arrivals = vec![SeenArrival { arrival: "z".into(), client_call: None, is_acknowledged: true }];
+            seen.arrivals =
+                vec![SeenArrival { arrival: "z".into(), client_call: None, is_acknowledged: true, is_family: false }];
         }
         prop_assert_eq!(decide(&email("a1"), &all), Ruling::New);
     }

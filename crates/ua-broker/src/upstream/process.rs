@@ -14,6 +14,7 @@ use ua_mcp::{Relay, Relayed};
 
 use super::lock;
 use crate::era::Era;
+use crate::lines::{self, Unreadable};
 
 /// One process, or one session with an endpoint.
 pub(super) struct Process {
@@ -33,10 +34,13 @@ pub(super) enum Link {
 /// The pipes of a process.
 pub(super) struct Pipe {
     pub(super) stdin: AsyncMutex<Option<ChildStdin>>,
-    pub(super) pending: Mutex<Option<HashMap<u64, oneshot::Sender<Value>>>>,
+    pub(super) pending: Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>,
     pub(super) ended: CancellationToken,
     pub(super) child: AsyncMutex<Child>,
 }
+
+/// What comes back for a request; the error says why it cannot be read.
+pub(super) type Answer = Result<Value, String>;
 
 /// Why a request has no answer.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub(crate) enum Unanswered {
     NotSent(String),
     /// It left, or may have.
     Lost(String),
+    /// It was answered, with something that cannot be read.
+    Unreadable(String),
     /// An HTTP status that is no success.
     Refused { status: u16, body: String },
 }
@@ -52,7 +58,7 @@ pub(crate) enum Unanswered {
 impl std::fmt::Display for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
+            Self::NotSent(why) | Self::Lost(why) | Self::Unreadable(why) => f.write_str(why),
             Self::Refused { status, body } => {
                 let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
                 write!(f, "it answered HTTP status {status}: {}", body.trim())
@@ -169,7 +175,7 @@ impl Pipe {
     }
 
     /// Whoever is answered under this id from now on.
-    fn expect(&self, id: u64) -> Result<oneshot::Receiver<Value>, Unanswered> {
+    fn expect(&self, id: u64) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let (answered, answer) = oneshot::channel();
         match lock(&self.pending).as_mut() {
             Some(pending) => pending.insert(id, answered),
@@ -178,33 +184,75 @@ impl Pipe {
         Ok(answer)
     }
 
-    async fn request(&self, id: u64, message: &Value, answer: oneshot::Receiver<Value>) -> Result<Value, Unanswered> {
+    async fn request(&self, id: u64, message: &Value, answer: oneshot::Receiver<Answer>) -> Result<Value, Unanswered> {
         let _expected = Expected { pipe: self, id };
         if let Err(error) = self.write(message).await {
             // A part of it may be in the pipe.
             return Err(Unanswered::Lost(format!("the tool server ended while it was asked: {error}")));
         }
-        answer.await.map_err(|_| Unanswered::Lost("the tool server ended before it answered".to_owned()))
+        match answer.await {
+            Ok(answer) => answer.map_err(Unanswered::Unreadable),
+            Err(_) => Err(Unanswered::Lost("the tool server ended before it answered".to_owned())),
+        }
     }
 }
 
 /// Reads what the server says until it says nothing more.
 pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
-    let mut lines = BufReader::new(stdout).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        // A server that logs to its output: not a message.
-        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
-        if message.get("method").is_some() {
-            let _gone = to_client.send(message);
-            continue;
+    let mut lines = BufReader::new(stdout);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        match lines.read_until(b'\n', &mut bytes).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
         }
-        let id = message["id"].as_u64().or_else(|| message["id"].as_str()?.parse().ok());
-        let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
-        if let Some(waiting) = waiting {
-            let _gone = waiting.send(message);
+        // Bytes that are no text do not end a tool server; they are said to be missing.
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim();
+        match lines::message(line) {
+            Ok(message) if message.get("method").is_some() => {
+                let _gone = to_client.send(message);
+            }
+            Ok(message) => {
+                let id = number(&message["id"]);
+                let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
+                if let Some(waiting) = waiting {
+                    let _gone = waiting.send(Ok(message));
+                }
+            }
+            // A server that logs to its output: not a message.
+            Err(_) if !line.starts_with('{') => {}
+            Err(unreadable) => pipe.unreadable(&unreadable),
         }
     }
     pipe.ended.cancel();
     // Whoever waits finds that nobody will answer, and nobody waits any more from now on.
     drop(lock(&pipe.pending).take());
+}
+
+/// The number that we gave a request, as its answer says it.
+fn number(id: &Value) -> Option<u64> {
+    id.as_u64().or_else(|| id.as_str()?.parse().ok())
+}
+
+impl Pipe {
+    /// A line that cannot be read is the answer to the request that it names, and where it names none it may be the answer to any of them:
+    /// nobody waits for ever for an answer that came.
+    fn unreadable(&self, line: &Unreadable) {
+        let why = format!("the tool server's answer cannot be read: {}", line.why);
+        if line.has_method {
+            tracing::warn!(why = line.why, "a message of a tool server cannot be read");
+            return;
+        }
+        let mut pending = lock(&self.pending);
+        let Some(pending) = pending.as_mut() else { return };
+        let waiting: Vec<oneshot::Sender<Answer>> = match line.id.as_ref().map(number) {
+            Some(id) => id.and_then(|id| pending.remove(&id)).into_iter().collect(),
+            None => pending.drain().map(|(_, waiting)| waiting).collect(),
+        };
+        for waiting in waiting {
+            let _gone = waiting.send(Err(why.clone()));
+        }
+    }
 }

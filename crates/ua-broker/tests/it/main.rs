@@ -12,4 +12,5 @@ mod one_binary;
 mod passing;
 mod remote;
 mod repeats;
+mod telling;
 mod world;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
 use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
@@ -155,6 +155,13 @@ impl GatewayWorld {
         kill(last.parse().unwrap());
     }
 
+    /// The disk takes nothing more of what the broker writes, or takes it again.
+    pub(crate) fn fill_the_disk(&self, is_full: bool) {
+        let limit = Rlimit { current: is_full.then_some(0), maximum: None };
+        let pid = Pid::from_raw(i32::try_from(self.broker_pid()).unwrap());
+        rustix::process::prlimit(pid, Resource::Fsize, limit).unwrap();
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::start(self, "project", &[])
     }
@@ -271,8 +278,13 @@ impl Client {
     }
 
     pub(crate) fn say(&mut self, message: &Value) {
+        self.say_bytes(message.to_string().as_bytes());
+    }
+
+    /// A line, whatever it is.
+    pub(crate) fn say_bytes(&mut self, line: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).unwrap();
+        stdin.write_all(line).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush()).unwrap();
     }
 
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {

@@ -95,6 +95,15 @@ pub(super) fn vocabulary() -> String {
     format!("{}\n{}\n{}\n{}", verbs.join(" "), BEHIND.join(" "), UNMAKING.join(" "), MAILS.join(" "))
 }
 
+/// The verbs of the kinds that names can say.
+const KINDS: [&str; 11] =
+    ["comment", "create", "forward", "invite", "notify", "pay", "post", "publish", "reply", "send", "upload"];
+
+/// Whether the name of a tool can say that it makes something with this verb of [`EffectKind`].
+pub(super) fn is_said_of(verb: &str) -> bool {
+    KINDS.contains(&verb)
+}
+
 /// What a call of a tool of this name makes, when the name says it; `words` are the name's.
 pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind> {
     let rest = without_prefix(words, server);
@@ -202,6 +211,20 @@ mod tests {
 
     fn made(server: &str, name: &str) -> Option<String> {
         made_by(&words(name), &words(server)).map(|kind| kind.as_str().to_owned())
+    }
+
+    #[test]
+    fn what_a_budget_may_count_is_what_names_can_say() {
+        for (_, makes) in VERBS {
+            let Makes::Always(verb) = makes else { continue };
+            assert!(is_said_of(verb), "{verb}");
+        }
+        let shipped = crate::Classifier::shipped().unwrap();
+        for kind in ["email.send", "issue.comment", "gizmo.create"] {
+            assert_eq!(shipped.can_be_effect(kind), Ok(()), "{kind}");
+        }
+        assert_eq!(shipped.can_be_effect("email.sned"), Err(Some("email.send".to_owned())));
+        assert_eq!(shipped.can_be_effect("xq"), Err(None));
     }
 
     #[test]

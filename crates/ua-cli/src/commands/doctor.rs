@@ -88,7 +88,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     machine::disk(home, &mut findings);
     machine::clock(home, &mut findings).await;
     machine::left_behind(home, &mut findings).await;
-    machine::gateway(host, &mut findings).await;
+    machine::gateway(host, root, &mut findings).await;
     let ok = findings.all.iter().all(|finding| finding.level != Level::Fail);
     let report =
         DoctorReport { ok, findings: findings.all, tools, settings: super::config::rows(settings, root, None) };

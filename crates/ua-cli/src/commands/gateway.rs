@@ -338,9 +338,16 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Unwrapped => "is as it was before",
             What::MayLogIn => "left alone: it may want its client to log in; name it, if it does not",
             What::Unreachable => "left alone: the gateway does not reach what it names",
+            What::NotRead => {
+                "left alone: its `args` or the file of its variables (`envFile`) cannot be read whole, and nothing is to be lost"
+            }
             What::NotWrapped => "left alone: it does not go through the gateway",
         };
-        vec![change.server.clone(), what.to_owned()]
+        let server = match &change.project {
+            Some(project) => format!("{} (in {project})", change.server),
+            None => change.server.clone(),
+        };
+        vec![server, what.to_owned()]
     });
     print_table(&["SERVER", &file.display().to_string()], rows.collect())
 }

@@ -29,6 +29,8 @@ mod yaml;
 pub struct Change {
     /// The tool server's name.
     pub server: String,
+    /// The folder of the project whose it is, if it is one project's.
+    pub project: Option<String>,
     /// What was done, or why nothing was.
     pub what: What,
 }
@@ -73,14 +75,33 @@ impl Format {
     }
 
     /// The text with `ua gateway` in front of these tool servers, or of all.
-    fn wrapped(self, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
-        self.edited(text, servers, |server, entry| entry.wrapped(server, front, !servers.is_empty()))
+    fn wrapped(self, path: &Path, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
+        let names_in = |file: &str| names_in(path, file);
+        self.edited(text, servers, |server, entry| entry.wrapped(server, front, !servers.is_empty(), &names_in))
     }
 
     /// The text with the old commands of these tool servers, or of all.
     fn unwrapped(self, text: &str, servers: &[String]) -> Result<Edited, HostError> {
         self.edited(text, servers, |_, entry| entry.unwrapped())
     }
+}
+
+/// The variables of a file of lines `NAME=value`, as the configuration at `path` names it; `None` where that cannot be read from here.
+fn names_in(path: &Path, file: &str) -> Option<Vec<String>> {
+    // What a client puts in for other words, only the client knows.
+    let folder = path.parent().filter(|folder| folder.file_name() == Some(OsStr::new(".vscode")));
+    let file = match file.strip_prefix("${workspaceFolder}/") {
+        Some(file) => folder?.parent()?.join(file),
+        None => PathBuf::from(file),
+    };
+    let text = fs::read_to_string(Some(file).filter(|file| file.is_absolute())?).ok()?;
+    let name = |line: &str| {
+        let line = line.trim().strip_prefix("export ").unwrap_or(line.trim());
+        let name = line.split_once('=')?.0.trim();
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        is_name.then(|| name.to_owned())
+    };
+    Some(text.lines().filter_map(name).collect())
 }
 
 /// Says which of the tool servers that were named the configuration does not have.
@@ -117,7 +138,7 @@ pub fn install(
     dry_run: bool,
 ) -> Result<Edited, HostError> {
     let before = read(path)?;
-    let edited = Format::of(path).wrapped(&before, front, servers)?;
+    let edited = Format::of(path).wrapped(path, &before, front, servers)?;
     if dry_run || edited.text == before {
         return Ok(edited);
     }
@@ -222,11 +243,65 @@ mod tests {
         Front { program: "ua".to_owned(), root: None }
     }
 
+    fn here() -> &'static Path {
+        Path::new("/nowhere/mcp.json")
+    }
+
+    #[test]
+    fn no_argument_is_lost_to_a_comment_or_a_comma() {
+        let config = r#"{"servers": {
+  "a": {"command": "npx", "args": ["-y", "mail-server",]},
+  "b": {"command": "npx", "args": [ // first
+    "-y", /* no "z" */ "b-server" // last
+  ]},
+  "c": {"command": "npx", "args": ["-p", 8080]},
+  "d": {"command": "npx", "args": "one"},
+}}"#;
+        let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap();
+        let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
+        assert_eq!(whats, [What::Wrapped, What::Wrapped, What::NotRead, What::NotRead]);
+        assert!(made.text.contains(r#""--","npx","-y","mail-server"]"#), "{}", made.text);
+        assert!(made.text.contains(r#""--","npx","-y","b-server"]"#), "{}", made.text);
+        assert!(made.text.contains(r#""c": {"command": "npx", "args": ["-p", 8080]}"#), "{}", made.text);
+        let codex = "[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-p\", 8080]\n";
+        let made = Format::Toml.wrapped(here(), codex, &ua(), &[]).unwrap();
+        assert_eq!((made.text.as_str(), made.changes[0].what), (codex, What::NotRead));
+    }
+
+    #[test]
+    fn the_variables_of_a_file_are_passed_on_or_the_entry_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(".vscode")).unwrap();
+        fs::write(folder.path().join(".env"), "# mine\nSMTP_PASSWORD=x=y\nexport TOKEN = t\n\nno name\n").unwrap();
+        let path = folder.path().join(".vscode/mcp.json");
+        let config = r#"{"servers": {"a": {"command": "x", "env": {"TOKEN": "t"}, "envFile": "${workspaceFolder}/.env"},
+            "b": {"command": "x", "envFile": "${input:where}"}, "c": {"command": "x", "envFile": "${workspaceFolder}/none"}}}"#;
+        let made = Format::Json.wrapped(&path, config, &ua(), &[]).unwrap();
+        let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
+        assert_eq!(whats, [What::Wrapped, What::NotRead, What::NotRead]);
+        assert!(made.text.contains(r#""--env","TOKEN","--env","SMTP_PASSWORD","--","x"]"#), "{}", made.text);
+    }
+
+    #[test]
+    fn those_of_projects_go_through_it_too() {
+        let config = r#"{"projects": {"/a/b": {"allowedTools": [], "mcpServers": {"p1": {"command": "p", "args": ["--", "--name"]}}},
+            "/c": {"mcpServers": {}}, "/d": {}}, "mcpServers": {"p1": {"command": "q"}}}"#;
+        let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap();
+        let told: Vec<_> = made.changes.iter().map(|change| (change.project.as_deref(), change.what)).collect();
+        assert_eq!(told, [(None, What::Wrapped), (Some("/a/b"), What::Wrapped)]);
+        assert!(made.text.contains(r#"["gateway","--name","p1","--","p","--","--name"]"#), "{}", made.text);
+        let back = Format::Json.unwrapped(&made.text, &[]).unwrap();
+        assert!(!back.text.contains("gateway") && back.changes.len() == 2, "{}", back.text);
+        let only = r#"{"projects": {"/a": {"mcpServers": {"p": {"command": "p"}}}}}"#;
+        assert_eq!(Format::Json.wrapped(here(), only, &ua(), &["p".to_owned()]).unwrap().changes.len(), 1);
+        assert!(Format::Json.wrapped(here(), r#"{"projects": {"/a": {}}}"#, &ua(), &[]).is_err());
+    }
+
     const CONFIG: &str = "// my servers\n{\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"mail\": {\"command\": \"npx\", \"args\": [\"-y\",   \"mail\"], \"env\": {\"KEY\": \"k\"}},\n    /* plain */ \"notes\": { \"command\" : \"notes-server\" },\n    \"web\": {\"url\": \"https://x\"},\n  },\n}\n";
 
     #[test]
     fn an_entry_is_wrapped_and_nothing_else_moves() {
-        let made = Format::Json.wrapped(CONFIG, &ua(), &[]).unwrap();
+        let made = Format::Json.wrapped(here(), CONFIG, &ua(), &[]).unwrap();
         let whats: Vec<What> = made.changes.iter().map(|change| change.what).collect();
         assert_eq!(whats, [What::Wrapped, What::Wrapped, What::MayLogIn]);
         let text = &made.text;
@@ -241,13 +316,13 @@ mod tests {
             text.starts_with("// my servers\n{\n  \"theme\": \"dark\",")
                 && text.contains("\"web\": {\"url\": \"https://x\"},\n  },")
         );
-        let again = Format::Json.wrapped(text, &ua(), &[]).unwrap();
+        let again = Format::Json.wrapped(here(), text, &ua(), &[]).unwrap();
         assert_eq!((&again.text, again.changes[0].what), (text, What::Already));
-        let one = Format::Json.wrapped(CONFIG, &ua(), &["notes".to_owned()]).unwrap();
+        let one = Format::Json.wrapped(here(), CONFIG, &ua(), &["notes".to_owned()]).unwrap();
         assert!(one.changes.len() == 1 && one.text.contains("\"command\": \"npx\""));
         assert!(
-            Format::Json.wrapped(CONFIG, &ua(), &["nobody".to_owned()]).is_err()
-                && Format::Json.wrapped("{}", &ua(), &[]).is_err()
+            Format::Json.wrapped(here(), CONFIG, &ua(), &["nobody".to_owned()]).is_err()
+                && Format::Json.wrapped(here(), "{}", &ua(), &[]).is_err()
         );
     }
 
@@ -288,12 +363,12 @@ mod tests {
         let servers: Vec<String> = servers.iter().map(|&name| name.to_owned()).collect();
         let made = install(&root, &path, &ua(), &servers, false).unwrap().text;
         let format = Format::of(&path);
-        assert_eq!(format.wrapped(&made, &ua(), &servers).unwrap().text, made);
+        assert_eq!(format.wrapped(&path, &made, &ua(), &servers).unwrap().text, made);
         let apart = format.unwrapped(&made, &servers).unwrap();
         assert!(apart.changes.iter().all(|change| change.what != What::Wrapped) && !apart.text.contains("gateway"));
         uninstall(&root, &path, &[], false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), config);
-        let none = format.wrapped(config, &ua(), &["nobody".to_owned()]).unwrap_err();
+        let none = format.wrapped(&path, config, &ua(), &["nobody".to_owned()]).unwrap_err();
         assert!(none.to_string().contains("nobody"), "{none}");
         format!("{made}\n--- taken apart\n{}", apart.text)
     }
@@ -308,13 +383,13 @@ mod tests {
 }}"#;
         insta::assert_snapshot!(there_and_back("mcp.json", config, &[]));
         let whats = |servers: &[String]| {
-            let made = Format::Json.wrapped(config, &ua(), servers).unwrap();
+            let made = Format::Json.wrapped(here(), config, &ua(), servers).unwrap();
             made.changes.into_iter().map(|change| change.what).collect::<Vec<_>>()
         };
         assert_eq!(whats(&[]), [What::Wrapped, What::MayLogIn, What::Unreachable]);
         assert_eq!(whats(&["open".to_owned()]), [What::Wrapped]);
         let elsewhere = Front { root: Some("/srv/gateway".to_owned()), ..ua() };
-        let made = Format::Json.wrapped(config, &elsewhere, &[]).unwrap();
+        let made = Format::Json.wrapped(here(), config, &elsewhere, &[]).unwrap();
         assert!(made.text.contains(r#"["gateway","--root","/srv/gateway","--name","crm""#), "{}", made.text);
     }
 

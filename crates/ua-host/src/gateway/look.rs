@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Client, Front, GatewayConfig, SOCKET, What, asked, configuration, install};
+use super::{Client, Front, SOCKET, Said, What, asked, configuration, install};
 use crate::error::HostError;
 use crate::host::Host;
 
@@ -24,6 +24,8 @@ pub struct Looked {
     pub unwrapped: Vec<(PathBuf, String)>,
     /// The same for those that may want their client to log in.
     pub may_log_in: Vec<(PathBuf, String)>,
+    /// The same for those of which something cannot be read.
+    pub not_read: Vec<(PathBuf, String)>,
 }
 
 /// Looks.
@@ -44,6 +46,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
                 What::Already => &mut looked.wrapped,
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
+                What::NotRead => &mut looked.not_read,
                 What::Unwrapped | What::Unreachable | What::NotWrapped => continue,
             };
             of.push((file.clone(), change.server));
@@ -52,10 +55,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     if !root.exists() && looked.wrapped.is_empty() {
         return Ok(Looked::default());
     }
-    looked.config = match GatewayConfig::read(&root) {
-        Ok(config) => config.entries(host, &root).err(),
-        Err(error) => Some(error),
-    };
+    looked.config = Said::read(host, &root).err();
     let socket = root.join(SOCKET);
     looked.broker = asked(&socket, false)
         .await

@@ -314,9 +314,11 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
 }
 
 /// How the gateway stands, where somebody uses one.
-pub(super) async fn gateway(host: &ua_host::Host, findings: &mut Findings) {
+pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>, findings: &mut Findings) {
     const CHECK: &str = "gateway";
-    let looked = match ua_host::gateway::look(host, None).await {
+    // A folder that is named is the gateway's where it has its file.
+    let root = root.filter(|root| root.join(ua_host::gateway::CONFIG_FILE).exists());
+    let looked = match ua_host::gateway::look(host, root).await {
         Ok(looked) => looked,
         Err(error) => return findings.refused(CHECK, &error),
     };
@@ -351,6 +353,10 @@ pub(super) async fn gateway(host: &ua_host::Host, findings: &mut Findings) {
         if !looked.may_log_in.is_empty() {
             let fix = "`ua gateway install` with its name, for one that its client does not log in to";
             findings.warn(CHECK, format!("left alone, they may want to log in: {}", named(&looked.may_log_in)), fix);
+        }
+        if !looked.not_read.is_empty() {
+            let fix = "write `args` as a list of texts, and variables into `env` in the place of a file that only the client finds";
+            findings.warn(CHECK, format!("left alone, not all of them can be read: {}", named(&looked.not_read)), fix);
         }
     }
 }

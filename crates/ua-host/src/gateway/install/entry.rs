@@ -19,6 +19,8 @@ pub enum What {
     MayLogIn,
     /// Neither started by a command nor reached over HTTP in a way that the gateway has.
     Unreachable,
+    /// Something that it is started with is not read whole, and would be lost.
+    NotRead,
     /// It does not go through the gateway.
     NotWrapped,
 }
@@ -32,6 +34,7 @@ impl What {
             Self::Unwrapped => "unwrapped",
             Self::MayLogIn => "may_log_in",
             Self::Unreachable => "unreachable",
+            Self::NotRead => "not_read",
             Self::NotWrapped => "not_wrapped",
         }
     }
@@ -59,6 +62,10 @@ pub(super) struct Entry {
     pub(super) url: Option<String>,
     /// What goes with each request there.
     pub(super) headers: Vec<Header>,
+    /// A file with more variables that it is given.
+    pub(super) env_file: Option<String>,
+    /// Something of this is there and could not be read whole.
+    pub(super) is_cut: bool,
 }
 
 /// A header of an entry.
@@ -133,17 +140,33 @@ impl Entry {
             && self.args.iter().any(|arg| arg == "--" || arg == "--url")
     }
 
-    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry.
-    pub(super) fn wrapped(&self, server: &str, front: &Front, is_named: bool) -> (What, Option<Becomes>) {
+    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `names_in` says which variables a file of
+    /// variables has, where it can be read.
+    pub(super) fn wrapped(
+        &self,
+        server: &str,
+        front: &Front,
+        is_named: bool,
+        names_in: &dyn Fn(&str) -> Option<Vec<String>>,
+    ) -> (What, Option<Becomes>) {
+        if self.is_cut {
+            return (What::NotRead, None);
+        }
         if self.is_wrapped() {
             return (What::Already, None);
         }
+        let of_file = match self.env_file.as_deref().map(names_in) {
+            Some(None) => return (What::NotRead, None),
+            Some(Some(names)) => names,
+            None => Vec::new(),
+        };
         let program = &front.program;
         let mut args = vec![WORD.to_owned()];
         args.extend(front.root.iter().flat_map(|root| ["--root".to_owned(), root.clone()]));
         args.extend(["--name".to_owned(), plain_name(server)]);
         if let Some(command) = &self.command {
-            args.extend(self.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
+            let more = of_file.iter().filter(|name| !self.env.contains(name));
+            args.extend(self.env.iter().chain(more).flat_map(|name| ["--env".to_owned(), name.clone()]));
             args.extend(["--".to_owned(), command.clone()]);
             args.extend(self.args.iter().cloned());
             return (What::Wrapped, Some(Becomes::Command { command: program.clone(), args }));
@@ -178,6 +201,9 @@ impl Entry {
 
     /// What it was before.
     pub(super) fn unwrapped(&self) -> (What, Option<Becomes>) {
+        if self.is_cut {
+            return (What::NotRead, None);
+        }
         let before = if self.is_wrapped() { self.before() } else { None };
         match before {
             Some(before) => (What::Unwrapped, Some(before)),

@@ -3,12 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::entry::{Becomes, Entry, Header, What};
-use super::spans::members;
+use super::spans::{Member, members, plain};
 use super::{Change, Edited, missing};
 use crate::error::HostError;
 
 /// Where clients keep their tool servers.
 const LISTS: [&str; 2] = ["mcpServers", "servers"];
+
+/// Where Claude Code keeps those that one project has: its folder, and a list in it.
+const PROJECTS: &str = "projects";
 
 struct Edit {
     place: std::ops::Range<usize>,
@@ -23,29 +26,37 @@ pub(super) fn edited(
 ) -> Result<Edited, HostError> {
     let not_understood = || HostError::usage("this is no client's configuration in JSON");
     let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
-    let list = top.iter().find(|member| LISTS.contains(&member.name.as_str()));
-    let list =
-        list.ok_or_else(|| HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"))?;
+    let mut named = Vec::new();
+    for (project, list) in lists(text, &top) {
+        for server in members(text, &list.value).ok_or_else(not_understood)? {
+            named.push((project.clone(), server));
+        }
+    }
+    if named.is_empty() && lists(text, &top).is_empty() {
+        return Err(HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"));
+    }
     let (mut edits, mut changes) = (Vec::new(), Vec::new());
-    for server in members(text, &list.value).ok_or_else(not_understood)? {
+    for (project, server) in named {
         if !servers.is_empty() && !servers.contains(&server.name) {
             continue;
         }
         let fields = members(text, &server.value).ok_or_else(not_understood)?;
         let mut read: Map<String, Value> = Map::new();
+        let mut is_cut = false;
         for field in &fields {
-            // A list with comments in it is not read, and then not changed either.
-            if let Ok(value) = serde_json::from_str(&text[field.value.clone()]) {
-                read.insert(field.name.clone(), value);
+            match plain(text, &field.value).and_then(|value| serde_json::from_str(&value).ok()) {
+                Some(value) => drop(read.insert(field.name.clone(), value)),
+                None => is_cut = true,
             }
         }
         let mut entry = entry_of(&read);
+        entry.is_cut |= is_cut;
         if let Some(env) = fields.iter().find(|field| field.name == "env") {
             let names = members(text, &env.value).unwrap_or_default();
             entry.env = names.into_iter().map(|variable| variable.name).collect();
         }
         let (what, new) = change(&server.name, &entry);
-        changes.push(Change { server: server.name.clone(), what });
+        changes.push(Change { server: server.name.clone(), project, what });
         let place = |name: &str| fields.iter().find(|field| field.name == name).map(|field| field.value.clone());
         match new {
             None => {}
@@ -73,22 +84,42 @@ pub(super) fn edited(
     Ok(Edited { text: edited, changes })
 }
 
+/// The lists of tool servers: that of everywhere, and those of projects with their folders.
+fn lists(text: &str, top: &[Member]) -> Vec<(Option<String>, Member)> {
+    let mut lists: Vec<(Option<String>, Member)> = Vec::new();
+    lists.extend(top.iter().find(|member| LISTS.contains(&member.name.as_str())).map(|list| (None, list.clone())));
+    let projects = top.iter().find(|member| member.name == PROJECTS);
+    for project in projects.and_then(|projects| members(text, &projects.value)).unwrap_or_default() {
+        let fields = members(text, &project.value).unwrap_or_default();
+        let own = fields.into_iter().find(|member| member.name == LISTS[0]);
+        // One without any is what most projects have.
+        let own = own.filter(|own| members(text, &own.value).is_some_and(|servers| !servers.is_empty()));
+        lists.extend(own.map(|list| (Some(project.name), list)));
+    }
+    lists
+}
+
 fn entry_of(read: &Map<String, Value>) -> Entry {
     let word = |name: &str| read.get(name).and_then(Value::as_str).map(str::to_owned);
     let texts =
         |value: &Value| value.as_array().map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let args: Vec<String> = read.get("args").and_then(texts).unwrap_or_default();
+    // An argument that is no text would be lost.
+    let is_cut = read.get("args").is_some_and(|all| all.as_array().is_none_or(|all| all.len() != args.len()));
     let headers = read.get("headers").and_then(Value::as_object);
-    let plain = |(name, value): (&String, &Value)| {
+    let header = |(name, value): (&String, &Value)| {
         Some(Header::Plain { name: name.clone(), value: value.as_str()?.to_owned() })
     };
     // The transport before the present one: a stream of its own, and requests beside it.
     let is_old = read.get("type").is_some_and(|kind| kind == "sse");
     Entry {
         command: word("command"),
-        args: read.get("args").and_then(texts).unwrap_or_default(),
+        args,
         env: Vec::new(),
         url: word("url").filter(|_| !is_old),
-        headers: headers.map(|all| all.iter().filter_map(plain).collect()).unwrap_or_default(),
+        headers: headers.map(|all| all.iter().filter_map(header).collect()).unwrap_or_default(),
+        env_file: word("envFile"),
+        is_cut,
     }
 }
 

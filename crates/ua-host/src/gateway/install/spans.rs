@@ -39,6 +39,29 @@ pub(super) fn members(text: &str, place: &Range<usize>) -> Option<Vec<Member>> {
     (*bytes.get(at)? == b'}').then_some(found)
 }
 
+/// The value that stands at `place` as JSON that every reader takes: without comments, and without commas at the end of lists.
+pub(super) fn plain(text: &str, place: &Range<usize>) -> Option<String> {
+    let bytes = &text.as_bytes()[..place.end];
+    let (mut made, mut at) = (String::new(), blank(bytes, place.start)?);
+    while at < bytes.len() {
+        let end = if bytes[at] == b'"' {
+            string(bytes, at)?
+        } else {
+            at + text.get(at..)?.chars().next().map_or(1, char::len_utf8)
+        };
+        if matches!(bytes[at], b']' | b'}') && made.ends_with(',') {
+            made.pop();
+        }
+        made.push_str(text.get(at..end)?);
+        at = blank(bytes, end)?;
+        // Two words stay two.
+        if at > end && at < bytes.len() && !matches!(bytes[at], b']' | b'}' | b',' | b':') && !made.ends_with([',', ':', '[', '{']) {
+            made.push(' ');
+        }
+    }
+    Some(made)
+}
+
 /// Behind blanks and comments.
 fn blank(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
@@ -93,6 +116,20 @@ fn value(bytes: &[u8], start: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_there_is_read_without_comments() {
+        for (text, read) in [
+            ("[\"-y\", // \"no\"\n \"a,]\" /* x */ , ]", "[\"-y\",\"a,]\"]"),
+            (" { \"ä\" : [ 1 , 2, ], } ", "{\"ä\":[1,2]}"),
+            ("[\"//\", \"/*\"]", "[\"//\",\"/*\"]"),
+            ("\"x\"", "\"x\""),
+            ("[1 2]", "[1 2]"),
+        ] {
+            assert_eq!(plain(text, &(0..text.len())).as_deref(), Some(read), "{text}");
+        }
+        assert_eq!(plain("[\"a", &(0..3)), None);
+    }
 
     #[test]
     fn values_are_found_between_comments() {

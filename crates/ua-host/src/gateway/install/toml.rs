@@ -30,7 +30,7 @@ pub(super) fn edited(
         }
         let Some(entry) = entry.as_table_like_mut() else { continue };
         let (what, new) = change(name.get(), &entry_of(entry));
-        changes.push(Change { server: name.get().to_owned(), what });
+        changes.push(Change { server: name.get().to_owned(), project: None, what });
         if let Some(new) = new {
             become_(entry, new, what);
         }
@@ -49,7 +49,10 @@ fn entry_of(entry: &dyn TableLike) -> Entry {
         pairs(entry, "env_http_headers").into_iter().map(|(name, variable)| Header::Variable { name, variable }),
     );
     headers.extend(word("bearer_token_env_var").map(|variable| Header::Bearer { variable }));
-    Entry { command: word("command"), args: texts(entry, "args"), env, url: word("url"), headers }
+    let args = texts(entry, "args");
+    // A number is no argument for Codex either; one that is dropped would be another call of the program.
+    let is_cut = entry.get("args").is_some_and(|all| all.as_array().is_none_or(|all| all.len() != args.len()));
+    Entry { command: word("command"), args, env, url: word("url"), headers, env_file: None, is_cut }
 }
 
 fn pairs(entry: &dyn TableLike, name: &str) -> Vec<(String, String)> {

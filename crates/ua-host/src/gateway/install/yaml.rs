@@ -34,7 +34,7 @@ pub(super) fn edited(
             continue;
         }
         let (what, new) = change(&name, &entry_of(entry));
-        changes.push(Change { server: name, what });
+        changes.push(Change { server: name, project: None, what });
         let (Some(Becomes::Command { command, args }), Some((key, old))) = (new, field(entry, "cmd")) else { continue };
         let at = places.value(key, old);
         // A list in one line, whatever it was before: it stands behind its name and needs no indentation of its own.
@@ -93,7 +93,7 @@ fn entry_of(entry: &Node<'_>) -> Entry {
     }
     let is_started = field(entry, "type").and_then(|(_, kind)| word(kind)).is_none_or(|kind| kind == "stdio");
     let command = field(entry, "cmd").and_then(|(_, command)| word(command)).filter(|_| is_started);
-    Entry { command, args: texts("args"), env, url: None, headers: Vec::new() }
+    Entry { command, args: texts("args"), env, ..Entry::default() }
 }
 
 /// Where characters stand, in bytes.
