@@ -57,7 +57,9 @@ pub fn meaning(kind: QuestionKind, choice: Choice) -> &'static str {
         (Choice::Skip, QuestionKind::UnknownOutcome) => "leave it unresolved; the model is told that nobody knows",
         (Choice::Skip, QuestionKind::AuthFailure) => "leave it failed; the model is told",
         (Choice::Skip, _) => "do not run it; the model is told",
-        (Choice::Execute | Choice::Continue, QuestionKind::UnknownOutcome) => "it did not happen, and may be sent again",
+        (Choice::Execute | Choice::Continue, QuestionKind::UnknownOutcome) => {
+            "it did not happen, and may be sent again"
+        }
         (Choice::Execute | Choice::Continue, QuestionKind::AuthFailure) => {
             "the credentials are right now; try it again"
         }

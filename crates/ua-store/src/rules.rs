@@ -40,7 +40,7 @@ pub use gateway::{Arrived, arrived, check_session, delivered, reaches_project};
 pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
-    abort_in, is_same_question, question_answered, is_allowed, question_closed, question_for_call, question_raised,
+    abort_in, is_allowed, is_same_question, question_answered, question_closed, question_for_call, question_raised,
 };
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,
