@@ -33,7 +33,10 @@ pub(crate) fn next(from: &mut impl BufRead) -> io::Result<Option<Line>> {
     }
     bytes.pop_if(|last| *last == b'\r');
     Ok(Some(String::from_utf8(bytes).map_or_else(
-        |error| Line::Unreadable { begin: String::from_utf8_lossy(error.as_bytes()).into_owned(), why: "it is not UTF-8" },
+        |error| Line::Unreadable {
+            begin: String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            why: "it is not UTF-8",
+        },
         Line::Text,
     )))
 }

@@ -229,8 +229,7 @@ impl Connection {
                 // It leaves with the start of the call, in one write, and nobody decides about the project without it.
                 session.outbox.hold("note what a client asks for", Change::Arrive(new)).await;
                 let record = rules::calls_planned(&session.run, &session.step, vec![planned], asked.at).pop();
-                let record =
-                    record.ok_or_else(|| Unanswerable::Before(Broken::new("the call was not planned")))?;
+                let record = record.ok_or_else(|| Unanswerable::Before(Broken::new("the call was not planned")))?;
                 if record.status == CallStatus::Cancelled {
                     self.broker.flush(&self.project).await.map_err(Unanswerable::Before)?;
                     return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
@@ -254,7 +253,10 @@ impl Connection {
                 if is_in_doubt && self.broker.has_ended(&record.run_id).await {
                     note(&call, rule).await.map_err(after())?;
                     let why = "a person ended its session and did not say what came of it".to_owned();
-                    return Ok(Known::Doubtful(call, Told::Unknown { since: Some(record.created_at), why, question: None }));
+                    return Ok(Known::Doubtful(
+                        call,
+                        Told::Unknown { since: Some(record.created_at), why, question: None },
+                    ));
                 }
                 let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
                 let road = self.road(&owner).await.map_err(after())?;
@@ -532,13 +534,7 @@ impl Connection {
     }
 
     /// What a call ended with, as an answer.
-    fn answer_with(
-        &self,
-        call: &CallRecord,
-        reply: RawReply,
-        rule: Rule,
-        received_at: ua_core::Timestamp,
-    ) -> Reply {
+    fn answer_with(&self, call: &CallRecord, reply: RawReply, rule: Rule, received_at: ua_core::Timestamp) -> Reply {
         let told = |told: Told| {
             let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
             Reply::Result { result, is_final: true }

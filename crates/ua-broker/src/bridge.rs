@@ -105,14 +105,12 @@ async fn read(
                     }
                 }
             }
-            Some(BridgeLine::Message(message)) => {
-                match lines::message(message) {
-                    Ok(message) => peer.message(message).await,
-                    Err(unreadable) => {
-                        let _gone = out.send(ToClient::Tell { message: refused(&unreadable), about: None });
-                    }
+            Some(BridgeLine::Message(message)) => match lines::message(message) {
+                Ok(message) => peer.message(message).await,
+                Err(unreadable) => {
+                    let _gone = out.send(ToClient::Tell { message: refused(&unreadable), about: None });
                 }
-            }
+            },
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
             Some(BridgeLine::Gone { is_orderly }) => return is_orderly,
             None => tracing::debug!("a bridge said something that is no line of ours"),

@@ -33,8 +33,8 @@ mod tokens;
 use self::session::HttpSession;
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
-use crate::lines;
 use crate::era::{self, NEWER};
+use crate::lines;
 use crate::upstream::lock;
 
 /// The longest message.

@@ -95,7 +95,9 @@ mod tests {
         assert!(unread.why.contains("recursion"), "{}", unread.why);
         let request = deep.replace("result", "method");
         assert!(message(&request).unwrap_err().has_method);
-        for broken in ["{\"id\": 1", "{", "{\"a\": \"\\ud83d", "{\"a\": \"\\u", "nonsense", "\\", "{\"a\":\"\\ud83d\\u\"}"] {
+        for broken in
+            ["{\"id\": 1", "{", "{\"a\": \"\\ud83d", "{\"a\": \"\\u", "nonsense", "\\", "{\"a\":\"\\ud83d\\u\"}"]
+        {
             assert_eq!(message(broken).unwrap_err().id, None, "{broken}");
         }
     }

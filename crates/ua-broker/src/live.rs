@@ -379,9 +379,9 @@ impl Broker {
                 why: "a person ended the session and did not say what came of it".to_owned(),
                 question: None,
             },
-            (NotOver::Ended, _) => {
-                Told::NotSent { why: "Not sent: a person ended this session. The next call is of another one.".to_owned() }
-            }
+            (NotOver::Ended, _) => Told::NotSent {
+                why: "Not sent: a person ended this session. The next call is of another one.".to_owned(),
+            },
             (NotOver::Failed(why), Some(sent)) if has_effect => Told::Unstored { since: Some(sent.at), why },
             (NotOver::Failed(why), Some(_)) => Told::ReadLost { why },
             (NotOver::Failed(why), None) => Told::Broken { why },

@@ -76,12 +76,18 @@ impl Told {
             Self::ReadLost { why } => format!("Its answer was lost: {why}. It only reads: make it again."),
             Self::Running { since, is_sent } => {
                 let sent = if *is_sent { "It was sent once." } else { "It is being sent." };
-                format!("Still running since {since}. {sent} Make the same call again to wait for it; do not reword it.")
+                format!(
+                    "Still running since {since}. {sent} Make the same call again to wait for it; do not reword it."
+                )
             }
             Self::Queued { since, behind } => {
                 let behind = behind.as_ref().map_or_else(
                     || "waits for its tool server".to_owned(),
-                    |tool| format!("waits for its turn behind another call of this session, `{tool}`, which is not answered"),
+                    |tool| {
+                        format!(
+                            "waits for its turn behind another call of this session, `{tool}`, which is not answered"
+                        )
+                    },
                 );
                 format!(
                     "Not sent yet: since {since} it {behind}. It is sent when its turn comes and somebody waits for it. Make the same call \
@@ -181,7 +187,10 @@ mod tests {
             (Told::Unknown { since: None, why: "it ended".into(), question: Some(question.clone()) }, "ua answer q_1"),
             (Told::Running { since: Timestamp::from_millis(0), is_sent: true }, "do not reword it"),
             (Told::Running { since: Timestamp::from_millis(0), is_sent: false }, "It is being sent"),
-            (Told::Queued { since: Timestamp::from_millis(0), behind: Some("pay".into()) }, "behind another call of this session, `pay`"),
+            (
+                Told::Queued { since: Timestamp::from_millis(0), behind: Some("pay".into()) },
+                "behind another call of this session, `pay`",
+            ),
             (Told::Unstored { since: Some(Timestamp::from_millis(0)), why: "the disk is full".into() }, "was sent at"),
             (Told::Unstored { since: None, why: "the disk is full".into() }, "may have been sent before"),
             (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),

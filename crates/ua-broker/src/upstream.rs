@@ -506,9 +506,8 @@ impl Upstream {
         let call = &permit.call().call_id;
         let live = lock(&self.live).get(call).cloned();
         // From here on nobody says that it was not sent, but for this very function.
-        let before = live.as_ref().and_then(|live| {
-            live.is_sent(Sent { at: self.env.now(), attempt: permit.call().attempt })
-        });
+        let before =
+            live.as_ref().and_then(|live| live.is_sent(Sent { at: self.env.now(), attempt: permit.call().attempt }));
         lock(&self.replies).remove(call);
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
         let params = self.prepared(&process, params);

@@ -154,7 +154,12 @@ fn each_rule_has_its_rows() {
         // R4
         ("a declared effect, again", email("b"), vec![acknowledged(c(Succeeded))], hand_out(Rule::Repeat)),
         ("the same, another day's session", email("b"), vec![elsewhere(acknowledged(c(Succeeded)))], Ruling::New),
-        ("… whose late receipt this session was handed", email("b"), vec![heard_of(c(Succeeded))], hand_out(Rule::Repeat)),
+        (
+            "… whose late receipt this session was handed",
+            email("b"),
+            vec![heard_of(c(Succeeded))],
+            hand_out(Rule::Repeat),
+        ),
         ("an append whose late receipt it was handed", append("b"), vec![heard_of(c(Succeeded))], Ruling::New),
         ("an append, again", append("b"), vec![acknowledged(c(Succeeded))], Ruling::New),
         ("it failed for certain", email("b"), vec![acknowledged(c(FailedDefinite))], Ruling::New),

@@ -137,7 +137,8 @@ fn an_answer_that_cannot_be_read_is_an_answer() {
     let mut client = world.client().greet();
     raw(r#"{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"cut \ud83d"}]}}"#);
     assert_eq!(text(&client.result("send_email", &mail())), "cut \u{fffd}");
-    let deep = format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"x":{}{}}}}}"#, "[".repeat(300), "]".repeat(300));
+    let deep =
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"x":{}{}}}}}"#, "[".repeat(300), "]".repeat(300));
     for broken in [deep.as_str(), r#"{"jsonrpc":"2.0","result":"#] {
         raw(broken);
         let id = client.call("read_page", &json!({"page": "1"}));
@@ -156,7 +157,9 @@ fn a_request_that_cannot_be_read_is_refused_and_the_client_goes_on() {
     let world = GatewayWorld::new();
     let mut client = world.client().greet();
     let call = |id: u32, text: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"append_line","arguments":{{"text":{text}}}}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"append_line","arguments":{{"text":{text}}}}}}}"#
+        )
     };
     client.say_bytes(call(100, r#""cut \ud83d""#).as_bytes());
     assert_eq!(text(&client.answer(100)["result"]), "done, 1 so far");

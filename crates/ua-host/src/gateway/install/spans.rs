@@ -55,7 +55,11 @@ pub(super) fn plain(text: &str, place: &Range<usize>) -> Option<String> {
         made.push_str(text.get(at..end)?);
         at = blank(bytes, end)?;
         // Two words stay two.
-        if at > end && at < bytes.len() && !matches!(bytes[at], b']' | b'}' | b',' | b':') && !made.ends_with([',', ':', '[', '{']) {
+        if at > end
+            && at < bytes.len()
+            && !matches!(bytes[at], b']' | b'}' | b',' | b':')
+            && !made.ends_with([',', ':', '[', '{'])
+        {
             made.push(' ');
         }
     }
