@@ -395,7 +395,7 @@ fn a_tool_that_says_it_fetches_is_watched_whatever_rule_forgot_it_and_files_of_t
         (own("finalize_research"), others.clone()),
         (fetching("crawl_parallel"), others.clone()),
     ] {
-        assert_eq!(shipped.classify(&spec, None).reads, reads, "{}", spec.name);
+        assert_eq!(shipped.classify(&spec, None).reads, reads, "{}", spec.name.raw);
     }
     let policy = "[[rule]]\nid = \"mine\"\nname = \"write_local_file\"\nreads = []";
     let rules = PolicyRules::parse(policy, "policy.toml").unwrap();

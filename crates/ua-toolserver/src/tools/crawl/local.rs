@@ -93,6 +93,7 @@ impl Roots {
             // What links in the way come to, so that they lead past no rule, and what is opened is what was judged. What is not there, or
             // leads out, fails when it is opened; its name is judged all the same.
             let found = root.dir.canonicalize(&relative).unwrap_or_else(|_| relative.clone());
+            let found = if found.as_os_str().is_empty() { relative.clone() } else { found };
             if [&found, &relative].iter().all(|way| !self.closed.has(start, &start.join(way))) {
                 return Ok((&root.dir, found));
             }
