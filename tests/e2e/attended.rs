@@ -149,11 +149,11 @@ fn s9_servers_of_a_project_are_asked_about_on_the_terminal_and_enter_means_no() 
     env.write("work/.mcp.json", json!({"mcpServers": {"forum": env.forum_entry(&[])}}).to_string());
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("Trust them");
+    terminal.shows("Trust these servers");
     terminal.types(ENTER);
     assert!(terminal.code(2).contains("not trusted yet"));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("Trust them");
+    terminal.shows("Trust these servers");
     terminal.types(&format!("y{ENTER}"));
     terminal.code(0);
     // Known from now on.

@@ -191,7 +191,7 @@ fn a_deletion_that_is_killed_is_done_or_not_begun() {
 fn tools_that_nothing_is_known_about_are_noted_with_a_rule_to_begin_with() {
     let env = env();
     env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--with", "frobnicate"])}));
-    env.run(&["tools", "audit"]).code(0).says(&["no run met a tool"]);
+    env.run(&["tools", "audit"]).code(0).says(&["no past run used an unknown tool"]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Nothing to do."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
     env.run(&["job", &job, "--run-id", "s"]).code(0);

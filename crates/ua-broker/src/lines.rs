@@ -4,6 +4,7 @@
 //! of it as an escape (`\ud83d`), which is no text: it is read as U+FFFD. What still cannot be read has an id, where one can be found.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// A line that is no message.
@@ -23,7 +24,7 @@ struct Envelope {
     #[serde(default)]
     id: Option<Value>,
     #[serde(default)]
-    method: Option<Value>,
+    method: Option<IgnoredAny>,
 }
 
 /// Reads a line.

@@ -121,6 +121,7 @@ const KNOWN: [&str; 18] = [
     "cat",
     "cd",
     "claude",
+    "echo",
     "export",
     "jq",
     "kill",

@@ -143,7 +143,7 @@ fn an_answer_that_cannot_be_read_is_an_answer() {
         raw(broken);
         let id = client.call("read_page", &json!({"page": "1"}));
         let refused = client.answer(id);
-        assert!(refused["error"]["message"].as_str().unwrap().contains("cannot be read"), "{refused}");
+        assert!(refused.to_string().contains("cannot be read"), "{refused}");
         let unknown = client.result("append_line", &json!({"text": broken}));
         assert!(told(&unknown) == "unknown" && text(&unknown).contains("cannot be read"), "{unknown}");
     }
