@@ -33,9 +33,8 @@ pub fn until(what: &str, is_so: impl FnMut() -> bool) {
 ///
 /// When it does not hold for two minutes.
 pub fn until_or_tell(what: &str, mut is_so: impl FnMut() -> bool, stands: impl FnOnce() -> String) {
-    if within_patience(|| is_so().then_some(())).is_none() {
-        panic!("waited in vain for {what}\n{}", stands());
-    }
+    let found = within_patience(|| is_so().then_some(()));
+    assert!(found.is_some(), "waited in vain for {what}\n{}", stands());
 }
 
 #[expect(clippy::disallowed_methods, reason = "the patience of a test is real time: a look may take long itself")]

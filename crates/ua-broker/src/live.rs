@@ -341,7 +341,7 @@ impl Broker {
                 let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
                 Ended { told: None, reply: Some(record).filter(|_| is_own).zip(reply) }
             }
-            Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply),
+            Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
         };
         self.live().remove(&call.call_id);
         live.state.send_replace(State::Over(Arc::new(ended)));
@@ -354,10 +354,10 @@ impl Broker {
         session: &InUse,
         call: &CallRecord,
         live: &LiveCall,
-        reply: Option<RawReply>,
+        reply: Option<&RawReply>,
     ) -> Ended {
         let has_effect = call.policy.class.has_effect();
-        if let (Some(sent), Some(reply), NotOver::Failed(why)) = (live.sent(), &reply, &why) {
+        if let (Some(sent), Some(reply), NotOver::Failed(why)) = (live.sent(), reply, &why) {
             tracing::warn!(call = %call.call_id, why, "the answer of a call could not be stored");
             let mut reply = reply.clone();
             if let RawReply::ToolResult { result } = &mut reply {

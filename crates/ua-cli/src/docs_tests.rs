@@ -114,7 +114,7 @@ fn a_made_up_command_is_seen() {
 }
 
 /// Programs that a reader has, or has built.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "./target/debug/invoices",
     "ua",
     "cargo",

@@ -59,7 +59,7 @@ impl Closed {
                 part.iter().zip(&name).all(|(found, name)| found.as_os_str().eq_ignore_ascii_case(name.as_os_str()))
             })
         };
-        is_private || SECRET.iter().any(|name| is_secret(&name))
+        is_private || SECRET.iter().any(is_secret)
     }
 
     /// What is private, and what there is of secrets directly in these folders: a list, for walls that are built of paths.

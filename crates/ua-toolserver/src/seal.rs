@@ -70,7 +70,9 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> String {
         padded.map(|byte| byte ^ with).collect::<Vec<u8>>()
     };
     let mut inner = Sha256::new_with_prefix(pad(0x36));
-    parts.iter().for_each(|part| inner.update(part));
+    for part in parts {
+        inner.update(part);
+    }
     to_hex(&Sha256::new_with_prefix(pad(0x5c)).chain_update(inner.finalize()).finalize())
 }
 

@@ -310,7 +310,7 @@ impl Driver<'_> {
         match self.ports.store.cancel_calls(&self.ports.lease, cancels.collect(), self.ports.env.now()).await {
             Err(StoreError::Conflict { .. }) if unless_allowed => return self.read_words().await,
             cancelled => cancelled.map_err(RunError::at("cancel calls after a failure"))?,
-        };
+        }
         spans::cancelled(calls.len());
         Ok(Event::Cancelled)
     }

@@ -243,8 +243,12 @@ async fn a_crawl_reads_neither_other_runs_nor_secrets_beside_the_job() {
         ".config/ua/secrets.md",
         "private/notes.md",
     ];
-    closed.iter().for_each(|path| put(path));
-    ["site/index.html", "AGENT_RUN_WORKSPACES/parent/a.md"].iter().for_each(|path| put(path));
+    for path in closed {
+        put(path);
+    }
+    for path in ["site/index.html", "AGENT_RUN_WORKSPACES/parent/a.md"] {
+        put(path);
+    }
     std::os::unix::fs::symlink("../AGENT_RUN_WORKSPACES", job.join("site/runs")).unwrap();
     std::os::unix::fs::symlink("../.ssh/id_rsa", job.join("site/key.md")).unwrap();
     let world = TestServer::with(|settings| {

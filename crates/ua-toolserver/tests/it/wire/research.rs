@@ -1,7 +1,5 @@
 //! The research pipeline: a search, the pages it found, one corpus of them, and what can be cited from it.
 
-#![expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
