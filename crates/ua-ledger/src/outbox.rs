@@ -269,16 +269,17 @@ impl Outbox {
     async fn send_alone(&self, queue: &mut MutexGuard<'_, Queue>, batch: Batch) -> Result<Committed, StoreError> {
         self.take_number(queue).await?;
         let durability = batch.durability();
-        match self.commit_next(queue, batch).await {
-            Ok(committed) => {
+        // Also when nobody waits for the answer any more: whoever gives up in the middle does not know either.
+        queue.is_unsure = true;
+        let committed = self.commit_next(queue, batch).await;
+        match &committed {
+            Ok(_) => {
                 queue.count(durability);
-                Ok(committed)
+                queue.is_unsure = false;
             }
-            Err(error) => {
-                queue.is_unsure = !error.is_refusal();
-                Err(error)
-            }
+            Err(error) => queue.is_unsure = !error.is_refusal(),
         }
+        committed
     }
 
     /// Sends what waits, and `changes` behind it.

@@ -204,3 +204,42 @@ async fn who_reads_anew_continues_behind_a_lost_tail() {
     store.put_back(&before);
     assert!(matches!(alive(&outbox).await, Err(StoreError::WentBack { .. })));
 }
+
+/// Writes the first batch, and never says so.
+struct Silent(AtomicU32);
+
+#[async_trait]
+impl Writes for Silent {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        let committed = inner.commit(by, batch).await?;
+        if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
+            std::future::pending::<()>().await;
+        }
+        Ok(committed)
+    }
+}
+
+/// A write whose answer nobody waits for any more was written or not: either way the next one is another.
+#[tokio::test]
+async fn a_write_that_was_dropped_in_the_middle_is_taken_for_no_other() {
+    for is_held in [false, true] {
+        let store = Arc::new(MemStore::new());
+        let scene = Scene::begin(store.as_ref(), "run_1").await;
+        scene.turn(vec![samples::planned_email("call_1", 1, 1), samples::planned_email("call_2", 1, 2)]).await;
+        let seam =
+            StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(Arc::new(Silent(AtomicU32::new(0))));
+        let outbox = Outbox::new(Arc::new(seam), scene.lease.clone());
+        tokio::select! {
+            biased;
+            started = outbox.start_attempt(&scene.lease, samples::start("call_2", 1, "other")) => panic!("{started:?}"),
+            () = std::future::ready(()) => {}
+        }
+        if is_held {
+            outbox.hold("start a call", Change::StartAttempt(samples::start("call_1", 1, "k"))).await;
+            outbox.flush().await.unwrap();
+        } else {
+            outbox.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+        }
+        assert_eq!(status(&store, "call_1").await, CallStatus::Running, "held: {is_held}");
+    }
+}
