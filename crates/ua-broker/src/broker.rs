@@ -121,7 +121,7 @@ impl Way {
     }
 }
 
-/// The gateway itself could not do something. Whether a call was sent before that it does not say: see [`Unanswerable`].
+/// The gateway itself could not do something. Whether a call was sent before that it does not say: see `Unanswerable`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(String);
