@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use ua_core::{CallId, Env, QuestionId, Timestamp};
-use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
+use ua_ledger::NotTaken;
+use ua_store::{Answer, Choice, QuestionRecord};
 
 use crate::broker::Broken;
 use crate::connection::Connection;
@@ -156,18 +157,18 @@ impl Connection {
             return Ok(());
         };
         let text = |name: &str| answer["content"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let answer = NewAnswer {
-            question_id: question.question_id.clone(),
-            choice,
-            proof: text("proof").filter(|_| choice == Choice::Happened),
-            text: text("remark"),
-            by: format!("elicitation:{}", self.client().name),
-            at: self.broker.env.now(),
-        };
-        match self.broker.store.insert_answer(answer).await {
-            // Somebody else may have been quicker.
-            Ok(_) | Err(ua_store::StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(Broken::at("store a decision")(error)),
+        let answer =
+            Answer { choice, proof: text("proof").filter(|_| choice == Choice::Happened), text: text("remark") };
+        let by = format!("elicitation:{}", self.client().name);
+        match ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by).await {
+            Ok(_) => Ok(()),
+            Err(NotTaken::Store { doing, source }) => Err(Broken::at(doing)(source)),
+            Err(NotTaken::Unsettled(source)) => Err(Broken::at("apply a decision")(source)),
+            // Somebody else was quicker, or it is too early: the question says so to whoever asks next.
+            Err(why) => {
+                tracing::warn!(%why, "a decision in the client's dialogue was not taken");
+                Ok(())
+            }
         }
     }
 

@@ -11,12 +11,12 @@ use serde_json::Value;
 use ua_core::{Env, SideEffectClass, Timestamp};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
-use ua_host::people::{Answer, Begun, End, ObservedEvent, Presence, WhichRun};
+use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
 use ua_host::progress::{clock, seconds};
 use ua_host::review::ServerReview;
 use ua_resume::answers::KnownFact;
 use ua_runner::{DrainTimes, Interrupts, RunEvent};
-use ua_store::{QuestionRecord, RunRecord};
+use ua_store::{Answer, QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};

@@ -11,7 +11,7 @@ use ua_core::{Budgets, Env};
 use ua_dispatch::StopSignal;
 use ua_resume::answers::KnownFact;
 use ua_runner::RunEvent;
-use ua_store::{Choice, QuestionRecord, RunRecord, RunRecords};
+use ua_store::{Answer, QuestionRecord, RunRecord, RunRecords};
 
 use crate::error::HostError;
 use crate::review::ServerReview;
@@ -62,17 +62,6 @@ pub struct End<'a> {
     pub resume_command: String,
 }
 
-/// What a person says to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// One of the question's choices.
-    pub choice: Choice,
-    /// With [`Choice::Happened`]: the other side's id of what happened.
-    pub proof: Option<String>,
-    /// Words, or the values of a form.
-    pub text: Option<String>,
-}
-
 /// What is to become of a job of which an earlier run is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhichRun {
@@ -82,13 +71,6 @@ pub enum WhichRun {
     New,
     /// Nothing is started.
     Neither,
-}
-
-impl Answer {
-    /// An answer without words.
-    pub fn plain(choice: Choice) -> Self {
-        Self { choice, proof: None, text: None }
-    }
 }
 
 /// The people before a front door. What is not overridden says nothing and asks nobody.

@@ -9,17 +9,16 @@ use std::time::Duration;
 use crate::Database;
 use ua_core::RunId;
 use ua_dispatch::{CallProgress, Elicitations};
+use ua_ledger::NotTaken;
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
-use ua_store::{
-    Choice, FleetStore as _, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunStore, Store,
-};
+use ua_store::{Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore, Store};
 
 use crate::corrections;
 use crate::error::HostError;
 use crate::host::Host;
-use crate::people::{Answer, People, Presence};
+use crate::people::{People, Presence};
 use crate::settings::Settings;
 use crate::tree;
 
@@ -136,9 +135,6 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
     Ok(Elicitations { live_wait })
 }
 
-/// The most bytes of words that go with an answer; they become part of the conversation.
-const MAX_TEXT: usize = 16 * 1024;
-
 /// Why a question takes no answer any more.
 async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
@@ -171,71 +167,21 @@ pub async fn answer(
     question: &QuestionRecord,
     answer: Answer,
 ) -> Result<String, HostError> {
-    let Answer { choice, proof, text } = answer;
-    if question.status != QuestionStatus::Open {
-        return Err(settled(store, question).await?);
-    }
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-    if run.status.is_terminal() && !outlives_its_run(store, question).await? {
-        return Err(HostError::usage(format!("run {} is {}: nothing would act on an answer", run.run_id, run.status))
-            .hint(format!("`ua runs show {}` says how it ended", run.run_id)));
-    }
-    if !question.choices.contains(&choice) {
-        return Err(HostError::usage(format!(
-            "question {} does not take `{}`",
-            question.question_id,
-            answers::word(question.kind, choice)
-        ))
-        .hint(format!("it takes {}", words(question))));
-    }
-    if question.kind == QuestionKind::AskUser
-        && choice == Choice::Continue
-        && text.as_deref().is_none_or(|text| text.trim().is_empty())
-    {
-        return Err(HostError::usage(format!("question {} is answered by words", question.question_id))
-            .hint("give them with --text, or let the model decide with `skip`"));
-    }
-    if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
-        ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
-            HostError::usage(format!("question {} does not take that: {why}", question.question_id))
-                .hint("`ua questions --full` shows the form; give values with --values '{…}', or `decline`")
-        })?;
-    }
-    if ua_store::is_gateway(&run)
-        && let Some(agent) = crate::gateway::agent_above()
-    {
+    let is_gateway = ua_store::is_gateway(&run);
+    if is_gateway && let Some(agent) = crate::gateway::agent_above() {
         return Err(HostError::usage(format!(
             "question {} is a person's to answer, and this was started by an agent ({agent})",
             question.question_id
         ))
         .hint("answer it in a terminal of your own"));
     }
-    if text.as_deref().is_some_and(|text| text.len() > MAX_TEXT) {
-        return Err(HostError::usage(format!("--text is longer than {MAX_TEXT} bytes"))
-            .hint("put it into a file of the workspace and name the file"));
-    }
-    if proof.is_some() && choice != Choice::Happened {
-        return Err(HostError::usage("--proof names what happened, so it goes with `happened` only"));
-    }
-    if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) = (question.kind, choice, &question.call_id) {
-        let call = store.call(call).await.map_err(|e| HostError::store("read the call", &e))?;
-        let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
-        if let Some(until) = ua_ledger::absent_from(&call, &attempts, host.env().now()) {
-            let why = format!("call {} may still begin at the other side until {until}", call.call_id);
-            return Err(HostError::waiting(why)
-                .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"));
-        }
-    }
-    let answer = NewAnswer {
-        question_id: question.question_id.clone(),
-        choice,
-        proof,
-        text,
-        by: host.settings().user(),
-        at: host.env().now(),
+    let choice = answer.choice;
+    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &host.settings().user()).await {
+        Ok(settled) => settled,
+        Err(why) => return Err(not_taken(store, question, why).await?),
     };
-    store.insert_answer(answer).await.map_err(|e| HostError::store("store the answer", &e))?;
-    if ua_store::is_gateway(&run) {
+    if is_gateway {
         return Ok(if choice == Choice::Abort {
             "answered; nothing is started in this session any more, and its client continues in another one".to_owned()
         } else {
@@ -246,14 +192,38 @@ pub async fn answer(
         let top = tree::top(store, &run.run_id).await?;
         return Ok(format!("answered; run {} starts no more calls, and `ua resume {top}` ends it", run.run_id));
     }
-    let settled = ua_ledger::settle_late_answers(store, host.env(), &run.run_id).await;
-    let settled = settled.map_err(|e| HostError::store("apply the answer", &e))?;
     if !settled.is_empty() {
         corrections::rewrite(host, store, &run, false).await?;
     }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status),
         None => after_answer(store, &run.run_id).await?,
+    })
+}
+
+/// What is told about an answer that was not taken.
+async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -> Result<HostError, HostError> {
+    let said = HostError::usage(why.to_string());
+    Ok(match why {
+        NotTaken::Settled(now) => settled(store, &now).await?,
+        NotTaken::RunEnded { run, .. } => said.hint(format!("`ua runs show {run}` says how it ended")),
+        NotTaken::NotOffered { question: id, choice } => {
+            HostError::usage(format!("question {id} does not take `{}`", answers::word(question.kind, choice)))
+                .hint(format!("it takes {}", words(question)))
+        }
+        NotTaken::NoWords { .. } => said.hint("give them with --text, or let the model decide with `skip`"),
+        NotTaken::Form { .. } => {
+            said.hint("`ua questions --full` shows the form; give values with --values '{…}', or `decline`")
+        }
+        NotTaken::TooLong { what } => {
+            HostError::usage(format!("--{what} is longer than {} bytes", ua_ledger::MAX_ANSWER))
+                .hint("put it into a file of the workspace and name the file")
+        }
+        NotTaken::ProofOfNothing => HostError::usage("--proof names what happened, so it goes with `happened` only"),
+        NotTaken::MayStillBegin { .. } => HostError::waiting(why.to_string())
+            .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"),
+        NotTaken::Store { doing, source } => HostError::store(doing, &source),
+        NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),
     })
 }
 
@@ -284,11 +254,4 @@ pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostE
     } else {
         format!("answered; then resume: `ua resume {top}`")
     })
-}
-
-/// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
-async fn outlives_its_run(store: &Database, question: &QuestionRecord) -> Result<bool, HostError> {
-    let Some(call) = &question.call_id else { return Ok(false) };
-    let call = store.call(call).await.map_err(|e| HostError::store("read the call", &e))?;
-    Ok(ua_ledger::is_left_open(&call))
 }

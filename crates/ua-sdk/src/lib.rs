@@ -63,7 +63,6 @@
 //! Proved by: this crate's tests, the example `invoices` under kill (end-to-end tests `library`), and `cargo xtask outside`, which builds
 //! the program of `docs/guide/five-minutes.md` as a crate of its own.
 
-mod answer;
 #[cfg(feature = "toolserver")]
 mod builtin;
 mod env;
@@ -77,7 +76,6 @@ mod step;
 mod stream;
 mod tool;
 
-pub use answer::Answer;
 pub use error::Error;
 #[cfg(feature = "anthropic")]
 pub use model::Anthropic;
@@ -93,7 +91,7 @@ pub use tool::{Call, Failure, Tool, tool};
 pub use ua_core::{Budgets, Component, Constraints, Escalation, PriceTable, StopCondition};
 pub use ua_llm::ModelFacts;
 pub use ua_runner::{RunEvent, StepOutcome as Outcome};
-pub use ua_store::{Choice, QuestionRecord, RunRecord};
+pub use ua_store::{Answer, Choice, QuestionRecord, RunRecord};
 
 /// The crates below, for what this one has no word for.
 pub mod crates {

@@ -11,22 +11,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_core::{Component, Env, Redactor, RunId, RunStatus};
 use ua_dispatch::ToolTransport;
+use ua_ledger::NotTaken;
 use ua_runner::{RunEvent, StepHost, StepOutcome};
-use ua_store::{
-    Choice, LedgerStore as _, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord, QuestionStatus,
-    RunRecord, RunStore as _, Store,
-};
+use ua_store::{Answer, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunRecord, RunStore as _, Store};
 
-use crate::answer::Answer;
 use crate::error::Error;
 use crate::step::Step;
 use crate::stream::{Events, RunStream};
 
 /// Who answers and changes, in the records.
 const BY: &str = "the program";
-
-/// The most bytes of words that go with an answer; they become part of the conversation.
-const MAX_TEXT: usize = 16 * 1024;
 
 /// How often [`Runs::wait`] looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -257,47 +251,22 @@ impl Runs {
     /// # Errors
     /// [`Error::Refused`] for a choice that the question does not offer, [`Error::Store`] when it was answered before.
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
-        let Answer { choice, text, proof } = answer.into();
-        if !question.choices.contains(&choice) {
-            let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
-            let (id, taken) = (&question.question_id, words.join(", "));
-            return Err(Error::Refused(format!("question {id} does not take `{}`; it takes {taken}", choice.as_str())));
-        }
-        let words = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
-        if question.kind == QuestionKind::AskUser && choice == Choice::Continue && words.is_none() {
-            return Err(Error::Refused(format!("question {} is answered by words", question.question_id)));
-        }
-        if question.kind == QuestionKind::Elicitation && choice == Choice::Continue {
-            ua_ledger::check_elicited(question, text.as_deref()).map_err(|why| {
-                Error::Refused(format!("question {} does not take that: {why}", question.question_id))
-            })?;
-        }
-        if [&text, &proof].into_iter().flatten().any(|text| text.len() > MAX_TEXT) {
-            return Err(Error::Refused(format!("the words of an answer are longer than {MAX_TEXT} bytes")));
-        }
-        let run = self.store.run(&question.run_id).await.map_err(Error::store("read the run"))?;
-        if run.status.is_terminal() && !self.is_left_open(question).await? {
-            let (run, status) = (run.run_id, run.status);
-            return Err(Error::Refused(format!("run {run} is {status}: nothing would act on an answer")));
-        }
-        let answer = NewAnswer {
-            question_id: question.question_id.clone(),
-            choice,
-            proof,
-            text,
-            by: BY.to_owned(),
-            at: self.env.now(),
-        };
-        self.store.insert_answer(answer).await.map_err(Error::store("store the answer"))?;
-        let settled = ua_ledger::settle_late_answers(&*self.store, &self.env, &question.run_id).await;
-        settled.map(drop).map_err(Error::store("apply the answer"))
-    }
-
-    /// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
-    async fn is_left_open(&self, question: &QuestionRecord) -> Result<bool, Error> {
-        let Some(call) = &question.call_id else { return Ok(false) };
-        let call = self.store.call(call).await.map_err(Error::store("read the call"))?;
-        Ok(ua_ledger::is_left_open(&call))
+        let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY).await;
+        given.map(drop).map_err(|why| match why {
+            NotTaken::Store { doing, source } => Error::store(doing)(source),
+            NotTaken::Unsettled(source) => Error::store("apply the answer")(source),
+            NotTaken::NotOffered { .. } => {
+                let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
+                Error::Refused(format!("{why}; it takes {}", words.join(", ")))
+            }
+            NotTaken::Settled(_)
+            | NotTaken::RunEnded { .. }
+            | NotTaken::NoWords { .. }
+            | NotTaken::Form { .. }
+            | NotTaken::TooLong { .. }
+            | NotTaken::ProofOfNothing
+            | NotTaken::MayStillBegin { .. } => Error::Refused(why.to_string()),
+        })
     }
 
     /// Asks a run to end. Whoever drives it ends it between calls; one that nobody drives ends when its step is run again.

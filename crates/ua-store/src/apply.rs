@@ -211,7 +211,7 @@ fn fork<R: Rows>(rows: &R, mut fork: NewFork) -> Result<RunRecord, R::Error> {
 }
 
 fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
-    let (word, at) = (answer.choice.as_str(), answer.at);
+    let (word, at) = (answer.answer.choice.as_str(), answer.at);
     let question = rules::question_answered(rows.question(&answer.question_id)?, answer)?;
     rows.update_question(&question)?;
     rows.note_word(&question.run_id, Some(&question), word, at)?;

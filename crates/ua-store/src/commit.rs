@@ -400,17 +400,58 @@ pub struct NewQuestion {
     pub at: Timestamp,
 }
 
-/// A person's answer; needs no lease.
+/// What a person says to a question, the same from whoever asks to the record: a choice, and what goes with it.
+///
+/// ```
+/// # use ua_store::{Answer, Choice};
+/// let _it_happened = Answer::from(Choice::Happened);
+/// let _and_this_is_its_number = Answer::new(Choice::Happened).proof("invoice 4711");
+/// let _in_words = Answer::new(Choice::Continue).text("The blue one.");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// One of the question's choices.
+    pub choice: Choice,
+    /// With [`Choice::Happened`]: the other side's name for what happened. It stands in the receipt.
+    pub proof: Option<String>,
+    /// Words, which the model reads, or the values of a form.
+    pub text: Option<String>,
+}
+
+impl Answer {
+    /// A choice without words.
+    pub fn new(choice: Choice) -> Self {
+        Self { choice, proof: None, text: None }
+    }
+
+    /// With the other side's name for what happened.
+    #[must_use]
+    pub fn proof(mut self, name: impl Into<String>) -> Self {
+        self.proof = Some(name.into());
+        self
+    }
+
+    /// With words, or with the values of a form.
+    #[must_use]
+    pub fn text(mut self, words: impl Into<String>) -> Self {
+        self.text = Some(words.into());
+        self
+    }
+}
+
+impl From<Choice> for Answer {
+    fn from(choice: Choice) -> Self {
+        Self::new(choice)
+    }
+}
+
+/// A person's answer to a question; needs no lease.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewAnswer {
     /// Which question; must be open, and the choice one of its choices.
     pub question_id: QuestionId,
-    /// What was chosen.
-    pub choice: Choice,
-    /// The other side's name for what happened.
-    pub proof: Option<String>,
-    /// Free words.
-    pub text: Option<String>,
+    /// What is said.
+    pub answer: Answer,
     /// Who answers.
     pub by: String,
     /// When.

@@ -50,9 +50,9 @@ pub use blob_store::{Blob, BlobPrune, BlobPruned, BlobUse};
 pub use cell::Cell;
 pub use change::{Author, Batch, Change, Committed, Done};
 pub use commit::{
-    AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,
-    RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit, TurnDraft,
-    UnknownResolution,
+    Answer, AttemptEnd, CallCancel, CorrectCall, KeepHandle, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun,
+    NewStep, RequestEnd, RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, StepEntry, TurnCommit,
+    TurnDraft, UnknownResolution,
 };
 pub use corpus::CorpusRef;
 pub use error::{BoxError, Retry, RowRef, StoreError};

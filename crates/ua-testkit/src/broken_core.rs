@@ -129,9 +129,9 @@ impl Writes for AbortOfOneCall {
     async fn commit(&self, inner: &dyn Store, by: &Author, mut batch: Batch) -> Result<Committed, StoreError> {
         for change in batch.stands.iter_mut().chain(&mut batch.provided) {
             let Change::Answer(answer) = change else { continue };
-            if answer.choice == Choice::Abort {
+            if answer.answer.choice == Choice::Abort {
                 let may_skip = inner.question(&answer.question_id).await?.choices.contains(&Choice::Skip);
-                answer.choice = if may_skip { Choice::Skip } else { Choice::Continue };
+                answer.answer.choice = if may_skip { Choice::Skip } else { Choice::Continue };
             }
         }
         inner.commit(by, batch).await

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ua_core::{Redactor, RunId};
 use ua_host::job::{self, JobRequest};
-use ua_host::people::{Answer, End, ObservedEvent, Presence};
+use ua_host::people::{End, ObservedEvent, Presence};
 use ua_host::questions::{KnownFact, chosen};
 use ua_host::{Ending, Host, HostError, People, Process, Settings};
-use ua_store::QuestionRecord;
+use ua_store::{Answer, QuestionRecord};
 
 /// Whoever is before this door: one who always says the same, or nobody.
 struct OneWord(Option<String>);
@@ -33,7 +33,7 @@ impl People for OneWord {
     }
 
     async fn ask(&self, question: &QuestionRecord, _known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
-        Ok(self.0.as_deref().and_then(|word| chosen(question, word)).map(Answer::plain))
+        Ok(self.0.as_deref().and_then(|word| chosen(question, word)).map(Answer::new))
     }
 
     fn show_end(&self, end: &End<'_>) -> Result<(), HostError> {

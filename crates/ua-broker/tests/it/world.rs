@@ -189,9 +189,7 @@ impl GatewayWorld {
         let (store, runtime) = self.store();
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
-            choice,
-            proof: None,
-            text: None,
+            answer: choice.into(),
             by: "ada".to_owned(),
             at: ua_core::system::env().now(),
         };

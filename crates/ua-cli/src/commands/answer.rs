@@ -7,11 +7,10 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use ua_core::RunId;
-use ua_host::people::Answer;
 use ua_host::questions::KnownFact;
 use ua_host::{Host, questions, tree};
 use ua_resume::answers::{chosen, words};
-use ua_store::{Choice, QuestionKind, QuestionRecord};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
 use super::summary::{ids_of, question_text};
 use crate::error::{HostError, OK};

@@ -5,11 +5,11 @@
 //! `ua answer`.
 
 use serde_json::Value;
-use ua_host::people::{Answer, WhichRun};
+use ua_host::people::WhichRun;
 use ua_host::questions::{KnownFact, WayToAnswer};
 use ua_host::{Host, job, questions};
 use ua_resume::answers::ways;
-use ua_store::{Choice, QuestionKind, QuestionRecord, RunRecord};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
@@ -134,8 +134,8 @@ pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Resul
         let Some(item) = choose(&before, &menu).await? else { return Ok(None) };
         let answer = match item {
             Item::Later => return Ok(None),
-            Item::Say(_, option) => Ok(Answer { text: Some(option), ..Answer::plain(Choice::Continue) }),
-            Item::Cancel => Ok(Answer { text: Some(ua_ledger::CANCEL.to_owned()), ..Answer::plain(Choice::Skip) }),
+            Item::Say(_, option) => Ok(Answer::new(Choice::Continue).text(option)),
+            Item::Cancel => Ok(Answer::new(Choice::Skip).text(ua_ledger::CANCEL)),
             Item::Choose(way) => details(question, &way).await?,
         };
         match answer {
@@ -181,7 +181,7 @@ async fn choose(before: &str, menu: &[Item]) -> Result<Option<Item>, HostError> 
 
 /// What goes with an answer, and whether it is meant; otherwise why it is asked again.
 async fn details(question: &QuestionRecord, way: &WayToAnswer) -> Result<Result<Answer, String>, HostError> {
-    let mut answer = Answer::plain(way.choice);
+    let mut answer = Answer::new(way.choice);
     match way.word {
         "happened" => answer.proof = words("The provider's id of it (Enter for none): ").await?,
         "text" => {

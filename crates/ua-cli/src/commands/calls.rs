@@ -6,10 +6,10 @@ use serde_json::json;
 use ua_core::{CallStatus, CorrectedTo, Resolution};
 use ua_host::corrections::{self, NewCorrection};
 use ua_host::home::Home;
-use ua_host::people::Answer;
 use ua_host::{Host, questions};
 use ua_store::{
-    CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply, whole_text,
+    Answer, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply,
+    whole_text,
 };
 
 use super::probe::ProbeArgs;
@@ -337,7 +337,7 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     let store = host.home().open()?;
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
-    let said = Answer { proof: args.proof.clone(), ..Answer::plain(choice) };
+    let said = Answer { proof: args.proof.clone(), ..Answer::new(choice) };
     let then = questions::answer(host, &store, &question, said).await?;
     ua_host::home::close(store);
     if crate::terminal::is_json() {

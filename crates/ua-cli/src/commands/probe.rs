@@ -10,10 +10,10 @@ use ua_core::{CallStatus, RunId};
 use ua_dispatch::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
 use ua_host::launch::Launch;
 use ua_host::progress::finding_text;
-use ua_host::{Host, servers};
+use ua_host::{Database, Host, servers};
+use ua_ledger::NotTaken;
 use ua_store::{
-    CallRecord, Choice, LedgerStore, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore,
-    Store,
+    Answer, CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
 };
 
 use crate::error::{HostError, OK, chain};
@@ -161,25 +161,19 @@ async fn open_question(store: &impl RunStore, call: &CallRecord) -> Result<Optio
     }))
 }
 
-async fn answer(
-    store: &impl RunStore,
-    question: &QuestionRecord,
-    asked: &Asked,
-    choice: Choice,
-) -> Result<(), HostError> {
+async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choice: Choice) -> Result<(), HostError> {
     let proof = match &asked.finding {
         Finding::Found { id, .. } => id.clone(),
         Finding::Absent | Finding::Unclear { .. } => None,
     };
-    let answer = NewAnswer {
-        question_id: question.question_id.clone(),
-        choice,
-        proof,
-        text: Some(finding_text(asked)),
-        by: format!("the probe `{}`", asked.tool),
-        at: ua_core::system::env().now(),
-    };
-    store.insert_answer(answer).await.map(drop).map_err(|e| HostError::store("store the answer", &e))
+    let answer = Answer { choice, proof, text: Some(finding_text(asked)) };
+    let by = format!("the probe `{}`", asked.tool);
+    let given = ua_ledger::give_answer(store, &ua_core::system::env(), question, answer, &by).await;
+    given.map(drop).map_err(|why| match why {
+        NotTaken::Store { doing, source } => HostError::store(doing, &source),
+        NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),
+        why => HostError::usage(why.to_string()),
+    })
 }
 
 fn next(

@@ -8,6 +8,7 @@
 mod busy;
 mod doubts;
 mod forks;
+mod given_answers;
 mod lineage;
 mod member;
 mod people;

@@ -12,8 +12,8 @@ use ua_core::{
 
 use crate::Durability;
 use crate::commit::{
-    AttemptEnd, CorrectCall, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep, RequestReservation,
-    RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
+    Answer, AttemptEnd, CorrectCall, NewAnswer, NewCheckpoint, NewFork, NewQuestion, NewRun, NewStep,
+    RequestReservation, RunEnd, SettleAttempt, StartAttempt, StepEnd, TurnCommit, TurnDraft,
 };
 use crate::overrides::{NewOverride, OverrideKind};
 use crate::record::{CallRecord, CheckpointKind, Choice, Correction, OwnerStamp, QuestionKind, RequestId};
@@ -367,9 +367,7 @@ pub fn question(id: &str, call: Option<&str>) -> NewQuestion {
 pub fn answer(id: &str, choice: Choice) -> NewAnswer {
     NewAnswer {
         question_id: question_id(id),
-        choice,
-        proof: Some("msg_1".to_owned()),
-        text: Some("I looked".to_owned()),
+        answer: Answer::new(choice).proof("msg_1").text("I looked"),
         by: "ada".to_owned(),
         at: at(60),
     }

@@ -3,7 +3,7 @@
 use ua_core::{CallId, RunId, Timestamp};
 
 use super::{conflict, not_found};
-use crate::commit::{NewAnswer, NewQuestion};
+use crate::commit::{Answer, NewAnswer, NewQuestion};
 use crate::error::StoreError;
 use crate::record::{AnswerRecord, Choice, QuestionRecord, QuestionStatus};
 
@@ -25,25 +25,19 @@ pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
 }
 
 /// The question with its answer. Only an open question takes one, and only one of its choices.
-pub fn question_answered(mut question: QuestionRecord, answer: NewAnswer) -> Result<QuestionRecord, StoreError> {
+pub fn question_answered(mut question: QuestionRecord, new: NewAnswer) -> Result<QuestionRecord, StoreError> {
+    let Answer { choice, proof, text } = new.answer;
     match question.status {
         QuestionStatus::Open => {}
         QuestionStatus::Answered => return Err(conflict("questions", &question.question_id, "it is answered already")),
         QuestionStatus::Closed => return Err(conflict("questions", &question.question_id, "it is closed")),
     }
-    if !question.choices.contains(&answer.choice) {
-        let why = format!("{:?} is none of its choices {:?}", answer.choice, question.choices);
+    if !question.choices.contains(&choice) {
+        let why = format!("{choice:?} is none of its choices {:?}", question.choices);
         return Err(conflict("questions", &question.question_id, why));
     }
     question.status = QuestionStatus::Answered;
-    question.answer = Some(AnswerRecord {
-        choice: answer.choice,
-        proof: answer.proof,
-        text: answer.text,
-        by: answer.by,
-        answered_at: answer.at,
-        applied_at: None,
-    });
+    question.answer = Some(AnswerRecord { choice, proof, text, by: new.by, answered_at: new.at, applied_at: None });
     Ok(question)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ua_core::{Env, QuestionId, Timestamp};
-use ua_store::{Choice, NewAnswer, QuestionKind, QuestionStatus, RunStore as _, StoreError};
+use ua_store::{Answer, Choice, NewAnswer, QuestionKind, QuestionStatus, RunStore as _, StoreError};
 use ua_store_sqlite::SqliteStore;
 use ua_testkit::{Crossing, Plan};
 
@@ -40,6 +40,6 @@ impl Attendant {
 
 /// What a person says who is asked for a size.
 pub(crate) fn elicited(question_id: QuestionId, at: Timestamp) -> NewAnswer {
-    let text = Some(r#"{"size": 3}"#.to_owned());
-    NewAnswer { question_id, choice: Choice::Continue, proof: None, text, by: "the harness".into(), at }
+    let answer = Answer::new(Choice::Continue).text(r#"{"size": 3}"#);
+    NewAnswer { question_id, answer, by: "the harness".into(), at }
 }

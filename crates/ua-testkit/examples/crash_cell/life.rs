@@ -328,9 +328,7 @@ async fn answer(life: &Life<'_>, store: &Arc<dyn Store>) -> Outcome<()> {
         };
         let answer = NewAnswer {
             question_id: question.question_id,
-            choice,
-            proof: None,
-            text: None,
+            answer: choice.into(),
             by: "the harness".into(),
             at: life.env.now(),
         };

@@ -2,7 +2,7 @@
 
 use ua_core::{CallId, Env, RunId, Timestamp};
 use ua_store::{
-    CallRecord, Choice, LedgerStore, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
+    Answer, CallRecord, Choice, LedgerStore, NewAnswer, NewOverride, OverrideKind, QuestionKind, QuestionRecord,
     QuestionStatus, RunStore, Store, StoreError,
 };
 
@@ -94,9 +94,7 @@ pub(super) async fn answer(
     };
     let new = NewAnswer {
         question_id: question.question_id.clone(),
-        choice,
-        proof: None,
-        text,
+        answer: Answer { choice, proof: None, text },
         by: "a person".into(),
         at: env.now(),
     };

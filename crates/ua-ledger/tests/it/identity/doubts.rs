@@ -204,7 +204,7 @@ async fn a_question_about_a_near_duplicate_that_happened_stays() {
 }
 
 /// A doubt that its run went on without, and the question that stays.
-async fn left_open(member: &Member) -> (CallRecord, QuestionRecord) {
+pub(crate) async fn left_open(member: &Member) -> (CallRecord, QuestionRecord) {
     let nothing = Facts::default();
     let doubt = Box::pin(sent(member, comment("hello", OnUnknown::Continue), &nothing, lost())).await;
     let Admission::Settled(call) = Box::pin(recovered(member, &doubt, &nothing)).await else {

@@ -177,14 +177,21 @@ impl Member {
         call
     }
 
-    /// Gives an unknown call up, as a person does.
-    pub(crate) async fn skip(&self, call: &CallRecord, ask: &Ask) {
+    /// The question about a call in doubt.
+    pub(crate) async fn in_doubt(&self, call: &CallRecord, ask: &Ask) -> QuestionRecord {
         let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
         let Recovery::Decided(held) = self.ledger.recover(&unknown, &ask.facts()).await.unwrap() else {
             panic!("not decided")
         };
         let Admission::Held(question) = *held else { panic!("not held") };
+        question
+    }
+
+    /// Gives an unknown call up, as a person does.
+    pub(crate) async fn skip(&self, call: &CallRecord, ask: &Ask) {
+        let question = self.in_doubt(call, ask).await;
         self.answer(&question, Choice::Skip).await;
+        let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
         self.ledger.recover(&unknown, &ask.facts()).await.unwrap();
         let call = self.settled(&call.call_id, ask).await;
         assert_eq!((call.status, call.resolution), (CallStatus::Unknown, Some(Resolution::Skipped)));

@@ -102,7 +102,7 @@ async fn what_a_person_says_about_a_declined_call_reaches_the_model() {
     let id = run.plan(&CAREFUL).await;
     let question = run.held(&id, &CAREFUL, QuestionKind::Approval).await;
     let mut answer = ua_store::conformance::samples::answer(question.question_id.as_str(), Choice::Skip);
-    answer.text = Some("the board decides first".to_owned());
+    answer.answer.text = Some("the board decides first".to_owned());
     run.store.insert_answer(answer).await.unwrap();
     let call = run.settled(&id, &CAREFUL).await;
     assert_eq!((call.status, call.resolution), (CallStatus::Cancelled, Some(Resolution::Skipped)));

@@ -10,7 +10,7 @@ use ua_dispatch::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
 use ua_runner::{ChildDriver, Conclusion, RunError};
 use ua_store::{
-    CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
+    Answer, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
     RunStore as _, Store, invariants,
 };
 use ua_testkit::{CrashAt, CrashPlan, Crossing, Honours, Plan, StoreSeam, World, foreign_tool, own_tool};
@@ -216,9 +216,7 @@ impl Family {
     pub(crate) async fn choose(&self, question: &QuestionRecord, choice: Choice, text: &str) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
-            choice,
-            proof: None,
-            text: (!text.is_empty()).then(|| text.to_owned()),
+            answer: Answer { text: (!text.is_empty()).then(|| text.to_owned()), ..Answer::new(choice) },
             by: "a tester".into(),
             at: self.env.now(),
         };

@@ -9,7 +9,7 @@ use ua_ledger::PeopleRules;
 use ua_llm::{LlmProvider, Script, ScriptedProvider, check_history};
 use ua_runner::{Conclusion, ForkPlace, ForkPlan, RunError};
 use ua_store::{
-    Blob, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord, RunRecord,
+    Answer, Blob, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionKind, QuestionRecord, RunRecord,
     RunRecords, RunStore as _, Store, invariants, whole_reply,
 };
 use ua_testkit::{CrashAt, CrashPlan, Honours, Plan, StoreSeam, World, Writes, foreign_tool, own_tool};
@@ -278,9 +278,7 @@ impl Scenario {
     pub(crate) async fn say(&self, question: &QuestionRecord, choice: Choice, text: &str) {
         let answer = NewAnswer {
             question_id: question.question_id.clone(),
-            choice,
-            proof: None,
-            text: (!text.is_empty()).then(|| text.to_owned()),
+            answer: Answer { text: (!text.is_empty()).then(|| text.to_owned()), ..Answer::new(choice) },
             by: "a tester".into(),
             at: self.env.now(),
         };

@@ -1,0 +1,166 @@
+//! A person's answer to a question, from whoever asked to the record: the one place that says what is taken.
+//!
+//! Durable Jobs v1 spec §6, §8.3. Invariants: the terminal, a program, a client's dialogue and a probe are held to the same; what is not
+//! taken changes nothing. What an answer is good for is decided where it is acted on (`verdict`), and not here.
+//! Proved by: `identity::given_answers`.
+
+use ua_core::{CallId, Env, RunId, RunStatus, Timestamp};
+use ua_store::{
+    Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
+    RunStore as _, Store, StoreError, is_left_open,
+};
+
+use crate::correction::absent_from;
+use crate::doubt::settle_late_answers;
+use crate::handle::check_elicited;
+
+/// How long the words of an answer and a name of what happened may be, in bytes.
+pub const MAX_ANSWER: usize = 16 * 1024;
+
+/// Why an answer was not taken. Nothing was stored, but for [`Unsettled`](Self::Unsettled).
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// The question was answered before, or is closed.
+    #[error("question {} is answered already, or closed", .0.question_id)]
+    Settled(Box<QuestionRecord>),
+    /// The run has ended, and nobody would act on it.
+    #[error("run {run} is {status}: nothing would act on an answer")]
+    RunEnded {
+        /// Which run.
+        run: RunId,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// The question does not offer this choice.
+    #[error("question {question} does not take `{}`", choice.as_str())]
+    NotOffered {
+        /// Which question.
+        question: ua_core::QuestionId,
+        /// What was chosen.
+        choice: Choice,
+    },
+    /// What the model asked is answered by words, and there are none.
+    #[error("question {question} is answered by words")]
+    NoWords {
+        /// Which question.
+        question: ua_core::QuestionId,
+    },
+    /// The values do not fit the form that a tool asked for.
+    #[error("question {question} does not take that: {why}")]
+    Form {
+        /// Which question.
+        question: ua_core::QuestionId,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// The words or the proof are too long.
+    #[error("the {what} of an answer is longer than {MAX_ANSWER} bytes")]
+    TooLong {
+        /// Which of the two: "text" or "proof".
+        what: &'static str,
+    },
+    /// A proof of something that did not happen.
+    #[error("a proof names what happened, so it goes with `happened` only")]
+    ProofOfNothing,
+    /// That it did not happen cannot be said yet.
+    #[error("call {call} may still begin at the other side until {until}")]
+    MayStillBegin {
+        /// Which call.
+        call: CallId,
+        /// From when on it can be said.
+        until: Timestamp,
+    },
+    /// The store failed.
+    #[error("{doing}")]
+    Store {
+        /// What was being done, as a verb.
+        doing: &'static str,
+        /// The store's error.
+        #[source]
+        source: StoreError,
+    },
+    /// The answer is stored, and acting on it failed: the next command that looks at the run does it.
+    #[error("apply the answer")]
+    Unsettled(#[source] StoreError),
+}
+
+impl NotTaken {
+    fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |source| Self::Store { doing, source }
+    }
+}
+
+/// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that has ended left open is settled at
+/// once, and returned.
+///
+/// # Errors
+/// [`NotTaken`]: what is wrong with the answer, or with the store.
+pub async fn give_answer(
+    store: &dyn Store,
+    env: &Env,
+    question: &QuestionRecord,
+    answer: Answer,
+    by: &str,
+) -> Result<Vec<CallRecord>, NotTaken> {
+    let id = || question.question_id.clone();
+    if question.status != QuestionStatus::Open {
+        return Err(NotTaken::Settled(Box::new(question.clone())));
+    }
+    let run = store.run(&question.run_id).await.map_err(NotTaken::at("read the run"))?;
+    if run.status.is_terminal() && !outlives_its_run(store, question).await? {
+        return Err(NotTaken::RunEnded { run: run.run_id, status: run.status });
+    }
+    fits(question, &answer)?;
+    if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) =
+        (question.kind, answer.choice, &question.call_id)
+    {
+        let call = store.call(call).await.map_err(NotTaken::at("read the call"))?;
+        let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the attempts"))?;
+        if let Some(until) = absent_from(&call, &attempts, env.now()) {
+            return Err(NotTaken::MayStillBegin { call: call.call_id, until });
+        }
+    }
+    let new = NewAnswer { question_id: id(), answer, by: by.to_owned(), at: env.now() };
+    if let Err(source) = store.insert_answer(new).await {
+        let is_conflict = matches!(source, StoreError::Conflict { .. });
+        // Somebody else may have been quicker.
+        let now = if is_conflict { store.question(&question.question_id).await.ok() } else { None };
+        return Err(match now.filter(|now| now.status != QuestionStatus::Open) {
+            Some(now) => NotTaken::Settled(Box::new(now)),
+            None => NotTaken::Store { doing: "store the answer", source },
+        });
+    }
+    settle_late_answers(store, env, &run.run_id).await.map_err(NotTaken::Unsettled)
+}
+
+/// Whether the question takes an answer like this at all.
+fn fits(question: &QuestionRecord, answer: &Answer) -> Result<(), NotTaken> {
+    let id = || question.question_id.clone();
+    let Answer { choice, proof, text } = answer;
+    if !question.choices.contains(choice) {
+        return Err(NotTaken::NotOffered { question: id(), choice: *choice });
+    }
+    for (what, words) in [("text", text), ("proof", proof)] {
+        if words.as_deref().is_some_and(|words| words.len() > MAX_ANSWER) {
+            return Err(NotTaken::TooLong { what });
+        }
+    }
+    if proof.is_some() && *choice != Choice::Happened {
+        return Err(NotTaken::ProofOfNothing);
+    }
+    match (question.kind, choice) {
+        (QuestionKind::AskUser, Choice::Continue) if text.as_deref().is_none_or(|text| text.trim().is_empty()) => {
+            Err(NotTaken::NoWords { question: id() })
+        }
+        (QuestionKind::Elicitation, Choice::Continue) => {
+            check_elicited(question, text.as_deref()).map_err(|why| NotTaken::Form { question: id(), why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the question is about a call that its run went on without, which may be answered after the run has ended.
+async fn outlives_its_run(store: &dyn Store, question: &QuestionRecord) -> Result<bool, NotTaken> {
+    let Some(call) = &question.call_id else { return Ok(false) };
+    Ok(is_left_open(&store.call(call).await.map_err(NotTaken::at("read the call"))?))
+}

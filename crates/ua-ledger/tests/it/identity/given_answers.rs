@@ -1,0 +1,148 @@
+//! What of a person's answers is taken, whoever hands it in: every kind of question, every choice, with words and a proof and without.
+
+use std::time::Duration;
+
+use serde_json::json;
+use ua_core::{CallStatus, RunStatus};
+use ua_ledger::{MAX_ANSWER, NotTaken, give_answer};
+use ua_store::conformance::samples;
+use ua_store::{Answer, Choice, NewQuestion, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
+
+use super::doubts::left_open;
+use super::member::{FIRST, Fate, Member, lineage};
+
+const KINDS: [QuestionKind; 11] = [
+    QuestionKind::UnknownOutcome,
+    QuestionKind::NearDuplicate,
+    QuestionKind::Approval,
+    QuestionKind::RepeatedFailures,
+    QuestionKind::MissingEvidence,
+    QuestionKind::OrphanAlive,
+    QuestionKind::CrashLoop,
+    QuestionKind::AskUser,
+    QuestionKind::AuthFailure,
+    QuestionKind::AmbiguousRecipient,
+    QuestionKind::Elicitation,
+];
+const CHOICES: [Choice; 5] = [Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort, Choice::Continue];
+
+/// A question about the run of `member` that takes `offered`; a form asks for a number.
+async fn asked(member: &Member, id: &str, kind: QuestionKind, offered: &[Choice]) -> QuestionRecord {
+    let form =
+        json!({"params": {"requestedSchema": {"properties": {"size": {"type": "integer"}}, "required": ["size"]}}});
+    let question = NewQuestion { kind, choices: offered.to_vec(), detail: form, ..samples::question(id, None) };
+    member.store.raise_question(&member.lease, question).await.unwrap()
+}
+
+async fn give(member: &Member, question: &QuestionRecord, answer: Answer) -> Result<(), NotTaken> {
+    give_answer(&*member.store, member.ledger.env(), question, answer, "ada").await.map(drop)
+}
+
+async fn stored(member: &Member, question: &QuestionRecord) -> QuestionRecord {
+    member.store.question(&question.question_id).await.unwrap()
+}
+
+/// What this page says of it, in words that are not those of the code.
+fn is_taken(kind: QuestionKind, offered: &[Choice], answer: &Answer) -> bool {
+    let fills_the_form = answer.text.as_deref() == Some(r#"{"size": 3}"#);
+    let says_something = answer.text.as_deref().is_some_and(|text| !text.trim().is_empty());
+    let needs = match (kind, answer.choice) {
+        (QuestionKind::AskUser, Choice::Continue) => says_something,
+        (QuestionKind::Elicitation, Choice::Continue) => fills_the_form,
+        _ => true,
+    };
+    let is_short = answer.text.as_ref().is_none_or(|text| text.len() <= MAX_ANSWER);
+    offered.contains(&answer.choice)
+        && needs
+        && is_short
+        && (answer.proof.is_none() || answer.choice == Choice::Happened)
+}
+
+#[tokio::test]
+async fn every_kind_takes_what_it_offers_and_nothing_else_changes_anything() {
+    let (mut member, _child) = lineage().await;
+    let long = "x".repeat(MAX_ANSWER + 1);
+    let texts = [
+        None,
+        Some(" "),
+        Some("the blue one"),
+        Some(r#"{"size": 3}"#),
+        Some(r#"{"size": "big"}"#),
+        Some(long.as_str()),
+    ];
+    let (mut number, mut taken) = (0, 0);
+    for kind in KINDS {
+        for choice in CHOICES {
+            for offered in [vec![choice], CHOICES.into_iter().filter(|other| *other != choice).collect()] {
+                for text in texts {
+                    for proof in [None, Some("invoice 4711")] {
+                        number += 1;
+                        // An abort ends the run: each of these has one of its own.
+                        if choice == Choice::Abort {
+                            member = lineage().await.0;
+                        }
+                        let question = asked(&member, &format!("q_{number}"), kind, &offered).await;
+                        let answer = Answer { choice, text: text.map(str::to_owned), proof: proof.map(str::to_owned) };
+                        let expected = is_taken(kind, &offered, &answer);
+                        let given = give(&member, &question, answer.clone()).await;
+                        assert_eq!(given.is_ok(), expected, "{kind:?} offers {offered:?}: {answer:?}: {given:?}");
+                        let now = stored(&member, &question).await;
+                        if expected {
+                            let record = now.answer.as_ref().unwrap();
+                            let what = Answer {
+                                choice: record.choice,
+                                proof: record.proof.clone(),
+                                text: record.text.clone(),
+                            };
+                            assert_eq!((what, record.by.as_str()), (answer.clone(), "ada"));
+                            let again = give(&member, &question, answer).await;
+                            assert!(
+                                matches!(&again, Err(NotTaken::Settled(now)) if now.status == QuestionStatus::Answered),
+                                "{again:?}"
+                            );
+                            taken += 1;
+                        } else {
+                            assert_eq!(now, question);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(taken > 100, "{taken} of {number} were taken");
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_takes_answers_about_what_it_left_open_alone() {
+    let (member, _child) = lineage().await;
+    let (doubt, about_it) = Box::pin(left_open(&member)).await;
+    let about_the_run = asked(&member, "q_run", QuestionKind::CrashLoop, &CHOICES).await;
+    let commit = samples::commit(&format!("step_{}", member.lease.run_id), 1, "ckpt_last");
+    member.store.commit_turn(&member.lease, commit).await.unwrap();
+    member.store.end_run(&member.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
+    let refused = give(&member, &about_the_run, Answer::new(Choice::Skip)).await;
+    assert!(matches!(refused, Err(NotTaken::RunEnded { .. })), "{refused:?}");
+    let given = give_answer(&*member.store, member.ledger.env(), &about_it, Answer::new(Choice::Happened), "ada").await;
+    let settled: Vec<_> = given.unwrap().into_iter().map(|call| (call.call_id, call.status)).collect();
+    assert_eq!(settled, [(doubt.call_id, CallStatus::Succeeded)]);
+}
+
+#[tokio::test]
+async fn that_it_did_not_happen_is_not_taken_while_it_may_still_begin() {
+    let (member, _child) = lineage().await;
+    let id = member
+        .plan_as(|id, turn| {
+            let mut planned = FIRST.planned(id, turn);
+            planned.policy.horizon = Some(Duration::from_mins(1));
+            planned
+        })
+        .await;
+    let call = member.take(&id, &FIRST.facts(), Fate::Lost).await;
+    let question = member.in_doubt(&call, &FIRST).await;
+    let early = give(&member, &question, Answer::new(Choice::Execute)).await;
+    let Err(NotTaken::MayStillBegin { until, .. }) = early else { panic!("{early:?}") };
+    assert_eq!(stored(&member, &question).await, question);
+    let env = member.ledger.env();
+    env.clock.sleep(until.since(env.now())).await;
+    give(&member, &question, Answer::new(Choice::Execute)).await.unwrap();
+}
