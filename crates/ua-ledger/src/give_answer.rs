@@ -63,7 +63,7 @@ pub enum NotTaken {
     #[error("a proof names what happened, so it goes with `happened` only")]
     ProofOfNothing,
     /// That it did not happen cannot be said yet.
-    #[error("call {call} may still begin at the other side until {until}")]
+    #[error("the call {call} may still begin at the other side until {until}")]
     MayStillBegin {
         /// Which call.
         call: CallId,

@@ -18,18 +18,15 @@ use crate::recover::{same_error, same_error_from, vain_replies};
 
 /// How many of the newest calls are read at least: more than a resume packet tells.
 const CALLS: u32 = 16;
-/// How many of the newest turns are read at first.
-const TURNS: u32 = 24;
-
-/// Whether a part of a long run is left out. Off as long as the property below does not hold for every window: a resume reads the whole run.
-const WINDOWED: bool = false;
+/// How many of the newest turns are read at least.
+const TURNS: u32 = 2;
 
 /// Reads the run as its owner needs it.
 pub(crate) async fn load_standing(ports: &Ports) -> Result<RunRecords, RunError> {
     let run = &ports.lease.run_id;
     let fail = || RunError::at("load the run");
     // Who keeps the conversation itself is owed what may lie anywhere in it.
-    if !WINDOWED || ports.llm.conversation() != Conversation::InTheRequest {
+    if ports.llm.conversation() != Conversation::InTheRequest {
         return ports.store.load(run).await.map_err(fail());
     }
     let spec = ports.store.run(run).await.map_err(fail())?.spec;
@@ -96,7 +93,7 @@ mod tests {
     use std::sync::Arc;
 
     use ua_checkpoint::Window;
-    use ua_core::RunId;
+    use ua_core::{Block, Origin, Role, RunId};
     use ua_resume::ResumePacket;
     use ua_store::{MemStore, conformance};
 
@@ -115,9 +112,23 @@ mod tests {
             let id: RunId = name.parse().unwrap();
             let mut records = one.load(&id).await.unwrap();
             Arc::make_mut(&mut records.run.spec).settings.history_max_tokens = MOST;
+            answer_what_was_asked(&mut records.messages);
             all.push(records);
         }
         all
+    }
+
+    /// Each reply's tool uses get their results, as a turn of the loop has them; random writes answer whatever they like.
+    fn answer_what_was_asked(messages: &mut [MessageRecord]) {
+        let mut asked: Vec<String> = Vec::new();
+        for record in messages {
+            if record.message.role == Role::Assistant {
+                asked.extend(record.message.tool_uses().map(|tool_use| tool_use.id.clone()));
+            } else if record.message.origin == Origin::Tools {
+                let answered = |id| Block::ToolResult { tool_use_id: id, content: "ok".into(), is_error: false };
+                record.message.blocks = asked.drain(..).map(answered).collect();
+            }
+        }
     }
 
     fn views(records: &RunRecords) -> Vec<(Vec<Message>, bool)> {
@@ -133,7 +144,6 @@ mod tests {
     }
 
     #[tokio::test]
-    #[ignore = "views of windows that begin in the middle of a run differ: `WINDOWED` is off until they do not"]
     async fn what_is_decided_from_how_a_run_stands_is_what_would_be_decided_from_all_of_it() {
         let (mut left_out, mut not_enough) = (0, 0);
         for seed in 0..40 {
@@ -149,7 +159,7 @@ mod tests {
                     assert_eq!(start_of(&standing), start_of(&whole), "seed {seed}, {keep:?}");
                     let packet = |records: &RunRecords| ResumePacket::new(records, &[], &[]);
                     assert_eq!(packet(&standing), packet(&whole), "seed {seed}, {keep:?}");
-                    assert_eq!(views(&standing), views(&whole), "seed {seed}, {keep:?}");
+                    assert!(views(&standing) == views(&whole), "the views differ: seed {seed}, {keep:?}");
                     let fit = |records: &RunRecords| {
                         let mut fit = Fit::default();
                         fit.learn_from(records);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Block, Message, ModelTurn, Role, StopReason, ToolUse, Usage, iteration_begins_after};
+use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage, iteration_begins_after};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
@@ -56,6 +56,71 @@ struct State {
     refused: Vec<String>,
     billed: Billed,
     came: Vec<ModelOutcome>,
+    memory: Memory,
+}
+
+/// What the model asked for and heard, which it knows also where the middle of a history is left out.
+#[derive(Default)]
+struct Memory {
+    /// What each request began with, and the ids of its tool uses, in order; the newest last.
+    conversations: Vec<(String, Vec<String>)>,
+    /// What came of them.
+    answers: BTreeMap<String, (String, bool)>,
+}
+
+impl Memory {
+    /// The tool uses of a request, those that are left out of it among them.
+    fn recall(&mut self, messages: &[Message]) -> Vec<String> {
+        let blocks = || messages.iter().flat_map(|message| &message.blocks);
+        let mut here = Vec::new();
+        for block in blocks() {
+            match block {
+                Block::ToolUse(tool_use) => here.push(tool_use.id.clone()),
+                Block::ToolResult { tool_use_id, content, is_error } => {
+                    self.answers.insert(tool_use_id.clone(), (content.to_string(), *is_error));
+                }
+                Block::Text { .. } | Block::Opaque { .. } => {}
+            }
+        }
+        let is_cut = messages.iter().any(|message| message.origin == Origin::Omission);
+        // What a fork left behind comes after what it shares, so an earlier request is known up to the newest that both have.
+        if !is_cut {
+            return here;
+        }
+        let up_to = |last: &String| {
+            let known = |ids: &Vec<String>| ids.iter().position(|id| id == last).map(|at| ids[..=at].to_vec());
+            self.conversations.iter().rev().find_map(|(_, ids)| known(ids))
+        };
+        // Where none is left in the request, it is the newest that began like it.
+        let alike = || self.conversations.iter().rev().find(|(began, _)| *began == opening(messages));
+        let known = here.iter().rev().find_map(up_to).or_else(|| alike().map(|(_, ids)| ids.clone()));
+        let Some(known) = known else { return here };
+        // Whatever is not left out and is newer.
+        let newer = here.iter().filter(|id| !known.contains(id)).cloned().collect::<Vec<_>>();
+        known.into_iter().chain(newer).collect()
+    }
+
+    /// Remembers what it asks for behind what it asked for before.
+    fn keep(&mut self, messages: &[Message], mut asked: Vec<String>, blocks: &[Block]) {
+        asked.extend(blocks.iter().filter_map(|block| match block {
+            Block::ToolUse(tool_use) => Some(tool_use.id.clone()),
+            Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
+        }));
+        let began = opening(messages);
+        self.conversations.retain(|(other, ids)| *other != began || !asked.starts_with(ids));
+        self.conversations.push((began, asked));
+    }
+
+    /// What is known about each intent of the tool uses `ids`.
+    fn progress(&self, ids: &[String]) -> BTreeMap<String, Progress> {
+        let mut progress: BTreeMap<String, Progress> = BTreeMap::new();
+        for id in ids {
+            let known = progress.entry(tag_of(id).to_owned()).or_default();
+            known.asked += 1;
+            known.answer = self.answers.get(id).cloned().or(known.answer.take());
+        }
+        progress
+    }
 }
 
 /// What the history says about an intent.
@@ -68,7 +133,8 @@ struct Progress {
 impl SimModel {
     pub(super) fn new(intents: Intents, habits: Habits, chance: Chance, faults: usize) -> Self {
         let (refused, came) = (Vec::new(), Vec::new());
-        let state = State { chance, faults, requests: 0, refused, billed: Billed::default(), came };
+        let (billed, memory) = (Billed::default(), Memory::default());
+        let state = State { chance, faults, requests: 0, refused, billed, came, memory };
         Self { intents, habits, state: Mutex::new(state) }
     }
 
@@ -87,34 +153,23 @@ impl SimModel {
     }
 
     /// The intents of the first turn that has any left, of whoever was told what stands at the beginning of `messages`.
-    fn next<'i>(&'i self, messages: &[Message]) -> Vec<&'i Intent> {
-        let progress = progress(messages);
+    fn next<'i>(&'i self, messages: &[Message], mut progress: BTreeMap<String, Progress>) -> Vec<&'i Intent> {
+        for tag in messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on) {
+            progress.entry(tag.to_owned()).or_default().asked += MAX_ASKS;
+        }
         let is_open = |intent: &&Intent| match progress.get(intent.tag.as_str()) {
             None => true,
             Some(Progress { asked, answer }) => *asked < MAX_ASKS && wants_again(intent, answer.as_ref()),
         };
-        let opening = messages.iter().find(|message| message.role == Role::User).map(Message::text).unwrap_or_default();
-        let turns = self.intents.of_opening(&opening).iter();
+        let turns = self.intents.of_opening(&opening(messages)).iter();
         let turns = turns.map(|turn| turn.iter().filter(is_open).collect::<Vec<_>>());
         turns.into_iter().find(|open| !open.is_empty()).unwrap_or_default()
     }
 }
 
-fn progress(messages: &[Message]) -> BTreeMap<&str, Progress> {
-    let mut progress: BTreeMap<&str, Progress> = BTreeMap::new();
-    for tag in messages.iter().flat_map(|message| &message.blocks).flat_map(handed_on) {
-        progress.entry(tag).or_default().asked = MAX_ASKS;
-    }
-    for block in messages.iter().flat_map(|message| &message.blocks) {
-        match block {
-            Block::ToolUse(tool_use) => progress.entry(tag_of(&tool_use.id)).or_default().asked += 1,
-            Block::ToolResult { tool_use_id, content, is_error } => {
-                progress.entry(tag_of(tool_use_id)).or_default().answer = Some((content.to_string(), *is_error));
-            }
-            Block::Text { .. } | Block::Opaque { .. } => {}
-        }
-    }
-    progress
+/// What whoever asks was told first.
+fn opening(messages: &[Message]) -> String {
+    messages.iter().find(|message| message.role == Role::User).map(Message::text).unwrap_or_default()
 }
 
 /// The tags in what a hand-off says is done, or in doubt: what else it tells may have failed.
@@ -190,7 +245,8 @@ impl LlmProvider for SimModel {
                 return Err(LlmError::Cut { text_bytes: text.len(), source: None });
             }
         };
-        let mut open = self.next(&request.messages);
+        let asked = state.memory.recall(&request.messages);
+        let mut open = self.next(&request.messages, state.memory.progress(&asked));
         let is_done = open.is_empty();
         let uses = request.messages.iter().flat_map(|message| &message.blocks);
         let has_worked = uses.into_iter().any(|block| matches!(block, Block::ToolUse(_)));
@@ -212,6 +268,7 @@ impl LlmProvider for SimModel {
             (false, false) => "Next.",
         })];
         blocks.extend(open.iter().map(tool_use));
+        state.memory.keep(&request.messages, asked, &blocks);
         let stop_reason = match (is_cut, open.is_empty()) {
             (true, _) => StopReason::MaxTokens,
             (false, true) => StopReason::EndTurn,

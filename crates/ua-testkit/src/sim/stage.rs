@@ -190,6 +190,11 @@ impl Stage {
         let clock = StageClock::new();
         let budgets = if harm.is_tight { json!({"max_tool_calls": 2}) } else { json!({}) };
         let mut job = json!({"objective": "Do each thing once.", "budgets": budgets});
+        if is_drawn && !in_iterations && Chance::of(seed, "history").one_in(3) {
+            // The least that a job may have: the middle is left out, and a resume reads the newest turns alone. (What a hand-off tells
+            // would not fit.)
+            job["settings"] = json!({"history_max_tokens": 1_000});
+        }
         if intents.is_tree() {
             job["subagents"] = json!({});
         }
