@@ -196,12 +196,24 @@ fn play_all(
 
 /// What happened, in a sentence.
 fn in_words(counts: &Counts) -> String {
-    let Counts { lives, deaths, replaced, faults, effects, questions, in_doubt, beside, sub_agents, forks, .. } =
-        counts;
+    let Counts {
+        lives,
+        deaths,
+        replaced,
+        faults,
+        effects,
+        questions,
+        in_doubt,
+        beside,
+        sub_agents,
+        cut_requests,
+        forks,
+        ..
+    } = counts;
     let Counts { restores, steps, .. } = counts;
     format!(
         "{lives} lives, {deaths} deaths, {replaced} owners replaced while they lived, {faults} faults, {effects} effects, \
-         {questions} questions ({in_doubt} whether a call happened, {beside} whether it repeats another one), {sub_agents} sub-agents, {forks} forks, {restores} restored copies, {steps} decisions"
+         {questions} questions ({in_doubt} whether a call happened, {beside} whether it repeats another one), {sub_agents} sub-agents, {cut_requests} requests with a part of their history, {forks} forks, {restores} restored copies, {steps} decisions"
     )
 }
 

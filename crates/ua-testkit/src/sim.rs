@@ -119,6 +119,8 @@ pub struct Counts {
     pub beside: u64,
     /// Runs of sub-agents that are stored at the end.
     pub sub_agents: u64,
+    /// Requests whose history was longer than what they carried.
+    pub cut_requests: u64,
     /// Forks.
     pub forks: u64,
     /// Times that the database went back.
@@ -139,6 +141,7 @@ impl Counts {
         self.in_doubt += other.in_doubt;
         self.beside += other.beside;
         self.sub_agents += other.sub_agents;
+        self.cut_requests += other.cut_requests;
         self.forks += other.forks;
         self.restores += other.restores;
         self.steps += other.steps;

@@ -357,6 +357,24 @@ impl Intents {
         Self(turns)
     }
 
+    /// The same with many reads before each turn, so that it is longer than what a request carries of it.
+    pub(super) fn long(self) -> Self {
+        let is_task = |intent: &&Intent| !intent.inner.is_empty();
+        let count = self.0.iter().flatten().map(|intent| 1 + intent.inner.iter().flatten().count()).sum();
+        let mut numbers = Numbers(count);
+        let mut turns = Vec::new();
+        for turn in self.0 {
+            // Sub-agents have histories of their own.
+            for _ in 0..if turn.iter().any(|intent| is_task(&intent)) { 1 } else { 3 } {
+                let reads = ["read_local_file", "list_directory", "read_local_file"];
+                let reads = reads.into_iter().filter_map(Tool::named);
+                turns.push(reads.map(|tool| numbers.intent(tool, Vec::new())).collect());
+            }
+            turns.push(turn);
+        }
+        Self(turns)
+    }
+
     /// The job of the exhaustive round: reads together, one call of each kind, and one move twice.
     pub(super) fn mixed() -> Self {
         let mut numbers = Numbers(0);

@@ -66,6 +66,8 @@ struct Memory {
     conversations: Vec<(String, Vec<String>)>,
     /// What came of them.
     answers: BTreeMap<String, (String, bool)>,
+    /// Requests that had a part of their history.
+    cut: u64,
 }
 
 impl Memory {
@@ -87,6 +89,7 @@ impl Memory {
         if !is_cut {
             return here;
         }
+        self.cut += 1;
         let up_to = |last: &String| {
             let known = |ids: &Vec<String>| ids.iter().position(|id| id == last).map(|at| ids[..=at].to_vec());
             self.conversations.iter().rev().find_map(|(_, ids)| known(ids))
@@ -141,6 +144,11 @@ impl SimModel {
     /// Requests whose history no provider would take.
     pub(super) fn refused(&self) -> Vec<String> {
         locked(&self.state).refused.clone()
+    }
+
+    /// How many requests had a part of their history.
+    pub(super) fn cut(&self) -> u64 {
+        locked(&self.state).memory.cut
     }
 
     pub(super) fn billed(&self) -> Billed {

@@ -157,6 +157,7 @@ impl Stage {
         }
         verdict::judge(&mut stage)?;
         stage.counts.effects = u64::try_from(stage.servers.effects().len()).unwrap_or(u64::MAX);
+        stage.counts.cut_requests = stage.model.cut();
         let digest = sha256(stage.trace.join("\n"));
         let gates = stage.actors.iter().map(|actor| actor.passed).collect();
         let intents = stage.intents.all().map(|intent| intent.number).collect();
@@ -177,8 +178,11 @@ impl Stage {
             (None, Some(_)) => (Harm::default(), Intents::mixed()),
             (None, None) => (Harm::drawn(&Chance::of(seed, "harm")), Intents::drawn(&Chance::of(seed, "job"), shape)),
         };
-        let intents = intents.without(&options.without_intents);
         let in_iterations = shape == Shape::Iterations;
+        // What a hand-off tells would not fit.
+        let is_cut = is_drawn && !in_iterations && Chance::of(seed, "history").one_in(3);
+        let intents = if is_cut { intents.long() } else { intents };
+        let intents = intents.without(&options.without_intents);
         // What is carved from a tight budget for a sub-agent is nothing.
         harm.is_tight &= !intents.is_tree();
         let in_memory = std::path::Path::new("/dev/shm");
@@ -190,9 +194,8 @@ impl Stage {
         let clock = StageClock::new();
         let budgets = if harm.is_tight { json!({"max_tool_calls": 2}) } else { json!({}) };
         let mut job = json!({"objective": "Do each thing once.", "budgets": budgets});
-        if is_drawn && !in_iterations && Chance::of(seed, "history").one_in(3) {
-            // The least that a job may have: the middle is left out, and a resume reads the newest turns alone. (What a hand-off tells
-            // would not fit.)
+        if is_cut {
+            // The least that a job may have: the middle is left out, and a resume reads the newest turns alone.
             job["settings"] = json!({"history_max_tokens": 1_000});
         }
         if intents.is_tree() {
