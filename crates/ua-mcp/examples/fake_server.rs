@@ -201,6 +201,17 @@ fn call(id: &Value, params: &Value) -> Fallible<Option<ExitCode>> {
             writeln!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[")?;
             out.flush()?;
         }
+        "close_output" => {
+            // Lives on, and reads what comes.
+            let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+            rustix::stdio::dup2_stdout(&nowhere)?;
+        }
+        "torn_line" => {
+            // Not even a call's number is in it.
+            let mut out = io::stdout().lock();
+            writeln!(out, "{{not json")?;
+            out.flush()?;
+        }
         "noise" => {
             let mut out = io::stdout().lock();
             writeln!(out, "connecting to the database …")?;

@@ -8,7 +8,7 @@
 //! are under way the question waits until one is left; and a server that asked once gets its calls one after the other from then on.
 //! Nothing waits for a call that waits for a person: whoever drives the run may not hear the person before the other calls are done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 use ua_core::{CallId, Redactor};
 
-use crate::wire::WireState;
+use crate::wire::{STRAY, WireState};
 
 /// The longest word about progress that is passed on.
 const MAX_WORDS: usize = 200;
@@ -87,6 +87,8 @@ pub(crate) struct Host {
     has_asked: AtomicBool,
     /// How many words about progress were passed on, by call.
     told: Mutex<BTreeMap<CallId, u32>>,
+    /// The calls that heard of a line that is no message.
+    told_of_stray: Mutex<BTreeSet<CallId>>,
     tools_changed: AtomicBool,
 }
 
@@ -137,6 +139,7 @@ impl Host {
             moved: Notify::new(),
             has_asked: AtomicBool::new(false),
             told: Mutex::default(),
+            told_of_stray: Mutex::default(),
             tools_changed: AtomicBool::new(false),
         })
     }
@@ -146,10 +149,28 @@ impl Host {
         *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Some(pipe);
     }
 
-    /// What the server wrote where only messages belong, as the end of a sentence; nothing when it wrote no such thing.
-    pub(crate) fn stray(&self) -> Option<String> {
+    /// What the server wrote first where only messages belong, as the end of a sentence; nothing when it wrote no such thing.
+    pub(crate) fn first_stray(&self) -> Option<String> {
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(format!("it wrote to its standard output what is no MCP message: {:?}", pipe.stray()?))
+        Some(self.in_words(&pipe.first_stray()?))
+    }
+
+    /// A line that is no message, as the end of a sentence.
+    pub(crate) fn in_words(&self, stray: &str) -> String {
+        let clean = self.redactor.text(stray);
+        format!("it wrote to its standard output what is no MCP message: {:?}", printable(&clean, MAX_WORDS))
+    }
+
+    /// Tells each call under way, once, that the server writes what is no message: it may have been that call's answer.
+    fn tell_of_stray(&self, line: &str) {
+        tracing::debug!(server = self.server, line = printable(line, MAX_WORDS), "a line that is no message");
+        let Some(watcher) = &self.watcher else { return };
+        let calls: Vec<CallId> = self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
+        for call in calls {
+            if self.told_of_stray.lock().unwrap_or_else(PoisonError::into_inner).insert(call.clone()) {
+                watcher(Progress::in_words(call, &self.in_words(line)));
+            }
+        }
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -284,6 +305,7 @@ impl Host {
                 );
                 self.note_change();
             }
+            STRAY => self.tell_of_stray(params["line"].as_str().unwrap_or_default()),
             _ => tracing::trace!(server = self.server, method, "a notification nobody needs"),
         }
     }

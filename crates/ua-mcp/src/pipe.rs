@@ -109,6 +109,7 @@ impl PipeConnection {
             return Outcome::NotSent { why };
         }
         let _turn = self.host.turn(listener.as_ref()).await;
+        let strays = self.wire.strays();
         let Some(handle) = self.send(&self.dialect(), method, params, meta).await else {
             return Outcome::NotSent { why: "the connection closed before the request was taken".to_owned() };
         };
@@ -119,7 +120,7 @@ impl PipeConnection {
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = sleep_or_never(timeout, env) => return not_in_time(timeout),
+            () = sleep_or_never(timeout, env) => return self.told_of_stray(not_in_time(timeout), strays),
         };
         waiting.answered = true;
         if let (Some(under_way), Ok(Ok(_) | Err(ServiceError::McpError(_)))) = (under_way, &answer) {
@@ -131,14 +132,29 @@ impl PipeConnection {
                 Outcome::Raw(RawReply::RpcError { code: error.code.0.into(), message: error.message.into_owned() })
             }
             Ok(Ok(other)) => Outcome::Lost { why: format!("the answer is of another kind: {other:?}") },
-            Ok(Err(error)) => self.unanswered(&waiting.id, &error.to_string()),
-            Err(_) => self.unanswered(&waiting.id, "the connection closed"),
+            Ok(Err(error)) => self.told_of_stray(self.unanswered(&waiting.id, &error.to_string()), strays),
+            Err(_) => self.told_of_stray(self.unanswered(&waiting.id, "the connection closed"), strays),
         }
     }
 
     fn unanswered(&self, id: &RequestId, why: &str) -> Outcome {
         let why = self.ended().unwrap_or_else(|| why.to_owned());
-        if self.wire.was_never_sent(id) { Outcome::NotSent { why } } else { Outcome::Lost { why } }
+        if self.wire.was_never_sent(id) {
+            Outcome::NotSent { why }
+        } else {
+            Outcome::Lost { why }
+        }
+    }
+
+    /// What the server wrote that is no message while a call waited may have been the answer that is missing: whoever hears of the
+    /// loss hears of it.
+    fn told_of_stray(&self, outcome: Outcome, strays: u64) -> Outcome {
+        match (outcome, self.wire.stray_since(strays)) {
+            (Outcome::Lost { why }, Some(stray)) => {
+                Outcome::Lost { why: format!("{why}; {}", self.host.in_words(&stray)) }
+            }
+            (outcome, _) => outcome,
+        }
     }
 }
 

@@ -299,7 +299,7 @@ impl Server {
                 Ok(Running { generation, link: Link::Process(Box::new(Child { session, process })) })
             }
             Err(why) => {
-                let why = host.stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
+                let why = host.first_stray().map_or(why.clone(), |stray| format!("{why}; {stray}"));
                 let why = format!("{why}; {}", process.exit_reason(&shared.env).await);
                 // The shim first: once it is reaped, nothing can start below it any more, and the fence sees all there is.
                 process.kill_shim().await;

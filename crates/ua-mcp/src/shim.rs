@@ -18,6 +18,8 @@
 //!   it anew.
 //! - **Pipe.** What the runner writes passes through the shim. When the runner ends, however it ends, that pipe closes;
 //!   the shim then closes the server's input, waits, asks it to terminate, and kills what is left.
+//! - **Output.** What the server writes goes to the runner directly. Only the server (and what it hands it on to) has that pipe: the shim
+//!   lets go of it once the server has it, so that the runner sees the end of a server that closes its output and lives on.
 //!
 //! Somebody who kills the shim itself leaves the server with a closed input and the lock, which is what fencing looks for.
 //!
@@ -225,10 +227,22 @@ fn start(args: &ShimArgs, lock: &File) -> Result<Child, Failed> {
     command.args(&args.args).env(MARK, &args.lock).stdin(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn();
     inheritable(FdFlags::CLOEXEC)?;
-    child.map_err(|error| {
+    let child = child.map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_NOT_RUNNABLE };
         Failed { code, why: format!("start `{}`: {error}", args.command.to_string_lossy()) }
-    })
+    })?;
+    let_go_of_output();
+    Ok(child)
+}
+
+/// Gives up this process's copy of the pipe that the server answers on. Its number stays taken, so that no file opened later gets it. A
+/// failure costs only that the end of the output is not seen, so the server that runs goes on; the log says so.
+fn let_go_of_output() {
+    let nowhere = File::options().write(true).open("/dev/null");
+    let gone = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(&nowhere)?));
+    if let Err(why) = gone {
+        let _unread = writeln!(io::stderr(), "tool server shim: the server's output is still open here: {why}");
+    }
 }
 
 /// What a supervising shim waits for.

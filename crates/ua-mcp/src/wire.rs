@@ -4,8 +4,9 @@
 //! the pipe is open, and a pipe that was closed is never written again, so "not begun and closed" proves that the server
 //! saw nothing. *What was answered?* The result of a request is handed on as the JSON that came, not as a client library
 //! understood it (Context Storage & Durability §4: a receipt is stored raw). A message that breaks the protocol ends the
-//! connection, since a reply that cannot be recognised would otherwise be waited for without end; lines that are no
-//! messages at all (a server that logs to its output) are passed over.
+//! connection, since a reply that cannot be recognised would otherwise be waited for without end, and so does an answer to
+//! a call that waits without being a message of the protocol; other lines that are no messages (a server that logs to its
+//! output) are passed over, told about once, and quoted by a call that is given up.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,15 +23,17 @@ use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::host::{method_and_params, printable};
+use crate::host::method_and_params;
 
 /// The longest message that is read into memory. A longer one ends the connection.
 pub(crate) const MAX_LINE: usize = 64 * 1024 * 1024;
 /// The longest result of a tool call that is kept.
 const MAX_RESULT: usize = 8 * 1024 * 1024;
 
-/// How much is quoted of a line that is no message.
-const MAX_STRAY: usize = 200;
+/// How much is kept of a line that is no message. More than is shown: it is redacted first, and half of a secret is not recognised.
+const MAX_STRAY: usize = 4096;
+/// The notification as which such a line is handed on.
+pub(crate) const STRAY: &str = "dev.universal-agent/stray";
 
 /// What is known about a connection; shared by the transport and by those who wait for answers.
 #[derive(Debug, Default)]
@@ -50,8 +53,16 @@ struct Inner {
     writer_closed: bool,
     /// Why nothing will be read any more.
     ended: Option<String>,
-    /// The beginning of the first line that was no message.
-    stray: Option<String>,
+    /// Lines that were no message.
+    strays: Strays,
+}
+
+/// Lines that were no message: how many, and the beginnings of the first and the last of them.
+#[derive(Debug, Default)]
+struct Strays {
+    count: u64,
+    first: String,
+    last: String,
 }
 
 impl WireState {
@@ -65,8 +76,20 @@ impl WireState {
     }
 
     /// The beginning of the first line that was no message: what a server prints that takes its standard output for a log.
-    pub(crate) fn stray(&self) -> Option<String> {
-        self.inner().stray.clone()
+    pub(crate) fn first_stray(&self) -> Option<String> {
+        let inner = self.inner();
+        (inner.strays.count > 0).then(|| inner.strays.first.clone())
+    }
+
+    /// How many lines were no message so far.
+    pub(crate) fn strays(&self) -> u64 {
+        self.inner().strays.count
+    }
+
+    /// The beginning of the last line that was no message, if there are more than `count`.
+    pub(crate) fn stray_since(&self, count: u64) -> Option<String> {
+        let inner = self.inner();
+        (inner.strays.count > count).then(|| inner.strays.last.clone())
     }
 
     /// Whether it is proved that no byte of this request was written or will be.
@@ -230,13 +253,33 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
         Err(error) if line.windows(9).any(|part| part == br#""jsonrpc""#) => {
             return broken(&format!("a message is not JSON: {error}"));
         }
-        Ok(_) | Err(_) => {
-            tracing::debug!(length = line.len(), "passing over a line that is no message");
-            state.stray.get_or_insert_with(|| printable(String::from_utf8_lossy(line).trim(), MAX_STRAY));
-            return Read::Nothing;
+        Ok(Value::Object(message)) if is_meant_for_a_call(&message, state) => {
+            return broken("an answer to a call that waits does not say `jsonrpc`");
         }
+        Ok(_) | Err(_) => return stray(line, state),
     };
     if message.contains_key("method") { read_request(message) } else { read_response(message, line.len(), state) }
+}
+
+/// A line that is no message is counted, and handed on as what it is: told to a person, and answered by nobody.
+fn stray(line: &[u8], state: &mut Inner) -> Read {
+    let beginning = line.get(..MAX_STRAY).unwrap_or(line);
+    let beginning = String::from_utf8_lossy(beginning).trim().to_owned();
+    if state.strays.count == 0 {
+        state.strays.first.clone_from(&beginning);
+    }
+    state.strays.count += 1;
+    state.strays.last.clone_from(&beginning);
+    let params = Some(json!({ "line": beginning }));
+    let notification = ServerNotification::CustomNotification(CustomNotification::new(STRAY, params));
+    let told = JsonRpcNotification { jsonrpc: JsonRpcVersion2_0, notification };
+    Read::Message(Box::new(JsonRpcMessage::Notification(told)))
+}
+
+/// Whether what is no message of the protocol names a request that waits, and has what only an answer has: waiting on would be in vain.
+fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
+    let has_answer = message.contains_key("result") || message.contains_key("error");
+    has_answer && answered_id(message).is_some_and(|id| state.awaited.contains(&id))
 }
 
 /// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
@@ -415,7 +458,7 @@ mod tests {
 
     #[test]
     fn what_may_have_been_an_answer_ends_the_connection() {
-        let lines: [&[u8]; 7] = [
+        let lines: [&[u8]; 9] = [
             br#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
             br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}"#,
             br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse"}}"#,
@@ -423,6 +466,8 @@ mod tests {
             br#"{"jsonrpc":"2.0","id":3}"#,
             br#"{"jsonrpc":"2.0","id":3,"error":{"message":"no code"}}"#,
             br#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
+            br#"{"id":3,"result":{}}"#,
+            br#"{"id":"3","error":{"code":1,"message":"m"}}"#,
         ];
         for line in lines {
             let read = read_message(line, &mut waiting_for(&[3]));
@@ -442,16 +487,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_passed_over() {
+    fn what_is_no_message_is_told_and_passed_over() {
+        assert!(matches!(read_message(b"\n", &mut waiting_for(&[3])), Read::Nothing));
         for line in [
-            &b"\n"[..],
-            b"Server listening on stdio\n",
+            &b"Server listening on stdio\n"[..],
             b"[info] {up}\n",
+            b"{not json\n",
             b"{\"level\":\"info\"}\n",
+            b"{\"id\":3,\"level\":\"info\"}\n",
+            b"{\"id\":4,\"result\":1}\n",
             b"\xff\xfe\n",
             b"42\n",
         ] {
-            assert!(matches!(read_message(line, &mut waiting_for(&[3])), Read::Nothing), "{line:?}");
+            let mut state = waiting_for(&[3]);
+            let Read::Message(told) = read_message(line, &mut state) else { panic!("{line:?}") };
+            assert!(matches!(*told, JsonRpcMessage::Notification(_)), "{line:?}: {told:?}");
+            assert_eq!((state.strays.count, state.awaited.len()), (1, 1), "{line:?}");
         }
         let foreign = br#"{"jsonrpc":"2.0","id":99,"result":{}}"#;
         assert!(matches!(read_message(foreign, &mut waiting_for(&[])), Read::Nothing));

@@ -179,6 +179,58 @@ async fn a_server_that_dies_before_it_answers_loses_the_call_and_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_server_that_closes_its_output_and_lives_on_loses_the_call_at_once() {
+    let world = ServerBed::fake();
+    let (first, connection) = world.ready().await;
+    let who: Value = serde_json::from_str(&text(call(&connection, "whoami", json!({})).await)).unwrap();
+    let pid = i32::try_from(who["pid"].as_i64().unwrap()).unwrap();
+    // It has no time limit: only the end of the output ends it.
+    let called = call(&connection, "close_output", json!({}));
+    let outcome = tokio::time::timeout(Duration::from_mins(1), called).await.unwrap();
+    assert_eq!(lost(outcome), "it closed its output");
+    assert!(is_alive(pid), "it was lost because the server ended");
+    assert!(world.server.connection(&first).await.is_err(), "it takes no calls any more");
+    assert_eq!(world.server.fence(&first, None, &world.shared).await, Fence::Gone);
+    assert!(!is_alive(pid));
+    let (second, connection) = world.ready().await;
+    assert_ne!(first, second);
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done");
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_message_is_told_and_stalls_nothing() {
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = std::sync::Arc::clone(&told);
+    let watcher: ProgressWatcher = std::sync::Arc::new(move |progress| heard.lock().unwrap().push(progress));
+    let world = ServerBed::with(spec("fake", &[]), Some(watcher));
+    let (_, connection) = world.ready().await;
+    let stray = "it wrote to its standard output what is no MCP message: \"{not json\"";
+    let (asks, _nobody_asks) = tokio::sync::mpsc::unbounded_channel();
+    let call_id = ua_core::CallId::new(&world.shared.env);
+    let sending = Sending {
+        listener: Some(crate::host::Listener { call_id: call_id.clone(), asks }),
+        ..Sending::call("torn_line", Map::new(), Map::new())
+    };
+    let torn = connection.call(sending, &world.shared.env);
+    tokio::pin!(torn);
+    let heard = wait_for_async("a word about the line", || (!told.lock().unwrap().is_empty()).then_some(()));
+    tokio::select! {
+        outcome = &mut torn => panic!("{outcome:?}"),
+        () = heard => {}
+    }
+    let words: Vec<String> = told.lock().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(words, [stray]);
+    assert_eq!(text(call(&connection, "noise", json!({})).await), "done", "another call beside it");
+
+    let timeout = Some(Duration::from_millis(30));
+    let sending = Sending { timeout, ..Sending::call("torn_line", Map::new(), Map::new()) };
+    let why = lost(connection.call(sending, &world.shared.env).await);
+    assert_eq!(why, format!("no answer within 0.03 s; {stray}"));
+    world.server.shut_down(&world.shared).await;
+}
+
+#[tokio::test]
 async fn an_answer_that_came_before_the_end_counts() {
     let world = ServerBed::fake();
     let (first, connection) = world.ready().await;
