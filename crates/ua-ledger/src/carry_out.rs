@@ -7,7 +7,7 @@ use crate::admission::{Admission, Facts, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
 use crate::ledger::Ledger;
-use crate::question::Why;
+use crate::question::{Sends, Why};
 use crate::recovery::Recovery;
 use crate::verdict::{Decision, Known, Verdict, verdict};
 use crate::view::View;
@@ -83,7 +83,7 @@ impl Ledger {
             }
             Verdict::GoOnWithout { ask } => {
                 if ask {
-                    self.ask(call, &Why::WentOn { attempt: view.last_attempt() }).await?;
+                    self.ask(call, &Why::WentOn { sends: Sends::of(&view.attempts) }).await?;
                 }
                 let (skipped, at) = (UnknownResolution::Skipped, self.env.now());
                 let skipped = self.store.resolve_unknown(&self.lease, id, skipped, None, at).await;

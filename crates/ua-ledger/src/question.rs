@@ -1,13 +1,14 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{Env, QuestionId, Sha256, Timestamp, fields, is_by_address};
+use ua_core::{CallPolicy, Env, QuestionId, Sha256, Timestamp, fields, is_by_address};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
 use crate::late::said;
 use crate::recipient::Problem;
 use crate::related::Other;
+use crate::rules::never_left;
 
 /// What is asked.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) enum Why<'a> {
     /// Sent, outcome not known.
     Unknown {
         attempt: Option<&'a AttemptRecord>,
+        sends: Sends<'a>,
         because: String,
         facts: &'a Facts,
         others: Vec<Other<'a>>,
@@ -24,7 +26,7 @@ pub(crate) enum Why<'a> {
         late: &'a [LateReply],
     },
     /// The same, and the run goes on meanwhile.
-    WentOn { attempt: Option<&'a AttemptRecord> },
+    WentOn { sends: Sends<'a> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
     /// kind of question it is.
     Send { facts: &'a Facts, first: Reason<'a>, more: Vec<Reason<'a>> },
@@ -34,6 +36,29 @@ pub(crate) enum Why<'a> {
     AskUser,
     /// A tool asks, in the middle of a call.
     Elicitation { name: &'a str, params: &'a Value, round: u32, is_live: bool },
+}
+
+/// How often a call left for its server, and when last: a person who looks for its effect has to know whether to look for one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sends<'a> {
+    count: usize,
+    last: Option<&'a AttemptRecord>,
+}
+
+impl<'a> Sends<'a> {
+    /// Of all attempts of a call, oldest first. One that never left us is none.
+    pub(crate) fn of(attempts: &'a [AttemptRecord]) -> Self {
+        let sent = || attempts.iter().filter(|attempt| !never_left(attempt));
+        Self { count: sent().count(), last: sent().next_back().or(attempts.last()) }
+    }
+
+    /// A sentence with a space before it; empty for a call that was sent once, which the text says anyway.
+    fn in_words(self, policy: &CallPolicy) -> String {
+        let Some(last) = self.last.filter(|_| self.count > 1) else { return String::new() };
+        let key = if policy.key_channel.is_some() { ", each time under the same idempotency key" } else { "" };
+        let (count, number, at) = (self.count, last.attempt, last.started_at);
+        format!(" It was sent {count} times{key}, the last time at {at} (attempt {number}).")
+    }
 }
 
 impl Why<'_> {
@@ -189,22 +214,25 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     let tool = &call.name.tool;
     let arguments = shown_arguments(call);
     let (kind, text, choices) = match why {
-        Why::Unknown { attempt, because, facts, look_after, late, .. } => {
+        Why::Unknown { attempt, sends, because, facts, look_after, late, .. } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}). Arguments: {arguments}{}{}{}",
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{} Arguments: {arguments}{}{}{}",
+                sends.in_words(&call.policy),
                 shown_late(late),
                 changed_files(call, facts),
                 shown_wait(*look_after)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::WentOn { attempt } => {
+        Why::WentOn { sends } => {
+            let attempt = sends.last;
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known. The run continues without it and does not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
-                attempt.map_or(call.attempt, |attempt| attempt.attempt)
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
+                attempt.map_or(call.attempt, |attempt| attempt.attempt),
+                sends.in_words(&call.policy)
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
         }
@@ -389,5 +417,44 @@ fn cut(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::KeyChannel;
+    use ua_store::conformance::samples;
+
+    use super::*;
+
+    fn attempt(number: u32, outcome: &str) -> AttemptRecord {
+        AttemptRecord {
+            call_id: samples::call_id("call_1"),
+            attempt: number,
+            epoch: 1,
+            server_generation: None,
+            started_at: samples::at(10 * i64::from(number)),
+            ended_at: Some(samples::at(99)),
+            outcome: Some(outcome.to_owned()),
+            detail: None,
+            handle: None,
+        }
+    }
+
+    #[test]
+    fn a_question_says_how_often_a_call_was_sent_and_when_last() {
+        let words = |attempts: &[AttemptRecord], key_channel| {
+            Sends::of(attempts).in_words(&CallPolicy { key_channel, ..CallPolicy::unclassified() })
+        };
+        let attempts = [attempt(1, "lost"), attempt(2, "lost"), attempt(3, "lost"), attempt(4, "not_sent")];
+        let keyed = " It was sent 3 times, each time under the same idempotency key, the last time at ";
+        let third = samples::at(30);
+        assert_eq!(words(&attempts, Some(KeyChannel::Meta)), format!("{keyed}{third} (attempt 3)."));
+        let second = samples::at(20);
+        let twice = format!(" It was sent 2 times, the last time at {second} (attempt 2).");
+        assert_eq!(words(&attempts[..2], None), twice);
+        for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &[]] {
+            assert_eq!(words(once, Some(KeyChannel::Meta)), "");
+        }
     }
 }

@@ -116,6 +116,7 @@ pub(crate) fn was_refused_credentials(call: &CallRecord) -> bool {
         && call.error_code.as_deref().is_some_and(|code| matches!(code, "http_401" | "http_403"))
 }
 
-fn never_left(attempt: &AttemptRecord) -> bool {
+/// Whether an attempt never left for its server.
+pub(crate) fn never_left(attempt: &AttemptRecord) -> bool {
     attempt.outcome.as_deref() == Some("not_sent")
 }

@@ -21,7 +21,7 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::interpret;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, allows, declined};
-use crate::question::{Reason, Why, shows};
+use crate::question::{Reason, Sends, Why, shows};
 use crate::related::{Other, RelatedCalls, lets_pass};
 use crate::rules::Rules;
 use crate::view::View;
@@ -634,8 +634,8 @@ impl<'v> Case<'v> {
         let others = self.related().overtaken_by();
         let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
         let attempt = doubtful.or(attempts.last());
-        let late = &self.view.late;
-        Verdict::Ask(Why::Unknown { attempt, because, facts: self.facts, others, look_after, late })
+        let (sends, late) = (Sends::of(attempts), &self.view.late);
+        Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
     }
 
     /// Another attempt, under the old key.

@@ -167,7 +167,19 @@ pub fn known(
             Some(at) => format!("ended at {at}"),
             None => "no answer was recorded".to_owned(),
         };
-        known.push(fact("sent", &format!("attempt {} at {}, {ended}", attempt.attempt, attempt.started_at)));
+        // Those that never left us are no sends, but for the last, which is told of anyway.
+        let is_another = |other: &&AttemptRecord| {
+            other.call_id == attempt.call_id
+                && other.attempt != attempt.attempt
+                && other.outcome.as_deref() != Some("not_sent")
+        };
+        let earlier: Vec<&AttemptRecord> = attempts.iter().filter(is_another).collect();
+        let before = match earlier.as_slice() {
+            [] => String::new(),
+            [first] => format!("; sent once before, at {}", first.started_at),
+            [first, ..] => format!("; sent {} times before, the first time at {}", earlier.len(), first.started_at),
+        };
+        known.push(fact("sent", &format!("attempt {} at {}, {ended}{before}", attempt.attempt, attempt.started_at)));
         // Why there is no answer, or what the tool answered.
         let answered =
             call.filter(|call| call.status != CallStatus::Succeeded).and_then(|call| call.error_detail.as_deref());
@@ -229,6 +241,37 @@ mod tests {
         assert_eq!(chosen(&approval, "deny"), Some(Choice::Skip));
         assert_eq!(chosen(&approval, "happened"), None);
         assert_eq!(chosen(&approval, "yes, please"), None);
+    }
+
+    #[test]
+    fn what_is_known_says_how_often_a_call_was_sent_before() {
+        let env = ua_core::Env::simulated(1);
+        let call_id = ua_core::CallId::new(&env);
+        let asked = QuestionRecord { call_id: Some(call_id.clone()), ..question(QuestionKind::UnknownOutcome, &[]) };
+        let attempt = |call_id: &ua_core::CallId, number: u32, outcome: &str| AttemptRecord {
+            call_id: call_id.clone(),
+            attempt: number,
+            epoch: 1,
+            server_generation: None,
+            started_at: env.now().plus(std::time::Duration::from_secs(number.into())),
+            ended_at: Some(env.now()),
+            outcome: Some(outcome.to_owned()),
+            detail: None,
+            handle: None,
+        };
+        let sent = |attempts: &[AttemptRecord]| known(&asked, None, attempts, &[])[0].text.clone();
+        let other = ua_core::CallId::new(&env);
+        let of_another = attempt(&other, 1, "lost");
+        let all = [1, 2, 3].map(|number| attempt(&call_id, number, "lost"));
+        let (first, last) = (all[0].started_at, all[2].started_at);
+        let [one, two, three] = all;
+        let once = sent(&[of_another.clone(), attempt(&call_id, 1, "not_sent"), attempt(&call_id, 2, "lost")]);
+        assert_eq!(once, format!("attempt 2 at {}, no answer was recorded", two.started_at));
+        let again = sent(&[of_another, one.clone(), attempt(&call_id, 2, "not_sent"), three.clone()]);
+        assert_eq!(again, format!("attempt 3 at {last}, no answer was recorded; sent once before, at {first}"));
+        let often = sent(&[one, two, three]);
+        let before = format!("; sent 2 times before, the first time at {first}");
+        assert_eq!(often, format!("attempt 3 at {last}, no answer was recorded{before}"));
     }
 
     #[test]
