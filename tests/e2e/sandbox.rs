@@ -61,3 +61,58 @@ fn s8_a_job_starts_confined_programs_and_only_the_user_lets_them_out() {
     assert!(said("c").contains("SQLite"));
     env.run(&["doctor"]).shows(&["programs of a job have your rights"]);
 }
+
+/// A process and all below it.
+fn with_descendants(pid: i32) -> Vec<i32> {
+    let parent_of = |pid: i32| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let all: Vec<i32> =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).collect();
+    let mut found = vec![pid];
+    loop {
+        let below = |pid: &i32| !found.contains(pid) && parent_of(*pid).is_some_and(|parent| found.contains(&parent));
+        let more: Vec<i32> = all.iter().copied().filter(below).collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
+}
+
+#[test]
+fn a_temporary_folder_whose_owners_were_all_killed_is_cleared_by_the_next_command() {
+    let env = env();
+    let folder = env.path("tmp");
+    fs::create_dir(&folder).unwrap();
+    let env = env.with_env("TMPDIR", folder.to_str().unwrap());
+    let script = "mkdir $TMPDIR/d; echo x > $TMPDIR/d/x; mv $TMPDIR/d $TMPDIR/ready; exec sleep 1000";
+    let run = json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["bash", "-c", script], "timeout_seconds": 3000}}]});
+    let job = env.job(&json!({"tools": {"run_command": true}}), &json!([run, {"text": "Done."}]));
+    let folders = || -> Vec<std::path::PathBuf> {
+        let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("ua-command-")).collect()
+    };
+    let live = env.start(&["job", &job, "--run-id", "r"]);
+    let ready = || folders().into_iter().find(|path| path.join("tmp/ready/x").exists());
+    let used = ua_e2e::eventually("the program's file in its temporary folder", ready);
+    // One that is in use is nobody else's to clear.
+    env.run(&["runs", "list"]).code(0);
+    assert!(used.join("tmp/ready/x").exists());
+    // Everybody at once: nobody is left who could clear it.
+    let all = with_descendants(i32::try_from(live.id()).unwrap());
+    assert!(all.len() > 3, "{all:?}");
+    for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {
+        for pid in &all {
+            // What is inside ends with the first of them.
+            rustix::process::kill_process(rustix::process::Pid::from_raw(*pid).unwrap(), signal).ok();
+        }
+    }
+    live.wait().killed();
+    assert!(used.exists(), "somebody cleared it");
+    ua_e2e::eventually("the end of all of them", || {
+        env.run(&["runs", "list"]).code(0);
+        folders().is_empty().then_some(())
+    });
+}

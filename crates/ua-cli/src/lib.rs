@@ -129,6 +129,9 @@ pub fn main(parts: Parts) -> ExitCode {
         tracing::debug!(%error, "core dumps stay as they are");
     }
     let telemetry = telemetry::init(&cli, &settings);
+    // Whoever killed everything at once left nobody to do it.
+    #[cfg(feature = "toolserver")]
+    ua_toolserver::clear_temporary_folders();
     // Sub-agents are driven within the calls that they work for; where nothing is optimised that takes a deep stack. It is address space.
     let stack = 16 * 1024 * 1024;
     let runtime =

@@ -27,6 +27,10 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+mod owned;
+
+pub use owned::{OwnedFolder, clear_abandoned};
+
 /// How often a name is drawn anew that somebody has.
 const DRAWS: u32 = 8;
 

@@ -108,4 +108,5 @@ pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{ToolServer, tool_names};
 pub use settings::{Settings, environment};
+pub use tools::clear_temporary_folders;
 pub use trace::AdoptParent;

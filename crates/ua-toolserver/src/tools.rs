@@ -18,6 +18,8 @@ mod write;
 
 use ua_core::Env;
 
+pub use command::clear_temporary_folders;
+
 use crate::context::{Context, Setup};
 use crate::error::ToolServerError;
 use crate::seal::Seals;

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
+use ua_files::OwnedFolder;
 
 use crate::answer::{Answer, Failure, success};
 use crate::closed::Closed;
@@ -29,6 +29,21 @@ use crate::workspace::Workspace;
 const MAX_OUTPUT_BYTES: usize = 256 * 1024;
 const DEFAULT_TIMEOUT_SECONDS: u32 = 60;
 const MAX_TIMEOUT_SECONDS: u32 = 6 * 60 * 60;
+/// How the names of temporary folders begin.
+const TEMPORARY: &str = "ua-command-";
+/// How many files of temporary folders that were left behind are removed at once; a fraction of a second.
+const CLEARED_AT_ONCE: usize = 10_000;
+
+/// Removes what killed servers of this user left of the temporary folders of their programs. Never one that a server still has.
+pub fn clear_temporary_folders() {
+    let folder = std::env::temp_dir();
+    match ua_files::clear_abandoned(&folder, TEMPORARY, CLEARED_AT_ONCE) {
+        Ok(0) => {}
+        Ok(count) => tracing::debug!(count, "temporary folders of killed tool servers were removed"),
+        Err(error) => tracing::debug!(%error, folder = %folder.display(), "no temporary folder is looked for"),
+    }
+}
+
 /// How long output is still collected when the program has ended but something it started holds its pipes.
 const DRAIN_FOR: Duration = Duration::from_millis(500);
 
@@ -110,7 +125,7 @@ struct Walls {
     confiner: Confiner,
     confinement: Confinement,
     /// Its temporary folder, which goes when it has ended.
-    temporary: TempDir,
+    temporary: OwnedFolder,
 }
 
 impl Launcher {
@@ -218,7 +233,7 @@ impl Launcher {
         };
         let offers = match self.offers.get() {
             Some(offers) => offers.clone(),
-            None => match confiner.offers() {
+            None => match confiner.offers().inspect(|_| clear_temporary_folders()) {
                 Ok(offers) => self.offers.get_or_init(|| offers).clone(),
                 Err(error) => return Err(refused(&format!("{} does not answer: {error}", confiner.program.display()))),
             },
@@ -228,7 +243,7 @@ impl Launcher {
             return Err(refused(&missing.join("; ")));
         }
         let not_confined = self.tell(&missing);
-        let temporary = tempfile::Builder::new().prefix("ua-command-").tempdir();
+        let temporary = OwnedFolder::make(&std::env::temp_dir(), TEMPORARY);
         let temporary = temporary.map_err(|error| Failure::io("make a temporary folder", &error))?;
         let confinement = Confinement {
             offers,
