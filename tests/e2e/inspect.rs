@@ -208,6 +208,32 @@ fn tools_are_listed_and_explained() {
 }
 
 #[test]
+fn a_policy_file_that_is_named_twice_is_taken_once() {
+    let env = env().with_forum();
+    let rule = "[[rule]]\nid = \"mine\"\nname = \"post_comment\"\nside_effect_class = \"read_only\"\n";
+    let file = env.write("work/policy.toml", rule);
+    std::os::unix::fs::symlink(&file, env.path("work/link.toml")).unwrap();
+    let explained = ["tools", "explain", "post_comment"];
+    for other in [file.as_str(), "./policy.toml", "../work/policy.toml", "link.toml"] {
+        let flags = ["--policy", &file, "--policy", other];
+        env.run(&[&explained[..], &flags].concat()).code(0).shows(&["mine", "read_only"]);
+        let of_env = format!("{other}:{file}");
+        let both = env.start_with(("UA_POLICY", &of_env), &[&explained[..], &flags[..2]].concat()).wait();
+        both.code(0).shows(&["mine", "read_only"]);
+    }
+    // Another file with a rule of that name is refused as before.
+    let copy = env.write("work/copy.toml", rule);
+    let flags = ["--policy", &file, "--policy", &copy];
+    env.run(&[&explained[..], &flags].concat()).refused(2, &["two rules have the same id"]);
+    // A run keeps both names, and can be taken up; what its job names too is the user's.
+    let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["./policy.toml"]}), &json!([{"text": "Done."}]));
+    let run = ["job", &job, "--run-id", "r", "--policy", &file, "--policy", "link.toml"];
+    let output = env.start_with(("UA_POLICY", &file), &run).wait();
+    output.code(0);
+    assert!(!output.shown().contains("ua trust"), "{}", output.shown());
+}
+
+#[test]
 fn help_has_an_example_and_a_bare_job_exits_with_it() {
     let env = env();
     env.run_bare(&["job"]).code(2).says(&["Examples:", "ua job report.json", "Usage: ua job"]);

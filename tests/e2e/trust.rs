@@ -55,6 +55,46 @@ fn s9_nothing_of_a_project_is_started_or_reached_before_it_is_let_in() {
 }
 
 #[test]
+fn s9_trust_holds_while_runs_write_beside_the_script_and_a_changed_script_asks_again() {
+    let env = env();
+    let entry = env.forum_entry(&[]);
+    let words = std::iter::once(&entry["command"]).chain(entry["args"].as_array().unwrap());
+    let words: Vec<String> = words.map(|word| format!("'{}'", word.as_str().unwrap())).collect();
+    let script = format!("exec {}\n", words.join(" "));
+    env.write("work/server.sh", &script);
+    project(&env, &json!({"forum": {"command": "/bin/sh", "args": ["server.sh"]}}));
+    let write = json!({"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "work_products/made.py", "content": "x"}}]});
+    let job = env.job(&json!({}), &json!([write, {"text": "Done."}]));
+    // The folder of workspaces is the usual one, beside the script.
+    let run = |id: &str| env.run_bare(&["job", &job, "--new", "--no-input", "--run-id", id]);
+    let state = || env.run_bare(&["trust", "--list", "--json"]).code(0).json()[0]["state"].clone();
+    env.run_bare(&["trust", "--yes"]).code(0);
+    for id in ["r1", "r2", "r3"] {
+        run(id).code(0);
+        assert_eq!(state(), "trusted", "after {id}");
+    }
+    let root = env.path("work/AGENT_RUN_WORKSPACES");
+    assert!(root.join("runtime_state.db").exists(), "the runs are elsewhere");
+    // What is not written by a run counts as before: the script, what lies beside it, and what a checkout would bring.
+    for (file, text) in [
+        ("work/server.sh", format!("{script}\n# changed\n")),
+        ("work/lib.sh", "true\n".to_owned()),
+        ("work/other/AGENT_RUN_WORKSPACES/session_1/lib.sh", "true\n".to_owned()),
+        // The script may load what is there once it says the name.
+        ("work/server.sh", format!("# AGENT_RUN_WORKSPACES\n{script}")),
+    ] {
+        env.write(file, text);
+        assert_eq!(state(), "changed", "{file}");
+        run("refused").refused(2, &["not trusted yet, or changed since"]);
+        env.run_bare(&["trust", "--yes"]).code(0);
+        assert_eq!(state(), "trusted", "{file}");
+    }
+    env.write("work/AGENT_RUN_WORKSPACES/session_1/lib.sh", "true\n");
+    assert_eq!(state(), "changed");
+    env.run_bare(&["trust"]).code(2).shows(&["server.sh names ", "so what runs write there counts"]);
+}
+
+#[test]
 fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
     let env = env();
     project(&env, &json!({"forum": env.forum_entry(&[])}));

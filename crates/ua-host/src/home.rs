@@ -14,7 +14,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::database::Database;
 use crate::error::HostError;
-use crate::roots::{Belief, Roots, first_link, state_folder};
+use crate::roots::{Belief, MARKER, Roots, first_link, state_folder};
 use crate::settings::Settings;
 use crate::text::plain;
 
@@ -59,6 +59,12 @@ const OWN: [&str; 10] = [
     "policy_audit",
     "RESTART.md",
 ];
+
+/// Whether something in a root is there because of its runs: what belongs to none of them, and workspaces under the names that they get by
+/// themselves.
+pub(crate) fn is_written_by_runs(name: &str, is_folder: bool) -> bool {
+    OWN.contains(&name) || name == MARKER || name == ".gitignore" || (is_folder && name.starts_with("session_"))
+}
 
 impl Home {
     /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder, or the

@@ -1,5 +1,6 @@
 //! How a run is started: provider, model, configuration and policies, found once and stored with the run.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -392,7 +393,7 @@ impl Launch {
         let (mut files, of_job) = self.named_policies();
         files.extend(policies::of_user(settings));
         files.extend(of_job);
-        files
+        policies::each_once(&files, &mut BTreeSet::new()).into_iter().cloned().collect()
     }
 
     /// The same with further policy files laid over all others.
@@ -418,7 +419,12 @@ impl Launch {
         let is_trusted = |file: &PathBuf| {
             read(file, "the policy file").is_ok_and(|text| trust::policy::is_trusted(settings, file, &text))
         };
-        self.named_policies().1.into_iter().filter(|file| !is_trusted(file)).collect()
+        // What the user named is the user's word, whichever job names it too.
+        let ((mut of_user, of_job), mut seen) = (self.named_policies(), BTreeSet::new());
+        of_user.extend(policies::of_user(settings));
+        policies::each_once(&of_user, &mut seen);
+        let of_job = policies::each_once(&of_job, &mut seen);
+        of_job.into_iter().filter(|file| !is_trusted(file)).cloned().collect()
     }
 
     /// The servers of the MCP configuration that the job uses.

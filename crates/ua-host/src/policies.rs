@@ -1,6 +1,6 @@
 //! Policy files and the classifier that they make.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use ua_classify::{Classifier, JobPolicy, Lists, PolicyRules};
@@ -71,6 +71,14 @@ pub fn of_job(settings: &Settings, job: &Path) -> Result<Vec<PathBuf>, HostError
     Ok(crate::job_file::read(settings, job)?.policies.iter().map(|file| folder.join(file)).collect())
 }
 
+/// The files that are not among `seen`, each once: where two paths lead to one file (two settings name it, a link, `./`) the first counts.
+pub(crate) fn each_once<'f>(
+    files: impl IntoIterator<Item = &'f PathBuf>,
+    seen: &mut BTreeSet<PathBuf>,
+) -> Vec<&'f PathBuf> {
+    files.into_iter().filter(|file| seen.insert(trust::canonical(file))).collect()
+}
+
 /// A classifier with these policy files over the shipped rules, the first one strongest, and those of a job, of which only what raises
 /// caution counts unless a person trusted the file as it is.
 pub(crate) fn classifier(
@@ -84,12 +92,12 @@ pub(crate) fn classifier(
         let rules = PolicyRules::parse(&text, &file.display().to_string()).map_err(|e| bad_policy(&e))?;
         Ok::<_, HostError>((rules, text))
     };
-    let mut rules = Vec::new();
-    for file in files {
+    let (mut rules, mut seen) = (Vec::new(), BTreeSet::new());
+    for file in each_once(files, &mut seen) {
         rules.push(parse(file)?.0);
     }
     let mut job = Vec::new();
-    for file in of_job {
+    for file in each_once(of_job, &mut seen) {
         let (rules, text) = parse(file)?;
         job.push(JobPolicy { rules, is_trusted: trust::policy::is_trusted(settings, file, &text) });
     }

@@ -18,7 +18,7 @@ use ua_files::{Folder, Kind};
 use crate::settings::Settings;
 
 /// The file in a root that says which one it is.
-const MARKER: &str = ".ua-root";
+pub(crate) const MARKER: &str = ".ua-root";
 /// The folder, in the user's state folder, of the roots that are believed.
 const ROOTS: &str = "roots";
 /// Digits of a root's number.
@@ -27,7 +27,7 @@ const DIGITS: usize = 32;
 const MAX_PATH_BYTES: u64 = 64 * 1024;
 
 /// The roots of one user.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Roots {
     /// The user's state folder, if there is one.
     state: Option<PathBuf>,
@@ -70,6 +70,12 @@ impl Roots {
             return Belief::Empty;
         }
         if self.knows(&folder) { Belief::Own } else { Belief::Foreign }
+    }
+
+    /// Whether a folder is one of this user's roots, by its own name and no link.
+    pub(crate) fn are_own(&self, folder: &Path) -> bool {
+        // Few folders have the file, and nothing else is read of the others.
+        fs::symlink_metadata(folder.join(MARKER)).is_ok() && self.judge(folder) == Belief::Own
     }
 
     fn knows(&self, root: &Folder) -> bool {

@@ -5,12 +5,20 @@
 //! comes behind the script of an interpreter that is known, and files of another program with the ending of data, may change: a server's
 //! own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
 //! nobody can tell from outside. A person is told of all of this.
+//!
+//! Nor does what runs write into a folder of workspaces that lies beside a script: it would have a person asked after each run. Only a folder
+//! that this user's `ua` made is taken for one, by what the user's state folder says of it; one that came with a checkout counts. And it
+//! counts when a script says its name, because then the script may load what is in there.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::home::is_written_by_runs;
+use crate::roots::Roots;
 
 /// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
 const CODE: [&str; 30] = [
@@ -69,17 +77,29 @@ const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 8;
 
 /// What a command line names.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Covered {
     /// Files that count, each by its content.
     pub(super) files: BTreeSet<PathBuf>,
     /// What cannot be covered, as sentences.
     pub(super) warnings: Vec<String>,
+    /// Folders of workspaces beside scripts.
+    roots: BTreeSet<PathBuf>,
+    /// The one of them that counts.
+    whole_root: Option<PathBuf>,
+    known: Roots,
 }
 
-/// Whatever `command` with `args`, run in `base`, names.
-pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], base: &Path) -> Covered {
-    let mut covered = Covered::default();
+/// Whatever `command` with `args`, run in `base`, names. `known` says which folders hold this user's runs: what those write there is nobody's
+/// code, unless a script names such a folder, or lies in it.
+pub(super) fn covered(
+    command: &str,
+    program: Option<&Path>,
+    args: &[String],
+    base: &Path,
+    known: &Roots,
+) -> Covered {
+    let mut covered = Covered { known: known.clone(), ..Covered::default() };
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout.
     if let Some(program) = program.filter(|program| command.contains('/') && begins_with(program, *b"#!")) {
@@ -137,6 +157,7 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
     if matches!(name, "make" | "npm" | "pnpm" | "yarn" | "cargo" | "go" | "just" | "task" | "rake") {
         covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
     }
+    covered.what_runs_write();
     covered
 }
 
@@ -245,6 +266,32 @@ impl Covered {
         }
     }
 
+    /// Says what becomes of the folders of workspaces that were met: a script that names one may load what lies there.
+    fn what_runs_write(&mut self) {
+        for root in std::mem::take(&mut self.roots) {
+            let Some(name) = root.file_name().map(OsStr::as_encoded_bytes) else { continue };
+            let by = self.files.iter().find(|file| says(file, name)).cloned();
+            let Some(by) = by else {
+                self.warn_of_runs(&root);
+                continue;
+            };
+            self.warn(format!(
+                "{} names {}, so what runs write there counts, and asks again",
+                by.display(),
+                root.display()
+            ));
+            self.whole_root = Some(root.clone());
+            self.folder(&root, 0);
+            self.whole_root = None;
+        }
+        // One that lies in another is as good as named with it.
+        self.roots.clear();
+    }
+
+    fn warn_of_runs(&mut self, root: &Path) {
+        self.warn(format!("what runs write below {} is not covered", root.display()));
+    }
+
     fn beside(&mut self, script: &Path) {
         if let Some(folder) = script.parent() {
             self.folder(folder, 0);
@@ -256,9 +303,21 @@ impl Covered {
         let mut entries: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         entries.sort();
+        // A script in such a folder is covered with what lies beside it, but for what runs write.
+        let is_of_runs = self.whole_root.as_deref() != Some(folder) && self.known.are_own(folder);
+        if is_of_runs {
+            self.warn_of_runs(folder);
+        }
         for path in entries {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Ok(meta) = fs::metadata(&path) else { continue };
+            if is_of_runs && is_written_by_runs(name, meta.is_dir()) {
+                continue;
+            }
+            if meta.is_dir() && self.known.are_own(&path) {
+                self.roots.insert(path);
+                continue;
+            }
             let is_too_much = self.files.len() >= MAX_FILES || depth >= MAX_DEPTH;
             if meta.is_dir() && !PASSED_OVER.contains(&name) {
                 if is_too_much {
@@ -275,6 +334,20 @@ impl Covered {
             }
         }
     }
+}
+
+/// How much of a script is looked through for the name of a folder.
+const LOOKED_THROUGH: u64 = 4 * 1024 * 1024;
+
+/// Whether a file of code has this name in it.
+fn says(file: &Path, name: &[u8]) -> bool {
+    if has_ending(file, &DATA) || has_ending(file, &["toml"]) || !(is_code(file) || is_script(file)) {
+        return false;
+    }
+    let mut text = Vec::new();
+    // One that cannot be read may have it.
+    open(file).and_then(|file| file.take(LOOKED_THROUGH).read_to_end(&mut text)).is_err()
+        || text.windows(name.len().max(1)).any(|part| part == name)
 }
 
 fn is_code(path: &Path) -> bool {
@@ -313,7 +386,7 @@ mod tests {
 
     fn names(base: &Path, command: &str, args: &[&str]) -> (Vec<String>, usize) {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let covered = covered(command, None, &args, base);
+        let covered = covered(command, None, &args, base, &Roots::default());
         let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
         (covered.files.iter().map(name).collect(), covered.warnings.len())
     }
@@ -407,7 +480,7 @@ mod tests {
         for number in 0..=MAX_FILES {
             fs::write(dir.path().join(format!("{number}.py")), "").unwrap();
         }
-        let covered = covered("python3", None, &["0.py".to_owned()], dir.path());
+        let covered = covered("python3", None, &["0.py".to_owned()], dir.path(), &Roots::default());
         assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
     }
 
@@ -416,5 +489,45 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("srv"), rustix::fs::Mode::RWXU).unwrap();
         assert_eq!(names(dir.path(), "python3", &["srv"]).0, [""; 0]);
+    }
+
+    #[test]
+    fn what_runs_write_counts_only_for_a_script_that_names_it_or_lies_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, known) = (dir.path().join("work"), Roots::new(Some(dir.path().join("state"))));
+        let root = base.join("RUNS");
+        fs::create_dir(&base).unwrap();
+        known.make(&root).unwrap();
+        let write = |file: &str, text: &str| {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), text).unwrap();
+        };
+        for file in ["srv.py", "lib.py", "RUNS/session_1/trace.json", "RUNS/session_1/made.py", "RUNS/locks/r.run"] {
+            write(file, "x = 1");
+        }
+        // A checkout brings one of its own, with a number that the state folder does not know.
+        write("theirs/.ua-root", &"0".repeat(32));
+        write("theirs/session_1/evil.py", "");
+        let of = |script: &str| {
+            let covered = covered("python3", None, &[script.to_owned()], &base, &known);
+            let name = |path: &PathBuf| path.strip_prefix(&base).unwrap().display().to_string();
+            (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
+        };
+        let counts = ["lib.py", "srv.py", "theirs/.ua-root", "theirs/session_1/evil.py"];
+        let (files, warnings) = of("srv.py");
+        assert_eq!(files, counts);
+        assert!(warnings.len() == 1 && warnings[0].starts_with("what runs write below "), "{warnings:?}");
+        // One that is named counts.
+        write("lib.py", "sys.path.append('RUNS')");
+        let (files, warnings) = of("srv.py");
+        let named = ["RUNS/.ua-root", "RUNS/session_1/made.py", "RUNS/session_1/trace.json"];
+        assert_eq!(files, [&named[..], &counts].concat());
+        assert!(warnings.len() == 1 && warnings[0].contains("lib.py names "), "{warnings:?}");
+        write("lib.py", "");
+        // A script that lies in a workspace counts with what lies beside it, and one in the root with what a person put there.
+        assert_eq!(of("RUNS/session_1/made.py").0, &named[1..]);
+        write("RUNS/top.py", "");
+        write("RUNS/mine/a.py", "");
+        assert_eq!(of("RUNS/top.py").0, ["RUNS/mine/a.py", "RUNS/top.py"]);
     }
 }
