@@ -226,10 +226,10 @@ fn a_policy_file_that_is_named_twice_is_taken_once() {
     let flags = ["--policy", &file, "--policy", &copy];
     env.run(&[&explained[..], &flags].concat()).refused(2, &["two rules have the same id"]);
     // A run keeps both names, and can be taken up; what its job names too is the user's.
-    let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["./policy.toml"]}), &json!([{"text": "Done."}]));
+    let job =
+        env.job(&json!({"tools": {"builtin": false}, "policies": ["./policy.toml"]}), &json!([{"text": "Done."}]));
     let run = ["job", &job, "--run-id", "r", "--policy", &file, "--policy", "link.toml"];
-    let output = env.start_with(("UA_POLICY", &file), &run).wait();
-    output.code(0);
+    let output = env.start_with(("UA_POLICY", &file), &run).wait().code(0);
     assert!(!output.shown().contains("ua trust"), "{}", output.shown());
 }
 

@@ -1,10 +1,14 @@
 //! Secrets that must not be kept: replaced in what comes from outside, before it is stored or shown to anybody.
 //!
 //! Context Storage & Durability §4: what a tool answers is kept raw, so what must not be kept goes out before. A pure rule over text;
-//! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON, percent signs and entities (in each
-//! other, too), in hexadecimal digits, and inside base64 of either alphabet wherever it starts; each of them also with white space anywhere, as
-//! where lines are wrapped, and hexadecimal digits in pairs with what people put between them. Not known: any other transformation (compressed,
-//! encrypted, reversed), and secrets of fewer than 8 bytes.
+//! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON and C, percent signs and entities, in
+//! hexadecimal digits, in dumps of bytes, and inside base64 of either alphabet wherever it starts; each of them also with white space anywhere,
+//! as where lines are wrapped, and hexadecimal digits in pairs with what people put between them; and in each of these within another, three
+//! layers deep ([`layers`]). Not known: any other transformation (compressed, encrypted, reversed), and secrets of fewer than 8 bytes.
+
+mod dump;
+mod layers;
+mod view;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,12 +22,6 @@ use crate::reply::{Outcome, RawReply};
 
 /// Shorter values stand in too many words to be told from them.
 const MIN_BYTES: usize = 8;
-
-/// How deep escapes are resolved: an address in a page in a JSON text in a JSON text.
-const MAX_DEPTH: usize = 6;
-
-/// The longest entity that is read, `&#x10FFFF;` with room for zeros.
-const MAX_ENTITY: usize = 16;
 
 /// Secrets by name, and how they are taken out of text. Clones know the same secrets, also those that one of them learns later.
 #[derive(Clone, Default)]
@@ -47,9 +45,9 @@ struct Form {
 enum Look {
     /// In the text as it is.
     Text,
-    /// In its [`View`].
+    /// In what is left of it without white space and escapes.
     View,
-    /// In the digits of its [`View`].
+    /// In the digits of that.
     Digits,
 }
 
@@ -125,28 +123,23 @@ impl Redactor {
     /// Where secrets stand in the text, in order, none within another.
     fn places(&self, text: &str) -> Vec<(Range<usize>, String)> {
         let known = self.known();
-        let mut places: Vec<(Range<usize>, String)> = Vec::new();
         if known.is_empty() || text.len() < MIN_BYTES {
-            return places;
+            return Vec::new();
         }
-        let view = View::of(text);
-        let digits = view.digits();
-        for form in known.iter() {
-            let (bytes, view) = match form.look {
-                Look::Text => (text.as_bytes(), None),
-                Look::View => (&*view.bytes, Some(&view)),
-                Look::Digits => (&*digits.bytes, Some(&digits)),
-            };
-            for at in form.finder.find_iter(bytes) {
-                let end = at + form.bytes.len();
-                let range = view.map_or(at..end, |view| view.starts[at]..view.ends[end - 1]);
-                if places.iter().all(|(taken, _)| taken.end <= range.start || range.end <= taken.start) {
-                    places.push((range, form.shown.clone()));
+        let mut hits = layers::hits(text, &known);
+        hits.sort_by_key(|hit| (hit.start, hit.form));
+        let mut places: Vec<(Range<usize>, usize)> = Vec::new();
+        for hit in hits {
+            match places.last_mut().filter(|(range, _)| hit.start < range.end) {
+                // One may be the beginning of another, and a dump shows the same twice: what overlaps goes as one, under the longest's name.
+                Some((range, form)) => {
+                    range.end = range.end.max(hit.end);
+                    *form = hit.form.min(*form);
                 }
+                None => places.push((hit.start..hit.end, hit.form)),
             }
         }
-        places.sort_by_key(|(range, _)| range.start);
-        places
+        places.into_iter().map(|(range, form)| (range, known[form].shown.clone())).collect()
     }
 
     /// Takes secrets out of every text of a JSON value, names of fields included.
@@ -199,160 +192,12 @@ impl Redactor {
     }
 }
 
-/// A text as a secret is looked for in it: its bytes without white space, with escapes of JSON, percent signs and entities resolved, however
-/// deep. Each has the range of the text that it came from.
-struct View {
-    bytes: Vec<u8>,
-    starts: Vec<usize>,
-    ends: Vec<usize>,
-}
-
-impl View {
-    fn with_capacity(capacity: usize) -> Self {
-        let of = Vec::with_capacity;
-        Self { bytes: Vec::with_capacity(capacity), starts: of(capacity), ends: of(capacity) }
-    }
-
-    fn of(text: &str) -> Self {
-        let mut view = Self::with_capacity(text.len());
-        for (start, character) in text.char_indices() {
-            view.push(character, start, start + character.len_utf8());
-        }
-        for _ in 0..MAX_DEPTH {
-            match view.resolved() {
-                Some(resolved) => view = resolved,
-                None => break,
-            }
-        }
-        view
-    }
-
-    /// White space says nothing: it is where a line was wrapped, or a number was set in groups.
-    fn push(&mut self, character: char, start: usize, end: usize) {
-        if !character.is_whitespace() {
-            for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                self.push_byte(byte, start, end);
-            }
-        }
-    }
-
-    fn push_byte(&mut self, byte: u8, start: usize, end: usize) {
-        self.bytes.push(byte);
-        self.starts.push(start);
-        self.ends.push(end);
-    }
-
-    /// One level of escapes less; nothing when there are none.
-    fn resolved(&self) -> Option<Self> {
-        memchr::memchr3(b'%', b'&', b'\\', &self.bytes)?;
-        let mut view = Self::with_capacity(self.bytes.len());
-        let (mut at, mut is_changed) = (0, false);
-        while let Some(byte) = self.bytes.get(at) {
-            let (start, rest) = (self.starts[at], &self.bytes[at..]);
-            let escaped = match byte {
-                b'%' => percent(rest),
-                b'&' => entity(rest),
-                b'\\' => escape(rest),
-                _ => None,
-            };
-            let Some((meant, length)) = escaped else {
-                view.push_byte(*byte, start, self.ends[at]);
-                at += 1;
-                continue;
-            };
-            let end = self.ends[at + length - 1];
-            match meant {
-                Meant::Byte(byte) if byte.is_ascii_whitespace() => {}
-                Meant::Byte(byte) => view.push_byte(byte, start, end),
-                Meant::Character(character) => view.push(character, start, end),
-            }
-            (at, is_changed) = (at + length, true);
-        }
-        is_changed.then_some(view)
-    }
-
-    /// What of it hexadecimal digits may stand in: small letters, without what people put between pairs of digits.
-    fn digits(&self) -> Self {
-        let mut view = Self::with_capacity(self.bytes.len());
-        let mut at = 0;
-        while let Some(byte) = self.bytes.get(at) {
-            let next = self.bytes.get(at + 1).map(u8::to_ascii_lowercase);
-            match byte {
-                b'0' | b'\\' if next == Some(b'x') => at += 1,
-                b':' | b'-' | b',' | b'_' | b'.' => {}
-                byte => view.push_byte(byte.to_ascii_lowercase(), self.starts[at], self.ends[at]),
-            }
-            at += 1;
-        }
-        view
-    }
-}
-
-/// What an escape stands for.
-enum Meant {
-    Byte(u8),
-    Character(char),
-}
-
-fn number(digits: &[u8], radix: u32) -> Option<u32> {
-    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?, radix).ok()
-}
-
-/// `%41`, and how long it is.
-fn percent(text: &[u8]) -> Option<(Meant, usize)> {
-    let byte = number(text.get(1..3)?, 16)?;
-    Some((Meant::Byte(u8::try_from(byte).ok()?), 3))
-}
-
-/// `&#65;`, `&#x41;` or one of the names that every program knows, and how long it is.
-fn entity(text: &[u8]) -> Option<(Meant, usize)> {
-    let length = text.iter().take(MAX_ENTITY).position(|byte| *byte == b';')?;
-    let character = match &text[1..length] {
-        b"amp" => '&',
-        b"lt" => '<',
-        b"gt" => '>',
-        b"quot" => '"',
-        b"apos" => '\'',
-        [b'#', b'x' | b'X', digits @ ..] => char::from_u32(number(digits, 16)?)?,
-        [b'#', digits @ ..] => char::from_u32(number(digits, 10)?)?,
-        _ => return None,
-    };
-    Some((Meant::Character(character), length + 1))
-}
-
-/// `\u0041`, `\x41` or a backslash and the character that it keeps, and how long it is.
-fn escape(text: &[u8]) -> Option<(Meant, usize)> {
-    let unit = |at: usize| number(text.get(at..at + 4)?, 16);
-    Some(match text.get(1)? {
-        b'u' => {
-            let first = unit(2)?;
-            // Characters that are two units.
-            let second = || (text.get(6..8)? == b"\\u").then(|| unit(8)).flatten();
-            match char::from_u32(first) {
-                Some(character) => (Meant::Character(character), 6),
-                None => (
-                    Meant::Character(
-                        char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second()?).ok()?])
-                            .next()?
-                            .ok()?,
-                    ),
-                    12,
-                ),
-            }
-        }
-        b'x' => (Meant::Byte(u8::try_from(number(text.get(2..4)?, 16)?).ok()?), 4),
-        b'n' | b'r' | b't' => (Meant::Byte(b' '), 2),
-        byte @ (b'"' | b'\'' | b'\\' | b'/') => (Meant::Byte(*byte), 2),
-        _ => return None,
-    })
-}
-
 /// How a value may stand in a text: as it is, resolved, in hexadecimal digits, and in base64.
 fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
     let hex = value.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
     let hex = hex.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect();
     let mut all =
-        vec![(value.as_bytes().to_vec(), Look::Text), (View::of(value).bytes, Look::View), (hex, Look::Digits)];
+        vec![(value.as_bytes().to_vec(), Look::Text), (layers::tight_of(value), Look::View), (hex, Look::Digits)];
     for alphabet in [STANDARD, URL_SAFE] {
         let inside = (0..3).filter_map(|offset| inside_base64(value.as_bytes(), offset, alphabet));
         all.extend(inside.map(|text| (text.into_bytes(), Look::View)));
@@ -480,7 +325,7 @@ mod tests {
     }
 
     /// Base64 as the definition has it, of three bytes at a time.
-    fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
+    pub(super) fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
         let mut out = String::new();
         for group in bytes.chunks(3) {
             let number = group.iter().fold(0_u32, |n, byte| n << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
@@ -507,6 +352,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_dump_shows_twice_goes_as_one_and_lines_around_it_stay() {
+        let redactor = Redactor::new([("K".to_owned(), "sk-canary-0123".to_owned())]);
+        let dump = "xxd says\n00000000: 6b65 793d 736b 2d63 616e 6172 792d 3031  key=sk-canary-01\n00000010: 3233 0a                                  23.\nand more";
+        let clean = redactor.text(dump).into_owned();
+        assert_eq!(clean, "xxd says\n00000000: 6b65 793d [secret K]\nand more");
+        // On one line the text beside the digits shows it, too.
+        let dump = "00000000  73 6b 2d 63 61 6e 61 72  79 2d 30 31 32 33        |sk-canary-0123|\n0000000e\n";
+        assert_eq!(redactor.text(dump), "00000000  [secret K]\n0000000e\n");
+    }
+
+    #[test]
+    fn secrets_that_overlap_go_as_one() {
+        let secrets = [("A", "abcdefgh-1234"), ("B", "1234-xyz")];
+        let redactor = Redactor::new(secrets.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(redactor.text("<abcdefgh-1234-xyz>"), "<[secret A]>");
+    }
+
+    #[test]
+    fn entities_need_no_semicolon() {
+        let redactor = Redactor::new([("K".to_owned(), "p&ss<word>1".to_owned())]);
+        for dressed in
+            ["p&ampss&ltword&gt1", "p&amp;ss&lt;word&gt1", "p&#38ss&#x3Cword&#62 1", "&#112&#38&#115&#115&#60word&gt;1"]
+        {
+            assert_eq!(redactor.text(&format!("({dressed})")), "([secret K])", "{dressed}");
+        }
+    }
+
+    #[test]
     fn clones_learn_together() {
         let redactor = Redactor::default();
         let clone = redactor.clone();
@@ -521,3 +394,6 @@ mod tests {
         assert_eq!(format!("{:?}", redactor()), r#"["[secret KEY]", "[secret LONGER]"]"#);
     }
 }
+
+#[cfg(test)]
+mod nested_tests;

@@ -102,7 +102,8 @@ impl ServerReview {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
             shown.push(("arguments", quoted.join(" ")));
         }
-        let Covered { files, warnings: mut not_covered, .. } = covered(command, program.as_deref(), args, &folder, &Roots::new(state_folder(settings)));
+        let Covered { files, warnings: mut not_covered, .. } =
+            covered(command, program.as_deref(), args, &folder, &Roots::new(state_folder(settings)));
         for file in &files {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);

@@ -165,7 +165,8 @@ impl Host {
     fn tell_of_stray(&self, line: &str) {
         tracing::debug!(server = self.server, line = printable(line, MAX_WORDS), "a line that is no message");
         let Some(watcher) = &self.watcher else { return };
-        let calls: Vec<CallId> = self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
+        let calls: Vec<CallId> =
+            self.calls().under_way.values().map(|(_, listener)| listener.call_id.clone()).collect();
         for call in calls {
             if self.told_of_stray.lock().unwrap_or_else(PoisonError::into_inner).insert(call.clone()) {
                 watcher(Progress::in_words(call, &self.in_words(line)));

@@ -139,11 +139,7 @@ impl PipeConnection {
 
     fn unanswered(&self, id: &RequestId, why: &str) -> Outcome {
         let why = self.ended().unwrap_or_else(|| why.to_owned());
-        if self.wire.was_never_sent(id) {
-            Outcome::NotSent { why }
-        } else {
-            Outcome::Lost { why }
-        }
+        if self.wire.was_never_sent(id) { Outcome::NotSent { why } } else { Outcome::Lost { why } }
     }
 
     /// What the server wrote that is no message while a call waited may have been the answer that is missing: whoever hears of the

@@ -92,13 +92,7 @@ pub(super) struct Covered {
 
 /// Whatever `command` with `args`, run in `base`, names. `known` says which folders hold this user's runs: what those write there is nobody's
 /// code, unless a script names such a folder, or lies in it.
-pub(super) fn covered(
-    command: &str,
-    program: Option<&Path>,
-    args: &[String],
-    base: &Path,
-    known: &Roots,
-) -> Covered {
+pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], base: &Path, known: &Roots) -> Covered {
     let mut covered = Covered { known: known.clone(), ..Covered::default() };
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout.

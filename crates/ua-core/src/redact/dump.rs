@@ -1,0 +1,160 @@
+//! Dumps of bytes, as `xxd`, `hexdump` and `od` write them: lines with where they begin, digits in groups, and the text beside them.
+//!
+//! What a line stands for is read off its digits. Each byte ends where its line does, so that the text beside the digits goes with them.
+
+use super::view::{Span, View};
+
+/// The fewest digits that say where a line begins.
+const MIN_OFFSET: usize = 4;
+/// The most.
+const MAX_OFFSET: usize = 16;
+/// The most digits of a group.
+const MAX_GROUP: usize = 16;
+
+/// The dumps in a text, each as the bytes it stands for; where its groups are words of two bytes, with the bytes of each word exchanged as well.
+pub(super) fn dumps(text: &View) -> Vec<View> {
+    let (mut found, mut open) = (Vec::new(), Dump::default());
+    let mut from = 0;
+    while from < text.bytes.len() {
+        let to = memchr::memchr(b'\n', &text.bytes[from..]).map_or(text.bytes.len(), |length| from + length);
+        let line = text.bytes[from..to].trim_ascii_end();
+        match Line::read(line) {
+            Some(read) => open.add(text, from, line.len(), &read),
+            // Lines that are all the same are left out.
+            None if line == b"*" => {}
+            None => open.end(&mut found),
+        }
+        from = to + 1;
+    }
+    open.end(&mut found);
+    found
+}
+
+/// One line, with places in it.
+#[derive(Debug, Default)]
+struct Line {
+    /// Where it says that it begins, as digits.
+    offset: Vec<u8>,
+    /// Bytes, each with the place of its digits.
+    bytes: Vec<(u8, usize)>,
+    /// Whether all groups have four digits.
+    are_words: bool,
+}
+
+impl Line {
+    /// Reads a line; nothing when it is none of a dump. One that only says where the next would begin has no bytes.
+    fn read(line: &[u8]) -> Option<Self> {
+        let mut words = Words { line, at: 0 };
+        // Words may stand before it: a name, a quotation mark.
+        while let Some((word, at)) = words.next() {
+            let is_marked = word.ends_with(b":");
+            let word = word.strip_suffix(b":").unwrap_or(word);
+            let digits = word.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let least = if is_marked { MIN_OFFSET } else { MIN_OFFSET + 2 };
+            if !(least..=MAX_OFFSET).contains(&digits) {
+                continue;
+            }
+            let offset = word[word.len() - digits..].to_vec();
+            let rest = Words { line, at: words.at };
+            let is_alone = at == 0 && digits == word.len() && line[words.at..].trim_ascii().is_empty();
+            let read = Self::groups(rest);
+            match read {
+                Some(read) => return Some(Self { offset, ..read }),
+                None if is_alone => return Some(Self { offset, ..Self::default() }),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Groups of hexadecimal digits.
+    fn groups(words: Words<'_>) -> Option<Self> {
+        let mut read = Self { are_words: true, ..Self::default() };
+        for (word, at) in words {
+            let is_group = word.len() % 2 == 0 && word.len() <= MAX_GROUP && word.iter().all(u8::is_ascii_hexdigit);
+            if !is_group {
+                break;
+            }
+            read.are_words &= word.len() == 4;
+            for (index, pair) in word.chunks_exact(2).enumerate() {
+                let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                read.bytes.push((digit(pair[0])? << 4 | digit(pair[1])?, at + 2 * index));
+            }
+        }
+        (!read.bytes.is_empty()).then_some(read)
+    }
+
+    /// How many bytes there are up to where another line begins, if that can be: a text beside the digits may look like digits itself.
+    fn length_to(&self, next: &[u8]) -> Option<usize> {
+        let between = |radix| {
+            let number = |digits| u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok();
+            usize::try_from(number(next)?.checked_sub(number(&self.offset)?)?).ok()
+        };
+        // `od` counts in eights.
+        [16, 8].into_iter().filter_map(between).find(|length| (1..=self.bytes.len()).contains(length))
+    }
+}
+
+/// Words of a line, each with where it begins.
+struct Words<'l> {
+    line: &'l [u8],
+    at: usize,
+}
+
+impl<'l> Iterator for Words<'l> {
+    type Item = (&'l [u8], usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.line.get(self.at..)?;
+        let from = self.at + rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let rest = &self.line[from..];
+        let to = from + rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        self.at = to;
+        Some((&self.line[from..to], from))
+    }
+}
+
+/// Lines that follow each other.
+#[derive(Debug, Default)]
+struct Dump {
+    view: View,
+    /// Whether all of it is in words.
+    are_words: bool,
+    /// The last line, and where its bytes begin.
+    last: Option<(Line, usize)>,
+}
+
+impl Dump {
+    fn add(&mut self, text: &View, from: usize, length: usize, read: &Line) {
+        if let Some((last, begin)) = &self.last
+            && let Some(length) = last.length_to(&read.offset)
+        {
+            self.view.bytes.truncate(begin + length);
+            self.view.spans.truncate(begin + length);
+        }
+        let begin = self.view.bytes.len();
+        self.are_words = (read.are_words || read.bytes.is_empty()) && (begin == 0 || self.are_words);
+        // A line has an end only if there is something on it.
+        let end = text.spans[from + length - 1].end;
+        for (byte, at) in &read.bytes {
+            self.view.push(*byte, Span { start: text.spans[from + at].start, end });
+        }
+        self.last = Some((Line { offset: read.offset.clone(), bytes: read.bytes.clone(), are_words: false }, begin));
+    }
+
+    fn end(&mut self, found: &mut Vec<View>) {
+        let Self { view, are_words, .. } = std::mem::take(self);
+        if view.bytes.is_empty() {
+            return;
+        }
+        if are_words {
+            let mut exchanged = View { bytes: view.bytes.clone(), spans: view.spans.clone() };
+            for (bytes, spans) in exchanged.bytes.chunks_exact_mut(2).zip(exchanged.spans.chunks_exact_mut(2)) {
+                bytes.swap(0, 1);
+                spans[1].start = spans[0].start;
+            }
+            found.push(exchanged);
+        }
+        found.push(view);
+    }
+}

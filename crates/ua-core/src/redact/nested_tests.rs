@@ -1,0 +1,151 @@
+//! A secret in any dress, in any other.
+
+use proptest::prelude::*;
+
+use super::tests::base64;
+use super::{Redactor, STANDARD, URL_SAFE};
+
+/// A way to write bytes down.
+type Dress = (&'static str, fn(&[u8]) -> String);
+
+fn hex(bytes: &[u8], between: &str) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
+}
+
+fn wrapped(text: &str, width: usize, end: &str) -> String {
+    let lines: Vec<&str> = text.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    lines.join(end)
+}
+
+fn shown(byte: &u8) -> char {
+    if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' }
+}
+
+/// As `xxd` has it: groups of so many bytes, in lines of 16.
+fn xxd(bytes: &[u8], group: usize) -> String {
+    let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
+        let groups: Vec<String> = bytes.chunks(group).map(|group| hex(group, "")).collect();
+        let width = 32 + 16 / group - 1;
+        let text: String = bytes.iter().map(shown).collect();
+        format!("{:08x}: {:width$}  {text}\n", 16 * line, groups.join(" "))
+    });
+    lines.collect()
+}
+
+/// As `hexdump -C` has it.
+fn hexdump(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
+        let halves: Vec<String> = bytes.chunks(8).map(|half| hex(half, " ")).collect();
+        let text: String = bytes.iter().map(shown).collect();
+        format!("{:08x}  {:48}  |{text}|\n", 16 * line, halves.join("  "))
+    });
+    lines.chain([format!("{:08x}\n", bytes.len())]).collect()
+}
+
+/// As `od` has it, by a format of its own for each word of so many bytes.
+fn od(bytes: &[u8], word: usize, show: impl Fn(&[u8]) -> String) -> String {
+    let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
+        let words: String = bytes.chunks(word).map(|word| format!(" {}", show(word))).collect();
+        format!("{:07o}{words}\n", 16 * line)
+    });
+    lines.chain([format!("{:07o}\n", bytes.len())]).collect()
+}
+
+fn text_of(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+const DRESSES: &[Dress] = &[
+    ("json", |bytes| serde_json::to_string(text_of(bytes)).unwrap()),
+    ("json of ascii", |bytes| {
+        let units = text_of(bytes).encode_utf16().map(|unit| format!("\\u{unit:04x}"));
+        units.collect()
+    }),
+    ("percent, all", |bytes| bytes.iter().map(|byte| format!("%{byte:02X}")).collect()),
+    ("percent, what is needed", |bytes| {
+        let one =
+            |byte: &u8| if byte.is_ascii_alphanumeric() { char::from(*byte).into() } else { format!("%{byte:02x}") };
+        bytes.iter().map(one).collect()
+    }),
+    ("entities, decimal", |bytes| text_of(bytes).chars().map(|c| format!("&#{};", u32::from(c))).collect()),
+    ("entities, open", |bytes| text_of(bytes).chars().map(|c| format!("&#{}", u32::from(c))).collect()),
+    ("entities, hexadecimal", |bytes| text_of(bytes).chars().map(|c| format!("&#x{:X};", u32::from(c))).collect()),
+    ("entities, open hexadecimal", |bytes| text_of(bytes).chars().map(|c| format!("&#x{:x}", u32::from(c))).collect()),
+    ("entities, named", |bytes| {
+        let text = text_of(bytes).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        text.replace('"', "&quot;").replace('\'', "&#39;")
+    }),
+    ("escapes of C", |bytes| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()),
+    ("octal escapes", |bytes| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect()),
+    ("hex", |bytes| hex(bytes, "")),
+    ("hex, large", |bytes| hex(bytes, "").to_uppercase()),
+    ("hex, spaced", |bytes| hex(bytes, " ")),
+    ("hex, colons", |bytes| hex(bytes, ":")),
+    ("hex, of an array", |bytes| format!("[0x{}]", hex(bytes, ", 0x"))),
+    ("hex, wrapped", |bytes| wrapped(&hex(bytes, ""), 60, "\n")),
+    ("base64", |bytes| base64(bytes, STANDARD)),
+    ("base64, of addresses", |bytes| base64(bytes, URL_SAFE)),
+    ("base64, wrapped", |bytes| wrapped(&base64(bytes, STANDARD), 76, "\n")),
+    ("base64, wrapped short", |bytes| wrapped(&base64(bytes, STANDARD), 16, "\r\n ")),
+    ("xxd", |bytes| xxd(bytes, 2)),
+    ("xxd -g1", |bytes| xxd(bytes, 1)),
+    ("xxd -g4", |bytes| xxd(bytes, 4)),
+    ("hexdump -C", hexdump),
+    ("hexdump", |bytes| {
+        od(bytes, 2, |word| match word {
+            [low, high] => format!("{high:02x}{low:02x}"),
+            rest => format!("00{:02x}", rest[0]),
+        })
+    }),
+    ("od -t x1", |bytes| od(bytes, 1, |word| hex(word, ""))),
+];
+
+/// Of how much of a secret is left, what is long enough to be one: any 6 characters in a row.
+fn is_left(secret: &str, clean: &str) -> bool {
+    let characters: Vec<char> = secret.chars().collect();
+    characters.windows(8).any(|part| clean.contains(&part.iter().collect::<String>()))
+}
+
+fn check(value: &str, before: &str, after: &str, dresses: &[Dress]) -> Result<(), TestCaseError> {
+    let redactor = Redactor::new([("K".to_owned(), value.to_owned())]);
+    let mut text = format!("{before}{value}{after}");
+    for (_, dress) in dresses {
+        text = dress(text.as_bytes());
+    }
+    let text = format!("It says:\n{text}\nand no more.");
+    let clean = redactor.text(&text);
+    let names: Vec<&str> = dresses.iter().map(|(name, _)| *name).collect();
+    prop_assert!(clean.contains("[secret K]"), "{names:?}: {value:?} in {text}");
+    prop_assert!(!is_left(value, &clean), "{names:?}: {value:?} in {clean}");
+    prop_assert!(clean.starts_with("It says:") && clean.ends_with("and no more."), "{names:?}: {clean}");
+    Ok(())
+}
+
+/// What is a secret to a person: 8 characters or more, with no white space.
+fn secrets() -> impl Strategy<Value = String> {
+    let characters = prop_oneof![
+        6 => prop::char::range('!', '~'),
+        1 => prop::sample::select(vec!['\u{e9}', '\u{df}', '\u{4e2d}', '\u{1f511}', '%', '&', '\\', '"', '/', '+', '=']),
+    ];
+    prop::collection::vec(characters, 8..40).prop_map(|characters| characters.into_iter().collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_secret_is_known_in_any_dress_within_any_other(
+        value in secrets(),
+        before in "[ -~\n]{0,40}",
+        after in "[ -~\n]{0,40}",
+    ) {
+        let (before, after) = (format!("{before}\n"), format!("\n{after}"));
+        check(&value, &before, &after, &[])?;
+        for inner in DRESSES {
+            check(&value, &before, &after, &[*inner])?;
+            for outer in DRESSES {
+                check(&value, &before, &after, &[*inner, *outer])?;
+            }
+        }
+    }
+}

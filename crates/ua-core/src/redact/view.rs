@@ -1,0 +1,247 @@
+//! A text as a secret is looked for in it: bytes, each with the range of the whole text that it stands for.
+
+/// The longest entity that is read, `&#x10FFFF;` with room for zeros.
+const MAX_ENTITY: usize = 16;
+
+/// How deep escapes are resolved: an address in a page in a JSON text in a JSON text.
+const MAX_DEPTH: usize = 6;
+
+/// What of the whole text a byte came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// Bytes with where they came from.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) bytes: Vec<u8>,
+    pub(super) spans: Vec<Span>,
+}
+
+impl View {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity), spans: Vec::with_capacity(capacity) }
+    }
+
+    pub(super) fn push(&mut self, byte: u8, span: Span) {
+        self.bytes.push(byte);
+        self.spans.push(span);
+    }
+
+    /// The text as it is; of one that is longer than addresses reach, the beginning.
+    pub(super) fn of(text: &str) -> Self {
+        let mut view = Self::with_capacity(text.len());
+        view.take(text, |_| false);
+        view
+    }
+
+    /// The text without white space, which says nothing: it is where a line was wrapped, or a number was set in groups.
+    pub(super) fn tight_of(text: &str) -> Self {
+        let mut view = Self::with_capacity(text.len());
+        view.take(text, char::is_whitespace);
+        view
+    }
+
+    fn take(&mut self, text: &str, is_left_out: impl Fn(char) -> bool) {
+        for (start, character) in text.char_indices() {
+            let length = character.len_utf8();
+            let (Ok(from), Ok(end)) = (u32::try_from(start), u32::try_from(start + length)) else { return };
+            if is_left_out(character) {
+                continue;
+            }
+            let span = Span { start: from, end };
+            for byte in &text.as_bytes()[start..start + length] {
+                self.push(*byte, span);
+            }
+        }
+    }
+
+    /// The same without white space.
+    pub(super) fn tight(&self) -> Self {
+        let mut view = Self::with_capacity(self.bytes.len());
+        let mut at = 0;
+        while let Some(byte) = self.bytes.get(at) {
+            match space(&self.bytes[at..]) {
+                0 => {
+                    view.push(*byte, self.spans[at]);
+                    at += 1;
+                }
+                length => at += length,
+            }
+        }
+        view
+    }
+
+    /// All levels of escapes resolved; each level below the first is shown to `look`.
+    pub(super) fn wholly_resolved(self, mut look: impl FnMut(&Self)) -> Self {
+        let mut view = self;
+        for _ in 0..MAX_DEPTH {
+            match view.resolved() {
+                Some(resolved) => view = resolved,
+                None => break,
+            }
+            look(&view);
+        }
+        view
+    }
+
+    /// Whether there may be escapes in it.
+    pub(super) fn has_escapes(bytes: &[u8]) -> bool {
+        memchr::memchr3(b'%', b'&', b'\\', bytes).is_some()
+    }
+
+    /// One level of escapes less; nothing when there are none.
+    fn resolved(&self) -> Option<Self> {
+        let first = memchr::memchr3(b'%', b'&', b'\\', &self.bytes)?;
+        let mut view = Self::with_capacity(self.bytes.len());
+        view.bytes.extend_from_slice(&self.bytes[..first]);
+        view.spans.extend_from_slice(&self.spans[..first]);
+        let (mut at, mut is_changed) = (first, false);
+        while let Some(byte) = self.bytes.get(at) {
+            let rest = &self.bytes[at..];
+            let escaped = match byte {
+                b'%' => percent(rest),
+                b'&' => entity(rest),
+                b'\\' => escape(rest),
+                _ => None,
+            };
+            let Some((meant, length)) = escaped else {
+                view.push(*byte, self.spans[at]);
+                at += 1;
+                continue;
+            };
+            let span = Span { start: self.spans[at].start, end: self.spans[at + length - 1].end };
+            match meant {
+                Meant::Byte(byte) => view.push(byte, span),
+                Meant::Character(character) => {
+                    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                        view.push(byte, span);
+                    }
+                }
+            }
+            (at, is_changed) = (at + length, true);
+        }
+        is_changed.then_some(view)
+    }
+
+    /// Stretches of at least `least` hexadecimal digits in small letters, without what people put between pairs of them.
+    pub(super) fn digits(&self, least: usize, mut take: impl FnMut(Self)) {
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let begin = at;
+            let mut count = 0;
+            while let Some(byte) = self.bytes.get(at) {
+                match byte {
+                    b'0' | b'\\' if self.begins_a_number(at) => at += 1,
+                    byte if byte.is_ascii_hexdigit() => count += 1,
+                    b':' | b'-' | b',' | b'_' | b'.' => {}
+                    _ => break,
+                }
+                at += 1;
+            }
+            if count >= least {
+                take(self.digits_of(begin, at, count));
+            }
+            at += 1;
+        }
+    }
+
+    fn digits_of(&self, begin: usize, end: usize, count: usize) -> Self {
+        let mut view = Self::with_capacity(count);
+        let mut at = begin;
+        while at < end {
+            let byte = self.bytes[at];
+            if self.begins_a_number(at) {
+                at += 1;
+            } else if byte.is_ascii_hexdigit() {
+                view.push(byte.to_ascii_lowercase(), self.spans[at]);
+            }
+            at += 1;
+        }
+        view
+    }
+
+    /// Whether `0x` or `\x` stands here.
+    fn begins_a_number(&self, at: usize) -> bool {
+        matches!(self.bytes[at], b'0' | b'\\') && self.bytes.get(at + 1).is_some_and(|next| next | 0x20 == b'x')
+    }
+}
+
+/// How many bytes of white space a text begins with: of one character, or none.
+fn space(text: &[u8]) -> usize {
+    match text {
+        [b'\t'..=b'\r' | b' ', ..] => 1,
+        [0xC2, 0x85 | 0xA0, ..] => 2,
+        [0xE1, 0x9A, 0x80, ..]
+        | [0xE2, 0x80, 0x80..=0x8A | 0xA8 | 0xA9 | 0xAF, ..]
+        | [0xE2, 0x81, 0x9F, ..]
+        | [0xE3, 0x80, 0x80, ..] => 3,
+        _ => 0,
+    }
+}
+
+/// What an escape stands for.
+enum Meant {
+    Byte(u8),
+    Character(char),
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?, radix).ok()
+}
+
+/// `%41`, and how long it is.
+fn percent(text: &[u8]) -> Option<(Meant, usize)> {
+    let byte = number(text.get(1..3)?, 16)?;
+    Some((Meant::Byte(u8::try_from(byte).ok()?), 3))
+}
+
+/// `&#65;`, `&#x41;` or one of the names that every program knows, and how long it is. The `;` may be missing, as in what browsers forgive.
+fn entity(text: &[u8]) -> Option<(Meant, usize)> {
+    let named = |name: &[u8], character| text[1..].starts_with(name).then_some((character, 1 + name.len()));
+    let (character, length) = match text.get(1)? {
+        b'#' => {
+            let (radix, from) = if matches!(text.get(2)?, b'x' | b'X') { (16, 3) } else { (10, 2) };
+            let is_digit = |byte: &u8| char::from(*byte).is_digit(radix);
+            let digits = text[from..].iter().take(MAX_ENTITY).take_while(|byte| is_digit(byte)).count();
+            (char::from_u32(number(&text[from..from + digits], radix)?)?, from + digits)
+        }
+        b'a' => named(b"amp", '&').or_else(|| named(b"apos", '\''))?,
+        b'l' => named(b"lt", '<')?,
+        b'g' => named(b"gt", '>')?,
+        b'q' => named(b"quot", '"')?,
+        _ => return None,
+    };
+    Some((Meant::Character(character), length + usize::from(text.get(length) == Some(&b';'))))
+}
+
+/// `\u0041`, `\x41`, `\101` or a backslash and the character that it keeps, and how long it is.
+fn escape(text: &[u8]) -> Option<(Meant, usize)> {
+    let unit = |at: usize| number(text.get(at..at + 4)?, 16);
+    Some(match text.get(1)? {
+        b'u' => {
+            let first = unit(2)?;
+            // Characters that are two units.
+            let second = || (text.get(6..8)? == b"\\u").then(|| unit(8)).flatten();
+            match char::from_u32(first) {
+                Some(character) => (Meant::Character(character), 6),
+                None => (
+                    Meant::Character(
+                        char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second()?).ok()?])
+                            .next()?
+                            .ok()?,
+                    ),
+                    12,
+                ),
+            }
+        }
+        b'x' => (Meant::Byte(u8::try_from(number(text.get(2..4)?, 16)?).ok()?), 4),
+        b'0'..=b'3' => (Meant::Byte(u8::try_from(number(text.get(1..4)?, 8)?).ok()?), 4),
+        b'n' | b'r' => (Meant::Byte(b'\n'), 2),
+        b't' => (Meant::Byte(b'\t'), 2),
+        byte @ (b'"' | b'\'' | b'\\' | b'/') => (Meant::Byte(*byte), 2),
+        _ => return None,
+    })
+}
