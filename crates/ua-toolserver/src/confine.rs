@@ -5,7 +5,8 @@
 //! - **files** ([`files`], Landlock): it reads the system, the folders of `PATH`, the job's folder and what the user named; it writes
 //!   the workspace and a temporary folder of its own. The user's home, `ua`'s database and its other workspaces are not among them.
 //! - **modes, owners, times and attributes** ([`mounts`]), which Landlock does not know: what it may not write is mounted read-only for it.
-//!   Where that cannot be had, it changes none of these anywhere ([`calls`]).
+//!   Where that cannot be had, the keeper changes modes, owners and times for it, in what it may write ([`traced`]); where it cannot be
+//!   traced, it changes none of these anywhere ([`calls`]).
 //! - **network and processes** ([`alone`], namespaces): it has a network without a way out, sees no process but its own, and everything that
 //!   it starts ends with it.
 //! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring, no mounts.
@@ -20,8 +21,8 @@
 //! ```
 //!
 //! Killing the keeper ends the first process inside, and with it the kernel ends everything there. It is outside of the Landlock domain
-//! that the program is in, so the program cannot trace it or open its files. Where the kernel makes no namespaces the keeper limits and
-//! closes itself and becomes the program.
+//! that the program is in, so the program cannot trace it or open its files. Where the kernel makes no namespaces the keeper traces the program,
+//! or, where it cannot, limits and closes itself and becomes the program.
 //!
 //! What happened comes back on a pipe that the program never holds ([`Report`]): its words cannot be taken for ours.
 //!
@@ -38,6 +39,8 @@ mod limits;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod report;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod traced;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -112,6 +115,9 @@ pub struct Offers {
     pub mounts: bool,
     /// Whether system calls can be filtered.
     pub calls: bool,
+    /// Whether calls can be handed to a keeper that traces the program; needed only where there are no namespaces.
+    #[serde(default)]
+    pub traced: bool,
 }
 
 /// The first version of Landlock that knows TCP.
@@ -134,7 +140,10 @@ impl Offers {
             missing.push("it sees the command lines of other processes: it cannot have a /proc of its own".to_owned());
         }
         if !self.mounts {
-            missing.push(if self.calls {
+            missing.push(if self.calls && self.traced && !self.namespaces {
+                "no private mounts: programs cannot change extended attributes at all, nor be traced or get real-time signals"
+                    .to_owned()
+            } else if self.calls {
                 "no private mounts: programs cannot change modes, owners, times and attributes at all".to_owned()
             } else {
                 "it changes modes, owners, times and attributes of whatever its user may: it has no private mounts"
@@ -191,6 +200,8 @@ const PROBE_INSIDE: &str = "probe-inside";
 const RUN: &str = "run";
 const RUN_INSIDE: &str = "run-inside";
 const RUN_LAST: &str = "run-last";
+const RUN_TRACED: &str = "run-traced";
+const PROBE_TRACED: &str = "probe-traced";
 
 /// What is taken from one program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,7 +245,8 @@ fn perform(args: &[OsString]) -> Result<i32, String> {
     match mode {
         PROBE => show(&probe(args)),
         PROBE_INSIDE => show(&inside_offers()),
-        RUN | RUN_INSIDE | RUN_LAST => {
+        PROBE_TRACED => wait_to_be_traced().map(|()| 0),
+        RUN | RUN_INSIDE | RUN_LAST | RUN_TRACED => {
             let text = words.next().flatten().ok_or("what to take away is not said")?;
             let confinement: Confinement = serde_json::from_str(text).map_err(|e| e.to_string())?;
             let argv = args.get(2..).filter(|argv| !argv.is_empty()).ok_or("the program is not said")?;
@@ -252,15 +264,17 @@ fn show(offers: &Offers) -> Result<i32, String> {
 
 #[cfg(target_os = "linux")]
 fn probe(args: &[OsString]) -> Offers {
+    // Before this process takes from itself what it needs for that.
+    let traced = can_trace(args);
     let inside = alone::enter(false).and_then(|()| {
         let output = alone::again(args, PROBE_INSIDE).output().map_err(|e| e.to_string())?;
         serde_json::from_slice::<Offers>(&output.stdout).map_err(|_| "its first process did not start".to_owned())
     });
     match inside {
-        Ok(offers) => Offers { namespaces: true, ..offers },
+        Ok(offers) => Offers { namespaces: true, traced, ..offers },
         Err(why) => {
             let landlock = files::version();
-            Offers { landlock, why_no_namespaces: Some(why), calls: calls::are_filtered(), ..Offers::default() }
+            Offers { landlock, why_no_namespaces: Some(why), calls: calls::are_filtered(), traced, ..Offers::default() }
         }
     }
 }
@@ -288,18 +302,52 @@ fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsStr
             alone::enter(confinement.network)?;
             return alone::keep(args);
         }
+        #[cfg(target_arch = "x86_64")]
+        if confinement.offers.traced && confinement.offers.calls {
+            return traced::keep(args, confinement);
+        }
+    }
+    let mut changes = calls::Changes::Refused;
+    // Only the first process inside closes mounts.
+    if mode == RUN_LAST && confinement.offers.mounts {
+        changes = calls::Changes::Open;
+    }
+    if mode == RUN_TRACED {
+        alone::end_with_the_server(confinement.server)?;
+        wait_to_be_traced()?;
+        changes = calls::Changes::Handed;
     }
     // The pipe is not the program's to write to.
     let reporter = report::take();
     limits::apply(confinement)?;
     files::restrict(confinement)?;
     if confinement.offers.calls {
-        // Only the first process inside closes mounts.
-        calls::restrict(confinement.offers.landlock, mode == RUN_LAST && confinement.offers.mounts)?;
+        calls::restrict(confinement.offers.landlock, changes)?;
     }
     let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
     report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
     Ok(EXIT_CONFINER)
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn wait_to_be_traced() -> Result<(), String> {
+    traced::begin()
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn can_trace(args: &[OsString]) -> bool {
+    traced::is_possible(args)
+}
+
+/// What a tracer reads and writes are registers, which are known of one processor.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn wait_to_be_traced() -> Result<(), String> {
+    Err("programs are not traced on this processor".to_owned())
+}
+
+#[cfg(all(target_os = "linux", not(target_arch = "x86_64")))]
+fn can_trace(_args: &[OsString]) -> bool {
+    false
 }
 
 fn not_started(program: &std::ffi::OsStr, error: &io::Error) -> String {
@@ -338,6 +386,7 @@ mod tests {
             own_proc: true,
             mounts: true,
             calls: true,
+            traced: false,
         };
         let none = Offers { why_no_namespaces: Some("EPERM".to_owned()), ..Offers::default() };
         let limits = Limits::default();
@@ -348,7 +397,10 @@ mod tests {
         assert!(
             files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it")
         );
-        let no_mounts = Offers { mounts: false, ..all.clone() };
+        let traced = Offers { calls: true, traced: true, ..none.clone() };
+        assert!(traced.missing(true, &limits).concat().contains("no private mounts: programs cannot change extended"));
+        // A program in namespaces has another keeper.
+        let no_mounts = Offers { mounts: false, traced: true, ..all.clone() };
         assert!(no_mounts.missing(false, &limits)[0].starts_with("no private mounts: programs cannot change modes"));
         assert!(no_mounts.are_enough(false));
         // Each wall by itself is needed.

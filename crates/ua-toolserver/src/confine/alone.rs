@@ -80,7 +80,12 @@ pub(super) fn mount_own_proc() -> rustix::io::Result<()> {
 
 /// This program under the same hidden name, in another mode.
 pub(super) fn again(args: &[OsString], mode: &str) -> Command {
-    let before = std::env::args_os().len().saturating_sub(1 + args.len());
+    again_with(args.len(), mode, args)
+}
+
+/// The same with other arguments than this process has, of which `ours` are behind the hidden name; the first, the mode, is replaced.
+pub(super) fn again_with(ours: usize, mode: &str, args: &[OsString]) -> Command {
+    let before = std::env::args_os().len().saturating_sub(1 + ours);
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1).take(before)).arg(mode).args(args.iter().skip(1));
     command

@@ -9,17 +9,42 @@
 //! - **Mounts** are Landlock's to refuse, but it does not know of `mount_setattr`, which could make writable again what [`super::mounts`] closed.
 //! - **Extended attributes** are read by path without opening anything, so not even Landlock is asked. Programs hear that there are none, and
 //!   read those of what they opened.
-//! - **Changes of modes, owners, times and attributes** are refused altogether where the mounts could not be closed: no filter sees whose file a
-//!   path means, and a descriptor that reads is enough for them.
+//! - **Changes of modes, owners, times and attributes** are not the program's to make where the mounts could not be closed: no filter sees whose
+//!   file a path means, and a descriptor that reads is enough for them. They are handed to the keeper where it can trace the program
+//!   ([`super::traced`]), but for attributes, and else refused altogether.
 //!
 //! The filter is written by hand, a few instructions of classic BPF, because the tables of a 32-bit or x32 program have other numbers for the
 //! same calls: the first is ended, the second refused.
 
 use seccompiler::sock_filter;
 
+/// Who changes modes, owners, times and attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changes {
+    /// The program: its mounts are closed where it may not write.
+    Open,
+    /// The keeper, for the program, but for attributes.
+    Handed,
+    /// Nobody.
+    Refused,
+}
+
+impl Changes {
+    /// What a program hears that wants to change something.
+    fn says_to(self, number: u32) -> u32 {
+        match self {
+            Self::Open => ALLOW,
+            Self::Handed if HANDED.contains(&number) => TRACE,
+            // Programs that copy a file with its modes try this first, and go on when there is no such thing.
+            Self::Handed => ERRNO | EOPNOTSUPP,
+            Self::Refused => ERRNO | EPERM,
+        }
+    }
+}
+
 /// Closes these calls to this process and to what it starts.
-pub(super) fn restrict(landlock: i32, mounts_are_closed: bool) -> Result<(), String> {
-    match filter(landlock, mounts_are_closed) {
+pub(super) fn restrict(landlock: i32, changes: Changes) -> Result<(), String> {
+    match filter(landlock, changes) {
         None => Err("its system calls cannot be filtered on this processor".to_owned()),
         Some(program) => seccompiler::apply_filter(&program).map_err(|error| error.to_string()),
     }
@@ -27,7 +52,7 @@ pub(super) fn restrict(landlock: i32, mounts_are_closed: bool) -> Result<(), Str
 
 /// Whether the kernel takes such a filter, found by a process that is about to end.
 pub(super) fn are_filtered() -> bool {
-    restrict(0, false).is_ok()
+    restrict(0, Changes::Refused).is_ok()
 }
 
 /// The version of Landlock that judges connections to sockets that are files.
@@ -128,6 +153,8 @@ const SECOND_ARGUMENT: u32 = 24;
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7FFF_0000;
 const ERRNO: u32 = 0x0005_0000;
+/// Stops the caller for its tracer; where there is none, the call is not there.
+const TRACE: u32 = 0x7FF0_0000;
 
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
@@ -148,7 +175,13 @@ const fn if_equal(value: u32) -> sock_filter {
     sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: value }
 }
 
-fn filter(landlock: i32, mounts_are_closed: bool) -> Option<Vec<sock_filter>> {
+/// The calls that are handed to a tracer.
+#[cfg(target_arch = "x86_64")]
+const HANDED: &[u32] = super::traced::CALLS;
+#[cfg(not(target_arch = "x86_64"))]
+const HANDED: &[u32] = &[];
+
+fn filter(landlock: i32, who: Changes) -> Option<Vec<sock_filter>> {
     let Numbers { arch, socket, socketpair, ioctl, keys, mounts, attributes_by_path, changes } = NUMBERS?;
     let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
     if cfg!(target_arch = "x86_64") {
@@ -164,9 +197,9 @@ fn filter(landlock: i32, mounts_are_closed: bool) -> Option<Vec<sock_filter>> {
         program.extend([if_equal(number), end(ERRNO | EOPNOTSUPP)]);
     }
     let mut judged = Vec::new();
-    if !mounts_are_closed {
+    if who != Changes::Open {
         for number in changes.iter().copied().chain(CHANGES) {
-            program.extend([if_equal(number), end(ERRNO | EPERM)]);
+            program.extend([if_equal(number), end(who.says_to(number))]);
         }
         let mut requests = vec![load(SECOND_ARGUMENT)];
         for request in CLONES {
@@ -245,7 +278,7 @@ mod tests {
     fn only_ordinary_sockets_and_no_keys_pass() {
         let Some(Numbers { arch, socket, socketpair, keys, .. }) = NUMBERS else { return };
         for (landlock, sockets_of_files) in [(0, ERRNO | EAFNOSUPPORT), (8, ERRNO | EAFNOSUPPORT), (9, ALLOW)] {
-            let program = filter(landlock, landlock > 0).unwrap();
+            let program = filter(landlock, if landlock > 0 { Changes::Open } else { Changes::Refused }).unwrap();
             let says = |number, first| verdict(&program, arch, number, [first, STREAM]);
             assert_eq!(says(socket, AF_UNIX), sockets_of_files);
             for family in [AF_INET, AF_INET6, AF_NETLINK] {
@@ -278,8 +311,8 @@ mod tests {
     #[test]
     fn no_mount_is_made_and_nothing_is_changed_where_mounts_are_open() {
         let Some(Numbers { arch, ioctl, mounts, attributes_by_path, changes, .. }) = NUMBERS else { return };
-        for mounts_are_closed in [false, true] {
-            let program = filter(7, mounts_are_closed).unwrap();
+        for who in [Changes::Open, Changes::Handed, Changes::Refused] {
+            let (program, mounts_are_closed) = (filter(7, who).unwrap(), who == Changes::Open);
             let says = |number, second| verdict(&program, arch, number, [0, second]);
             for number in mounts.into_iter().chain(MOUNTS) {
                 assert_eq!(says(number, 0), ERRNO | EPERM);
@@ -288,8 +321,17 @@ mod tests {
                 assert_eq!(says(number, 0), ERRNO | EOPNOTSUPP);
             }
             for number in changes.iter().copied().chain(CHANGES) {
-                assert_eq!(says(number, 0), if mounts_are_closed { ALLOW } else { ERRNO | EPERM }, "{number}");
+                let wanted = match who {
+                    Changes::Open => ALLOW,
+                    Changes::Handed if HANDED.contains(&number) => TRACE,
+                    Changes::Handed => ERRNO | EOPNOTSUPP,
+                    Changes::Refused => ERRNO | EPERM,
+                };
+                assert_eq!(says(number, 0), wanted, "{number}");
             }
+            // What is handed over is nothing that would else be let through.
+            let all: Vec<u32> = changes.iter().copied().chain(CHANGES).collect();
+            assert!(HANDED.iter().all(|number| all.contains(number)), "{HANDED:?}");
             // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, BTRFS_IOC_SUBVOL_CREATE; then those of terminals and pipes, and a clone.
             for request in [0x4008_6602, 0x401C_5820, 0x5000_940E] {
                 assert_eq!(says(ioctl, request), if mounts_are_closed { ALLOW } else { ERRNO | ENOTTY }, "{request:x}");

@@ -427,6 +427,16 @@ async fn s8_a_program_changes_no_modes_owners_times_or_attributes_but_of_what_it
     also_as_another_user("s8_a_program_changes_no_modes_owners_times_or_attributes_but_of_what_it_may_write");
 }
 
+/// A confiner that says that the kernel offers this much, and confines by it.
+fn poor(offers: &Offers) -> Confiner {
+    let script = format!(
+        "if [ \"$1\" = probe ]; then echo '{}'; else exec '{}' __confined \"$@\"; fi",
+        serde_json::to_string(offers).unwrap(),
+        confiner().program.display()
+    );
+    Confiner { program: "/bin/sh".into(), args: vec!["-c".into(), script.into(), "sh".into()] }
+}
+
 #[tokio::test]
 async fn s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_times_or_attributes_at_all() {
     let Some(offers) = offered(|offers| offers.calls && offers.landlock > 0) else { return };
@@ -437,13 +447,7 @@ async fn s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_time
         ..Offers::default()
     };
     for offers in [Offers { mounts: false, ..offers }, only_files] {
-        // Says that the kernel offers this much, and confines by it.
-        let script = format!(
-            "if [ \"$1\" = probe ]; then echo '{}'; else exec '{}' __confined \"$@\"; fi",
-            serde_json::to_string(&offers).unwrap(),
-            confiner().program.display()
-        );
-        let poor = Confiner { program: "/bin/sh".into(), args: vec!["-c".into(), script.into(), "sh".into()] };
+        let poor = poor(&offers);
         let (world, files) = with_files(|settings| settings.confiner = Some(poor)).await;
         let ended = shell(&world, "echo x > own; cat own; echo > /dev/null").await;
         assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), ("x", &json!(0)), "{ended}");
@@ -456,6 +460,88 @@ async fn s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_time
     also_as_another_user(
         "s8_where_mounts_cannot_be_closed_a_program_changes_no_modes_owners_times_or_attributes_at_all",
     );
+}
+
+/// The weak form with a keeper that traces; `None` where programs cannot be traced.
+fn traced() -> Option<Confiner> {
+    let offers = offered(|offers| offers.calls && offers.landlock > 0)?;
+    assert!(offers.traced || cfg!(not(target_arch = "x86_64")), "{offers:?}");
+    let only_files = Offers {
+        landlock: offers.landlock,
+        calls: true,
+        traced: true,
+        why_no_namespaces: Some("no".to_owned()),
+        ..Offers::default()
+    };
+    offers.traced.then(|| poor(&only_files))
+}
+
+#[tokio::test]
+async fn s8_where_mounts_cannot_be_closed_the_keeper_changes_what_a_program_may_write_and_nothing_else() {
+    let Some(traced) = traced() else { return };
+    let (world, files) = with_files(|settings| settings.confiner = Some(traced)).await;
+    let ended = world.call("run_command", json!({ "argv": ["true"] })).await.back();
+    let told = ended["not_confined"].to_string();
+    assert!(told.contains("no private mounts: programs cannot change extended attributes"), "{ended}");
+    files.hold(&world).await;
+    let own = world.workspace().join("own");
+    std::fs::write(&own, "x").unwrap();
+    let said = changes(&world, &own, true).await;
+    let is_of_attributes = |way: &str| way.contains("attr") || way.contains("SET");
+    let wrong: BTreeMap<_, _> = said
+        .iter()
+        .filter(|(way, errno)| match is_of_attributes(way) {
+            true => **errno != EPERM && !NOT_HERE.contains(errno) && **errno != ENOSYS,
+            false => **errno != 0 && **errno != ENOSYS,
+        })
+        .collect();
+    assert!(wrong.is_empty() && said["fchmod"] == 0 && said["utimensat"] == 0, "{wrong:?}");
+    assert_eq!(std::fs::symlink_metadata(&own).unwrap().mode() & 0o7777, 0o755);
+    // Ordinary programs work, and end with theirs.
+    let ended = shell(&world, ORDINARY).await;
+    let expected = format!("{}\n640 915148800\nt", rustix::process::geteuid().as_raw());
+    assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), (expected.as_str(), &json!(0)), "{ended}");
+    let ended = shell(&world, "kill -TERM $$").await;
+    assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(null), &json!(15)), "{ended}");
+    let ended = shell(&world, "trap 'echo caught; exit 3' USR1; kill -USR1 $$; sleep 100").await;
+    assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), ("caught", &json!(3)), "{ended}");
+    // One that stops itself goes on, and does not outlive the program.
+    let script = "setsid sh -c 'kill -STOP $$; echo on > on; exec sleep 3021' & until [ -s on ]; do :; done; exit 5";
+    let ended = shell(&world, script).await;
+    assert_eq!(ended["exit_code"], 5, "{ended}");
+    let gone = async {
+        while sleepers("3021") > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+    also_as_another_user(
+        "s8_where_mounts_cannot_be_closed_the_keeper_changes_what_a_program_may_write_and_nothing_else",
+    );
+}
+
+/// Ways to have the keeper change something else than it judged.
+const RACES: &str = include_str!("sandbox/races.py");
+
+#[tokio::test]
+async fn s8_what_the_keeper_judged_is_what_it_changes() {
+    let Some(traced) = traced() else { return };
+    let (world, files) = with_files(|settings| settings.confiner = Some(traced)).await;
+    let (closed, open) = (files.closed.display().to_string(), files.open.display().to_string());
+    let ended =
+        world.call("run_command", json!({ "argv": [PYTHON, "-c", RACES, closed, open], "timeout_seconds": 60 }));
+    let ended = ended.await.back();
+    let said: Value = serde_json::from_str(text(&ended, "stdout")).unwrap_or_else(|_| panic!("{ended}"));
+    // Each has to have had both answers, or nothing was raced for.
+    for race in ["memory", "link", "folder"] {
+        assert!(said[race]["done"].as_u64() > Some(0) && said[race]["refused"].as_u64() > Some(0), "{said}");
+    }
+    for (way, errno) in said["refused"].as_object().unwrap() {
+        assert!([1, 9, 14, 22, 36, 38].contains(&errno.as_i64().unwrap()), "{way}: {said}");
+    }
+    assert_eq!(said["page_end"], 0, "{said}");
+    files.hold(&world).await;
+    also_as_another_user("s8_what_the_keeper_judged_is_what_it_changes");
 }
 
 #[tokio::test]
@@ -477,17 +563,20 @@ async fn s8_attributes_of_a_file_are_read_by_who_may_open_it() {
     assert!(["b'1'", "95"].contains(&text(&ended, "stdout")), "{ended}");
 }
 
+/// What ordinary programs do in a workspace.
+const ORDINARY: &str = "set -e; id -u; mkdir d; echo 1 > d/f; chmod 640 d/f; touch -d 1999-01-01 d/f; tar cf t.tar d; mkdir o; \
+    tar xpf t.tar -C o; cp -p o/d/f g; stat -c '%a %Y' g; echo t > $TMPDIR/t; chmod 600 $TMPDIR/t; mv $TMPDIR/t .; cat t | cat; \
+    echo > /dev/null; touch g; chmod +x g; test -x g; \
+    if command -v git > /dev/null; then git init -q r; cd r; git config user.email a@b; git config user.name a; \
+    echo 1 > f; git add f; git commit -qm x; git status --short; fi";
+
 #[tokio::test]
 async fn s8_a_confined_program_still_works_as_its_user() {
     if offered(|offers| offers.mounts && offers.landlock > 0).is_none() {
         return;
     }
     let (world, _files) = with_files(|_| {}).await;
-    let script = "set -e; id -u; mkdir d; echo 1 > d/f; chmod 640 d/f; touch -d 1999-01-01 d/f; tar cf t.tar d; mkdir o; tar xpf t.tar -C o; \
-        cp -p o/d/f g; stat -c '%a %Y' g; echo t > $TMPDIR/t; chmod 600 $TMPDIR/t; mv $TMPDIR/t .; cat t | cat; echo > /dev/null; \
-        if command -v git > /dev/null; then git init -q r; cd r; git config user.email a@b; git config user.name a; \
-        echo 1 > f; git add f; git commit -qm x; git status --short; fi";
-    let ended = shell(&world, script).await;
+    let ended = shell(&world, ORDINARY).await;
     let expected = format!("{}\n640 915148800\nt", rustix::process::geteuid().as_raw());
     assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), (expected.as_str(), &json!(0)), "{ended}");
     // Nobody but root has a right left, and root none to mount.
