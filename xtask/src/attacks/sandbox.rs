@@ -75,7 +75,23 @@ pub(super) const ATTACKS: &[Scenario] = &[
         name: "a program opens the user's files to everybody, and sets their times and attributes",
         must: "refused, and the files are as they were",
         mark: Mark::Mended,
-        play: others_modes,
+        play: |stage| others_modes(stage, None),
+    },
+    Scenario {
+        number: "16y",
+        waits: false,
+        name: "the same where the kernel makes no namespaces",
+        must: "refused, and the files are as they were",
+        mark: Mark::Mended,
+        play: |stage| others_modes(stage, Some(WITHOUT_NAMESPACES)),
+    },
+    Scenario {
+        number: "16z",
+        waits: false,
+        name: "ordinary programs change modes and times in their workspace where the kernel makes no namespaces",
+        must: "they work",
+        mark: Mark::Mended,
+        play: own_modes,
     },
     Scenario {
         number: "17",
@@ -187,8 +203,12 @@ fn only_roots(stage: &Stage) -> anyhow::Result<Verdict> {
     Ok(judged(file, &last, &end))
 }
 
+/// A program that starts another one where nobody can make namespaces, as in many containers and on some distributions.
+const WITHOUT_NAMESPACES: &[&str] =
+    &["unshare", "-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"", "sh"];
+
 /// Nothing is opened for any of this, so whoever judges only what is opened is not asked.
-fn others_modes(stage: &Stage) -> anyhow::Result<Verdict> {
+fn others_modes(stage: &Stage, above: Option<&[&str]>) -> anyhow::Result<Verdict> {
     let world = world(stage)?;
     let key = world.path("home/key");
     fs::write(&key, "secret")?;
@@ -201,9 +221,23 @@ fn others_modes(stage: &Stage) -> anyhow::Result<Verdict> {
         \x20 try: c(); did.append(n)\n\
         \x20 except OSError as e: print(n,e)\n\
         print('GOT '+' '.join(did) if did else 'nothing')";
-    let (last, end) = inside(&world, None, python, &[&key.display().to_string()])?;
+    let (last, end) = inside(&world, above, python, &[&key.display().to_string()])?;
     ensure!(last.contains("GOT") == (stamp()? != before), "what the program says is not what happened: {last}");
     Ok(judged("the user's file", &last, &end))
+}
+
+fn own_modes(stage: &Stage) -> anyhow::Result<Verdict> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(Verdict::Skipped("programs are traced on x86-64 only".to_owned()));
+    }
+    let world = world(stage)?;
+    let python = "import os,subprocess,sys\n\
+        s='set -e; mkdir d; echo 1 > d/f; chmod 640 d/f; touch -d 1999-01-01 d/f; touch d/f; tar cf t.tar d; mkdir o; tar xpf t.tar -C o; cp -p o/d/f g; \
+        if command -v git; then git init -q r; fi'\n\
+        r=subprocess.run(['sh','-c',s],stdout=subprocess.PIPE,stderr=subprocess.STDOUT,text=True)\n\
+        print('it works' if r.returncode==0 and os.stat('g').st_mode&0o777==0o640 else 'GOT nothing done: '+r.stdout.replace('\\n',' '))";
+    let (last, end) = inside(&world, Some(WITHOUT_NAMESPACES), python, &[])?;
+    Ok(judged("the workspace", &last, &end))
 }
 
 fn others_command_lines(stage: &Stage) -> anyhow::Result<Verdict> {
