@@ -32,7 +32,7 @@ pub struct OwnedFolder {
     parent: Folder,
     name: OsString,
     inside: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl OwnedFolder {
@@ -46,7 +46,7 @@ impl OwnedFolder {
         let name = OsString::from(format!("{prefix}{}", &unguessable()?[..16]));
         rustix::fs::mkdirat(&parent.open, &name, Mode::RWXU)?;
         match Self::fill(&parent, &name) {
-            Ok((inside, lock)) => Ok(Self { parent, name, inside, _lock: lock }),
+            Ok((inside, lock)) => Ok(Self { parent, name, inside, lock }),
             Err(error) => {
                 remove_whole(&parent, &name, &mut usize::MAX.clone(), 0).ok();
                 Err(error)
@@ -73,6 +73,7 @@ impl Drop for OwnedFolder {
     fn drop(&mut self) {
         // What cannot be removed now is there for the next one.
         remove(&self.parent, &self.name, &mut usize::MAX.clone()).ok();
+        self.lock.unlock().ok();
     }
 }
 
@@ -184,8 +185,7 @@ mod tests {
     fn left_behind(dir: &Path) -> PathBuf {
         let owned = OwnedFolder::make(dir, "ua-x-").unwrap();
         let place = owned.path().parent().unwrap().to_path_buf();
-        let OwnedFolder { _lock, .. } = &owned;
-        _lock.unlock().unwrap();
+        owned.lock.unlock().unwrap();
         std::mem::forget(owned);
         place
     }

@@ -8,6 +8,11 @@ use super::{Redactor, STANDARD, URL_SAFE};
 /// A way to write bytes down.
 type Dress = (&'static str, fn(&[u8]) -> String);
 
+/// Its parts as one text.
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().concat()
+}
+
 fn hex(bytes: &[u8], between: &str) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
 }
@@ -17,8 +22,8 @@ fn wrapped(text: &str, width: usize, end: &str) -> String {
     lines.join(end)
 }
 
-fn shown(byte: &u8) -> char {
-    if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' }
+fn shown(byte: u8) -> char {
+    if matches!(byte, b' '..=b'~') { char::from(byte) } else { '.' }
 }
 
 /// As `xxd` has it: groups of so many bytes, in lines of 16.
@@ -26,7 +31,7 @@ fn xxd(bytes: &[u8], group: usize) -> String {
     let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
         let groups: Vec<String> = bytes.chunks(group).map(|group| hex(group, "")).collect();
         let width = 32 + 16 / group - 1;
-        let text: String = bytes.iter().map(shown).collect();
+        let text: String = bytes.iter().copied().map(shown).collect();
         format!("{:08x}: {:width$}  {text}\n", 16 * line, groups.join(" "))
     });
     lines.collect()
@@ -36,7 +41,7 @@ fn xxd(bytes: &[u8], group: usize) -> String {
 fn hexdump(bytes: &[u8]) -> String {
     let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
         let halves: Vec<String> = bytes.chunks(8).map(|half| hex(half, " ")).collect();
-        let text: String = bytes.iter().map(shown).collect();
+        let text: String = bytes.iter().copied().map(shown).collect();
         format!("{:08x}  {:48}  |{text}|\n", 16 * line, halves.join("  "))
     });
     lines.chain([format!("{:08x}\n", bytes.len())]).collect()
@@ -45,7 +50,7 @@ fn hexdump(bytes: &[u8]) -> String {
 /// As `od` has it, by a format of its own for each word of so many bytes.
 fn od(bytes: &[u8], word: usize, show: impl Fn(&[u8]) -> String) -> String {
     let lines = bytes.chunks(16).enumerate().map(|(line, bytes)| {
-        let words: String = bytes.chunks(word).map(|word| format!(" {}", show(word))).collect();
+        let words = joined(bytes.chunks(word).map(|word| format!(" {}", show(word))));
         format!("{:07o}{words}\n", 16 * line)
     });
     lines.chain([format!("{:07o}\n", bytes.len())]).collect()
@@ -61,22 +66,22 @@ const DRESSES: &[Dress] = &[
         let units = text_of(bytes).encode_utf16().map(|unit| format!("\\u{unit:04x}"));
         units.collect()
     }),
-    ("percent, all", |bytes| bytes.iter().map(|byte| format!("%{byte:02X}")).collect()),
+    ("percent, all", |bytes| joined(bytes.iter().map(|byte| format!("%{byte:02X}")))),
     ("percent, what is needed", |bytes| {
         let one =
             |byte: &u8| if byte.is_ascii_alphanumeric() { char::from(*byte).into() } else { format!("%{byte:02x}") };
         bytes.iter().map(one).collect()
     }),
-    ("entities, decimal", |bytes| text_of(bytes).chars().map(|c| format!("&#{};", u32::from(c))).collect()),
-    ("entities, open", |bytes| text_of(bytes).chars().map(|c| format!("&#{}", u32::from(c))).collect()),
-    ("entities, hexadecimal", |bytes| text_of(bytes).chars().map(|c| format!("&#x{:X};", u32::from(c))).collect()),
-    ("entities, open hexadecimal", |bytes| text_of(bytes).chars().map(|c| format!("&#x{:x}", u32::from(c))).collect()),
+    ("entities, decimal", |bytes| joined(text_of(bytes).chars().map(|c| format!("&#{};", u32::from(c))))),
+    ("entities, open", |bytes| joined(text_of(bytes).chars().map(|c| format!("&#{}", u32::from(c))))),
+    ("entities, hexadecimal", |bytes| joined(text_of(bytes).chars().map(|c| format!("&#x{:X};", u32::from(c))))),
+    ("entities, open hexadecimal", |bytes| joined(text_of(bytes).chars().map(|c| format!("&#x{:x}", u32::from(c))))),
     ("entities, named", |bytes| {
         let text = text_of(bytes).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         text.replace('"', "&quot;").replace('\'', "&#39;")
     }),
-    ("escapes of C", |bytes| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()),
-    ("octal escapes", |bytes| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect()),
+    ("escapes of C", |bytes| joined(bytes.iter().map(|byte| format!("\\x{byte:02x}")))),
+    ("octal escapes", |bytes| joined(bytes.iter().map(|byte| format!("\\{byte:03o}")))),
     ("hex", |bytes| hex(bytes, "")),
     ("hex, large", |bytes| hex(bytes, "").to_uppercase()),
     ("hex, spaced", |bytes| hex(bytes, " ")),
@@ -100,7 +105,7 @@ const DRESSES: &[Dress] = &[
     ("od -t x1", |bytes| od(bytes, 1, |word| hex(word, ""))),
 ];
 
-/// Of how much of a secret is left, what is long enough to be one: any 6 characters in a row.
+/// Whether as much of a secret is left as is taken for one: 8 characters in a row.
 fn is_left(secret: &str, clean: &str) -> bool {
     let characters: Vec<char> = secret.chars().collect();
     characters.windows(8).any(|part| clean.contains(&part.iter().collect::<String>()))
