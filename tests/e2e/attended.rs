@@ -24,7 +24,12 @@ struct Terminal {
 
 impl Terminal {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
-        Self::start_with(env, CommandBuilder::new(ua_program()), args)
+        Self::start_with(env, CommandBuilder::new(ua_program()), args, 150)
+    }
+
+    /// The same on a terminal of so many columns.
+    fn start_on(env: &TestEnv, columns: u16, args: &[&str]) -> Self {
+        Self::start_with(env, CommandBuilder::new(ua_program()), args, columns)
     }
 
     /// The same as a shell with jobs starts it behind `&`.
@@ -32,11 +37,11 @@ impl Terminal {
         let mut shell = CommandBuilder::new("/bin/bash");
         shell.args(["-c", "set -m; \"$0\" \"$@\" & wait $!"]);
         shell.arg(ua_program());
-        Self::start_with(env, shell, args)
+        Self::start_with(env, shell, args, 150)
     }
 
-    fn start_with(env: &TestEnv, mut command: CommandBuilder, args: &[&str]) -> Self {
-        let size = PtySize { rows: 60, cols: 150, pixel_width: 0, pixel_height: 0 };
+    fn start_with(env: &TestEnv, mut command: CommandBuilder, args: &[&str], columns: u16) -> Self {
+        let size = PtySize { rows: 60, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pty = native_pty_system().openpty(size).expect("open a terminal");
         command.args(args);
         command.args(["--root", &env.root().display().to_string()]);
@@ -55,7 +60,7 @@ impl Terminal {
         let keyboard = pty.master.take_writer().expect("write to the terminal");
         let screen = Arc::new(Mutex::new(vt100::Parser::new(
             NonZeroU16::new(60).expect("not zero"),
-            NonZeroU16::new(150).expect("not zero"),
+            NonZeroU16::new(columns).expect("not zero"),
             500,
         )));
         let shown = Arc::clone(&screen);
@@ -236,13 +241,51 @@ fn ctrl_c_at_a_prompt_leaves_the_question_open_and_the_terminal_as_it_was() {
     until("the end of ua", || terminal.child.try_wait().expect("look at the process").is_some());
     assert!(terminal.is_cursor_shown());
     assert_eq!(env.rows("SELECT DISTINCT status FROM questions"), ["open"]);
+    // It says what is left open and how to come back to it, and nothing about calls that a signal would interrupt.
+    let text = terminal.code(75);
+    let id = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
+    let id = &id[id.len() - 8..];
+    assert!(text.contains(&format!("question {id} is left open, and run r waits for it")), "{text}");
+    assert!(text.contains(&format!("hint: `ua answer {id}` asks again, then `ua resume r`")), "{text}");
+    assert!(!text.contains("stopping"), "{text}");
     // `ua answer` alone.
     let mut terminal = Terminal::start(&env, &["answer"]);
     terminal.shows("Which one?");
     terminal.types("\u{3}");
-    terminal.shows("nothing was answered");
+    terminal.shows("nothing was answered; 2 questions are left open");
     assert!(terminal.is_cursor_shown());
     terminal.code(75);
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
+}
+
+#[test]
+fn each_answer_has_its_key_its_word_and_what_it_does_at_any_width() {
+    let env = env().with_forum();
+    env.run(&["job", &careful_job(&env), "--run-id", "r"]).code(75);
+    let id = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
+    for columns in [40, 60, 80, 120] {
+        let mut terminal = Terminal::start_on(&env, columns, &["answer", &id]);
+        terminal.shows("later):");
+        let text = terminal.text();
+        for (key, word, meaning) in [
+            ("[a]", "approve", "let it run"),
+            ("[s]", "skip", "do not run it; the model is told"),
+            ("[ab]", "abort", "end the run"),
+            ("[l]", "later", "leave it open"),
+        ] {
+            let line = text.lines().find(|line| line.trim_start().starts_with(key)).unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!(words.get(..2), Some(&[key, word][..]), "{columns}:\n{text}");
+            // Behind the word, or below it: in the same column for all of them, and no word of it broken.
+            let place = text.find(line).map(|at| &text[at + line.find(word).unwrap_or_default()..]).unwrap_or_default();
+            let said: Vec<&str> = place.split_whitespace().skip(1).collect();
+            assert!(said.starts_with(&meaning.split(' ').collect::<Vec<_>>()), "{columns} {key}:\n{text}");
+        }
+        let column = |word: &str| text.lines().find(|line| line.contains(word)).and_then(|line| line.find(word));
+        assert_eq!(column("approve"), column("abort  ").or(column("abort")), "{columns}:\n{text}");
+        terminal.types(ENTER);
+        terminal.code(75);
+    }
     assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
 }
 
@@ -278,12 +321,12 @@ fn the_same_command_after_a_stop_asks_whether_to_resume_or_to_start_anew() {
     terminal.types(ENTER);
     assert!(terminal.code(75).contains("--new"));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("[r]esume");
+    terminal.shows("[r]  resume  finish that run");
     terminal.types(&format!("n{ENTER}"));
     terminal.code(75);
     assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));
     let mut terminal = Terminal::start(&env, &["job", &job]);
-    terminal.shows("[r]esume");
+    terminal.shows("[r]  resume  finish that run");
     terminal.types(&format!("resume{ENTER}"));
     terminal.code(75);
     assert_eq!((env.value("SELECT count(*) FROM runs").as_str(), env.comments().len()), ("2", 2));

@@ -49,6 +49,17 @@ fn runs_are_listed_by_status_and_age() {
     assert_eq!(ids(&["--status", "succeeded", "--status", "crashed"]), ["killed", "done"]);
     assert_eq!(ids(&["--status", "waiting"]), [""; 0]);
     assert_eq!(ids(&["--since", "1h", "--limit", "1"]), ["killed"]);
+    assert_eq!(ids(&["--limit", "0"]), [""; 0]);
+    // What was started a moment ago, and what was not.
+    assert_eq!(ids(&["--since", "0s"]), [""; 0]);
+    // A table has a column for each thing that a person looks for, and says when it is not all.
+    let table = env.run(&["runs", "list", "--limit", "1"]).code(0);
+    let (head, row) = table.stdout.split_once('\n').unwrap();
+    let words: Vec<&str> = head.split_whitespace().collect();
+    assert_eq!(words, ["RUN", "STATUS", "TURNS", "UPDATED", "OBJECTIVE"]);
+    let cells: Vec<&str> = row.trim().split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!((cells[0], cells[1], cells[2], cells.len()), ("killed", "crashed", "0", 5), "{row}");
+    table.says(&["older runs are not shown", "--limit 5"]);
     env.run(&["runs", "list", "--status", "failed"]).code(0).says(&["no such runs"]);
     env.run(&["runs", "list", "--since", "soon"]).code(2).says(&["is no time"]);
 }
@@ -87,7 +98,7 @@ fn the_tail_of_a_finished_run_is_what_happened_and_how_it_ended() {
     let output = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "1", "--json"]).code(0);
     let events: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
-    assert_eq!(names, ["thinking", "request_charged", "turn_recorded", "turn_committed", "run"]);
+    assert_eq!(names, ["process", "thinking", "request_charged", "turn_recorded", "turn_committed", "run"]);
     assert_eq!(events.last().unwrap()["status"], "succeeded");
 }
 
@@ -120,6 +131,156 @@ fn the_tail_of_a_run_that_nobody_drives_says_so_and_ends() {
         .shows(&["post_comment", "crashed: no process drives it; `ua resume r` resumes it"]);
     env.run(&["resume", "r"]).code(75);
     env.run(&["runs", "tail", "r"]).code(75).shows(&["a question · ", "waiting for you"]);
+}
+
+#[test]
+fn a_tail_tells_in_order_who_drove_the_run_when_it_was_killed_and_when_it_was_taken_over() {
+    let env = env().with_forum();
+    let read = |page: &str| json!({"tools": [{"name": "mcp__forum__get_page", "input": {"text": page}}]});
+    let turns = json!([read("1"), read("2"), {"text": "Done."}]);
+    let fields = json!({"tools": {"builtin": false}, "budgets": {"max_turns": 2}});
+    let job = env.job(&fields, &turns);
+    env.run_killed_at("after:tool.invoke:get_page", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--max-turns", "+5"]).code(0);
+    let output = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "0"]).code(0);
+    // The time, and what a line is about: each in the order in which it happened.
+    let lines: Vec<&str> = output.stdout.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+    let wanted = [
+        "a process drives the run",
+        "turn 1 · thinking",
+        "turn 1 · 1 call planned",
+        "turn 1 · call 1 · get_page {\"text\":\"1\"}",
+        "killed: the last sign of life of the process that drove the run",
+        "resumed after the kill: a process took the run over",
+        "turn 1 · call 1 · get_page attempt 1: no answer was recorded",
+        "turn 1 · call 1 · get_page {\"text\":\"1\"} (attempt 2)",
+        "turn 1 · call 1 · get_page ok",
+        "turn 1 · committed",
+        "turn 2 · thinking",
+        "turn 2 · committed",
+        "the process that drove the run ended its work",
+        "resumed: process ",
+        "turn 3 · thinking",
+        "turn 3 · committed",
+        "run r succeeded",
+    ];
+    let mut rest = lines.iter();
+    for text in wanted {
+        assert!(rest.any(|line| line.starts_with(text)), "no `{text}` where it belongs:\n{}", lines.join("\n"));
+    }
+    let events = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "0", "--json"]).code(0);
+    let events: Vec<Value> = events.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |event: &str| events.iter().filter(|one| one["event"] == event).collect::<Vec<_>>();
+    let processes: Vec<&str> = of("process").iter().map(|one| one["status"].as_str().unwrap()).collect();
+    assert_eq!(processes, ["took", "killed", "took", "left", "took"]);
+    assert_eq!(of("attempt_ended").len(), 1);
+    let times: Vec<&str> = events.iter().map(|one| one["at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // Of a few turns, only those who drove them.
+    let last = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "1"]).code(0);
+    assert!(last.stdout.contains("resumed: process ") && !last.stdout.contains("killed"), "{}", last.stdout);
+}
+
+/// What stands on standard error in a log, where no display is drawn.
+#[test]
+fn a_silence_in_a_log_is_broken_by_what_is_being_done_and_never_with_quiet() {
+    let env = env().with_forum();
+    let turns = |go: &str| {
+        let input = json!({"text": "x", "until": env.arg(go)});
+        json!([{"tools": [{"name": "mcp__forum__post_comment", "input": input}]}, {"text": "Gone."}])
+    };
+    let job = env.named_job("told", &json!({"tools": {"builtin": false}}), &turns("go"));
+    let driver = env.start(&["job", &job, "--run-id", "told"]);
+    until("a line that says what is waited for", || {
+        driver.stderr().contains("] turn 1 · post_comment · still at it after ")
+    });
+    env.write("go", "");
+    driver.wait().code(0);
+    let quiet = env.named_job("quiet", &json!({"tools": {"builtin": false}}), &turns("went"));
+    let driver = env.start(&["job", &quiet, "--run-id", "quiet", "--quiet"]);
+    until("the call to run", || env.try_rows("SELECT 1 FROM tool_calls WHERE status = 'running'") == ["1"]);
+    // A third run, whose silence is broken meanwhile, says that the second one's lasted as long.
+    let third = env.named_job("third", &json!({"tools": {"builtin": false}}), &turns("gone"));
+    let loud = env.start(&["job", &third, "--run-id", "third"]);
+    until("a line of the third", || loud.stderr().contains("still at it"));
+    env.write("went", "");
+    env.write("gone", "");
+    loud.wait().code(0);
+    let output = driver.wait().code(0);
+    assert_eq!(output.stderr, "", "quiet is quiet");
+}
+
+#[test]
+fn the_log_says_what_was_asked_for_and_nothing_else() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("x"), {"text": "Done."}]));
+    let logged = |filter: &str, run: &str| {
+        let args = ["job", &job, "--run-id", run, "--quiet"];
+        if filter.is_empty() { env.start(&args) } else { env.start_with(("UA_LOG", filter), &args) }
+            .wait()
+            .code(0)
+            .stderr
+    };
+    // Without it, nothing of a run where all is well; with a level, what is ours; with a crate, only that one.
+    assert_eq!(logged("", "a"), "");
+    assert_eq!(logged("off", "b"), "");
+    let all = logged("debug", "c");
+    assert!(all.contains(" ua_mcp") && all.contains(" ua_runner"), "{all}");
+    let one = logged("ua_runner=debug", "d");
+    assert!(one.contains(" ua_runner") && !one.contains(" ua_mcp"), "{one}");
+    // The setting says the same as the program does.
+    let settings = env.run(&["config", "show", "--json"]).code(0).json();
+    let setting =
+        settings["settings"].as_array().unwrap().iter().find(|setting| setting["key"] == "output.log").unwrap().clone();
+    assert_eq!(setting["value"], "off,ua_=warn,ua_llm=error");
+    let by_default = logged(setting["value"].as_str().unwrap(), "e");
+    assert_eq!(by_default, "");
+}
+
+/// Whatever is looked up by a name that a person types.
+#[test]
+fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
+    let env = env().with_forum();
+    commented(&env, "monthly-report");
+    let job = env.named_job("j", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["schedule", "add", "nightly", &job, "--cron", "0 3 * * *"]).code(0);
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    let (rest, last) = call.split_at(call.len() - 1);
+    let wrong_call = format!("{rest}{}", if last == "0" { "1" } else { "0" });
+    let servers = env.mcp_config("servers.json", &json!({"forum": env.forum_entry(&[])}));
+    let cases: [(&[&str], &str, &str); 11] = [
+        (&["runs", "show", "montly-report"], "there is no run `montly-report`", "monthly-report"),
+        (&["resume", "monthly-reprot"], "there is no run", "monthly-report"),
+        (&["calls", "show", &wrong_call], "there is no call", &call),
+        (&["tools", "explain", "post_coment", "--mcp-config", &servers], "no server offers a tool", "post_comment"),
+        (&["tools", "packs", "gihub"], "there is no policy pack", "github"),
+        (&["schedule", "pause", "nightli"], "there is no schedule `nightli`", "nightly"),
+        (&["schedule", "remove", "nightli"], "there is no schedule `nightli`", "nightly"),
+        (&["login", "forun", "--mcp-config", &servers], "no tool server is called `forun`", "forum"),
+        (&["schema", "run list"], "there is no schema", "runs list"),
+        (&["man", "runs", "lits"], "there is no command `runs lits`", "runs list"),
+        (&["resume", "last", "--accept", "tols"], "there is no component `tols`", "tools"),
+    ];
+    for (args, wrong, meant) in cases {
+        env.run(args).refused(2, &[wrong, &format!("did you mean `{meant}`?")]);
+    }
+    // What is like nothing is not guessed.
+    let unknown = env.run(&["runs", "show", "zzzzzzzz"]).code(2);
+    assert!(!unknown.stderr.contains("did you mean"), "{}", unknown.stderr);
+    // A word that is another program's, below a command, too.
+    for (words, meant) in [
+        (&["runs", "ls"][..], "`ua runs list` does that"),
+        (&["schedule", "rm"], "`ua schedule remove` does that"),
+        (&["runs", "stop", "last"], "`ua runs cancel` does that"),
+        (&["run", "list"], "`ua runs list` does that"),
+    ] {
+        env.run(words).refused(2, &["there is no command", meant]);
+    }
+    env.run(&["runs", "lsit"]).code(2).says(&["lsit", "list"]);
+    let client = env.run(&["gateway", "install", "--client", "windsurf"]);
+    client.refused(2, &["the client `windsurf`", "`ua gateway install --file FILE`"]);
+    env.run(&["gateway", "install", "--client", "codx"]).refused(2, &["did you mean `codex`?"]);
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn a_word_that_other_programs_have_leads_to_the_command() {
     {
         env.run_bare(&[word]).refused(2, &[&format!("no command `{word}`"), command]);
     }
-    env.run_bare(&["runs", "ls"]).code(2).says(&["'ls'", "list"]);
+    env.run_bare(&["runs", "ls"]).refused(2, &["no command `runs ls`", "ua runs list"]);
     let error: Value = serde_json::from_str(env.run_bare(&["run", "--json"]).code(2).stderr.trim()).unwrap();
     assert_eq!(error["error"]["code"], 2);
 }
@@ -245,6 +245,21 @@ fn every_command_has_a_manual_page() {
     env.run_bare(&["man", "--out", "man"]).code(0);
     let pages = fs::read_dir(env.path("work/man")).unwrap().count();
     assert!(pages > 40, "{pages}");
+    // The page that is printed is the one that is written, and no command is without one.
+    let printed = env.run_bare(&["man", "runs", "list"]).code(0).stdout;
+    assert_eq!(printed, fs::read_to_string(env.path("work/man/ua-runs-list.1")).unwrap());
+    assert_eq!(env.run_bare(&["man"]).code(0).stdout, fs::read_to_string(env.path("work/man/ua.1")).unwrap());
+    for line in env.run_bare(&["--help"]).code(0).stdout.lines().filter(|line| line.starts_with("  ")) {
+        let Some(name) = line.strip_prefix("  ").and_then(|line| line.split_whitespace().next()) else { continue };
+        if line.starts_with("   ")
+            || !name.bytes().all(|byte| byte.is_ascii_lowercase())
+            || name == "help"
+            || name == "ua"
+        {
+            continue;
+        }
+        assert!(env.path(&format!("work/man/ua-{name}.1")).exists(), "no page of `{name}`");
+    }
     for page in ["ua.1", "ua-job.1", "ua-calls-resolve.1"] {
         let text = fs::read_to_string(env.path("work/man").join(page)).unwrap();
         assert!(text.contains(".SH OPTIONS") || page == "ua.1", "{page}");

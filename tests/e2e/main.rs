@@ -38,6 +38,7 @@ mod interrupt;
 mod job;
 mod json_schema;
 mod library;
+mod listings;
 mod login;
 mod looks;
 mod memory;

@@ -12,8 +12,8 @@ use ua_e2e::{TestEnv, eventually, ua_program, until};
 
 use super::env;
 
-/// `ua` on a terminal of 100 columns, and what it drew.
-struct Screen {
+/// `ua` on a terminal, and what it drew.
+pub(super) struct Screen {
     child: Box<dyn Child + Send + Sync>,
     raw: Arc<Mutex<Vec<u8>>>,
     reader: Option<std::thread::JoinHandle<()>>,
@@ -23,7 +23,12 @@ struct Screen {
 
 impl Screen {
     fn start(env: &TestEnv, args: &[&str], variables: &[(&str, &str)]) -> Self {
-        let size = PtySize { rows: 30, cols: 100, pixel_width: 0, pixel_height: 0 };
+        Self::start_on(env, 100, args, variables)
+    }
+
+    /// The same on a terminal of so many columns.
+    pub(super) fn start_on(env: &TestEnv, columns: u16, args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let size = PtySize { rows: 30, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(ua_program());
         command.args(args);
@@ -56,7 +61,7 @@ impl Screen {
     }
 
     /// Every byte that was drawn.
-    fn raw(&self) -> String {
+    pub(super) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.raw.lock().unwrap()).into_owned()
     }
 
@@ -68,7 +73,7 @@ impl Screen {
     }
 
     /// Waits for the end, and says with which code.
-    fn end(&mut self) -> u32 {
+    pub(super) fn end(&mut self) -> u32 {
         let child = &mut self.child;
         let status = eventually("the end of ua on a terminal", || child.try_wait().unwrap());
         if let Some(reader) = self.reader.take() {

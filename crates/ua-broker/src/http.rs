@@ -194,7 +194,7 @@ impl Front {
         let session = lock(&self.sessions).get(id).filter(|session| session.who == who).cloned();
         // Its client begins anew, and asks again for what has no answer.
         session.ok_or_else(|| {
-            said(StatusCode::NOT_FOUND, &Value::Null, -32001, "there is no such session; begin anew", Value::Null)
+            said(StatusCode::NOT_FOUND, &Value::Null, -32001, "there is no such session; initialize again", Value::Null)
         })
     }
 

@@ -47,7 +47,7 @@ pub struct Cli {
     /// Trust that folder although your own ua did not make it: its runs start the tool servers that its maker named
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub trust_root: bool,
-    /// The runtime database on a PostgreSQL server, in the place of a file in the root: postgres://USER@HOST/DATABASE
+    /// The runtime database on a PostgreSQL server, instead of a file in the root: postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL", help_heading = GLOBAL)]
     pub database_url: Option<String>,
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
@@ -97,15 +97,15 @@ OTEL_EXPORTER_OTLP_ENDPOINT and its like; `ua config show` lists all, with the f
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a job, a policy and settings that run offline as they are
+    /// Create a job, a policy and settings that run offline
     Init(InitArgs),
     /// Run a job, or resume the run that `--run-id` names
     Job(JobArgs),
     /// Resume a run that was killed, stopped, or has been answered
     Resume(ResumeArgs),
-    /// Branch off from a turn of a run as another run: another try, another prompt, another model
+    /// Start another run from a turn of a run: another try, another prompt, another model
     Fork(Box<ForkArgs>),
-    /// Say what runs, what waits for you, and what it costs
+    /// Show what is running, what waits for you, and what it costs
     Status(StatusArgs),
     /// Store a job for workers to run, on this or another machine
     Submit(Box<SubmitArgs>),

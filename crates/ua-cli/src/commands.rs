@@ -39,17 +39,22 @@ pub(crate) mod trust;
 pub(crate) mod turns;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ua_host::Host;
 
 use crate::args::{Cli, Command, ShimArgs};
 use crate::error::HostError;
 use crate::parts::Parts;
+use crate::still::Still;
 
 /// Runs a command and returns its exit code.
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
+    let _still = what_takes_long(&cli.command)
+        .filter(|_| !crate::terminal::is_json())
+        .map(|doing| Still::start(host.env(), doing, SHORT_SILENCE));
     match cli.command {
         Command::Init(args) => init::run(&args),
         Command::Status(_) => status::run(host).await,
@@ -91,6 +96,31 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         }
         Command::GatewayBridge(_) => Err(HostError::usage("the bridge is started by an agent that the runner started")),
         Command::Shim(_) => Err(HostError::usage("the shim is started by the runner only")),
+    }
+}
+
+/// A silence of a command that is left alone.
+const SHORT_SILENCE: Duration = Duration::from_secs(1);
+
+/// What a command is doing that says nothing before it is done, and may take longer than a person waits without wondering. What drives runs
+/// says more about it ([`crate::people`]).
+fn what_takes_long(command: &Command) -> Option<&'static str> {
+    if matches!(command, Command::Job(args) if args.check) {
+        Some("checking the job")
+    } else if matches!(command, Command::Tools(_)) {
+        Some("asking the tool servers")
+    } else if matches!(command, Command::Doctor(_)) {
+        Some("looking at what a job needs")
+    } else if matches!(command, Command::Db(_)) {
+        Some("working on the database")
+    } else if matches!(command, Command::Runs(runs::RunsCommand::Export(_))) {
+        Some("writing the export")
+    } else if matches!(command, Command::Runs(runs::RunsCommand::Delete(_))) {
+        Some("deleting")
+    } else if matches!(command, Command::Status(_) | Command::Runs(runs::RunsCommand::Diff { .. })) {
+        Some("looking at the runs")
+    } else {
+        None
     }
 }
 

@@ -76,8 +76,8 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
     }
     let has_color = crate::terminal::err_has_color();
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
-    crate::output::tell(word("error:", AnsiColor::Red).then(crate::output::wrapped(error.message(), 7)));
+    crate::output::tell(word("error:", AnsiColor::Red).then(crate::output::wrapped_told(error.message(), 7)));
     if let Some(hint) = error.hint_text() {
-        crate::output::tell(word("hint:", AnsiColor::Cyan).then(crate::output::wrapped(hint, 6)));
+        crate::output::tell(word("hint:", AnsiColor::Cyan).then(crate::output::wrapped_told(hint, 6)));
     }
 }

@@ -37,7 +37,7 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
         let newest = found.into_iter().map(|run| run.run_id).next();
         return newest.ok_or_else(|| HostError::usage("there is no run yet").hint("start one with `ua job FILE`"));
     }
-    let no_run = |error: HostError| error.hint("`ua runs list` shows them; `last` is the newest");
+    let no_run = |error: HostError| error.hint(RUNS_ARE_LISTED);
     // No id begins with nothing, and one that is whole wins over those that only begin with it.
     let mut found = if RunId::parse(text).is_ok() { find(text, "").await? } else { Vec::new() };
     let mut part = Part::Beginning;
@@ -46,6 +46,9 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
     }
     if let Some(whole) = found.iter().find(|id| id.as_str() == text) {
         return Ok(whole.clone());
+    }
+    if found.is_empty() {
+        return Err(none("run", text, &alike(find("", "").await?.iter().map(RunId::as_str)), RUNS_ARE_LISTED));
     }
     one("run", (text, part), found, RunId::to_string).map_err(no_run)
 }
@@ -70,8 +73,13 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Ho
         let query = CallQuery { ending: text.to_owned(), limit: FEW, ..CallQuery::default() };
         found = store.find_calls(&query).await.map_err(|e| fail(&e))?;
     }
-    one("call", (text, part), found, |call| call.call_id.to_string())
-        .map_err(|error| error.hint("`ua calls list --run last` shows them"))
+    let listed = "`ua calls list --run last` shows them";
+    if found.is_empty() {
+        let newest = CallQuery { limit: LOOKED_AT, ..CallQuery::default() };
+        let newest = store.find_calls(&newest).await.map_err(|e| fail(&e))?;
+        return Err(none("call", text, &alike(newest.iter().map(|call| call.call_id.as_str())), listed));
+    }
+    one("call", (text, part), found, |call| call.call_id.to_string()).map_err(|error| error.hint(listed))
 }
 
 /// The question that `text` names, among those that are not closed.
@@ -96,8 +104,45 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     if found.is_empty() {
         (found, part) = (open.iter().filter(ends).cloned().collect(), Part::End);
     }
-    one("question", (text, part), found, |q| q.question_id.to_string())
-        .map_err(|error| error.hint("`ua questions` shows what waits for an answer"))
+    let listed = "`ua questions` shows what waits for an answer";
+    if found.is_empty() {
+        return Err(none("question", text, &alike(open.iter().map(|q| q.question_id.as_str())), listed));
+    }
+    one("question", (text, part), found, |q| q.question_id.to_string()).map_err(|error| error.hint(listed))
+}
+
+/// The name that `typed` is, or that begins or ends so, among a few.
+pub(crate) fn name<'a>(what: &str, typed: &str, names: &[&'a str], hint: &str) -> Result<&'a str, HostError> {
+    if let Some(whole) = names.iter().find(|name| **name == typed) {
+        return Ok(whole);
+    }
+    let some =
+        |is_meant: &dyn Fn(&str) -> bool| names.iter().copied().filter(|name| is_meant(name)).collect::<Vec<_>>();
+    let mut found = if typed.is_empty() { Vec::new() } else { some(&|name| name.starts_with(typed)) };
+    let mut part = Part::Beginning;
+    if found.is_empty() && is_end(typed) {
+        (found, part) = (some(&|name| name.ends_with(typed)), Part::End);
+    }
+    if found.is_empty() {
+        return Err(none(what, typed, &alike(names.iter().copied()), hint));
+    }
+    one(what, (typed, part), found, |name| (*name).to_owned()).map_err(|error| error.hint(hint))
+}
+
+/// Where runs are found.
+const RUNS_ARE_LISTED: &str = "`ua runs list` shows them; `last` is the newest";
+
+/// At most so many calls are looked at for one that was meant.
+const LOOKED_AT: u32 = 2_000;
+
+/// The names that somebody may have meant: ids, and as people are shown them.
+fn alike<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    ids.flat_map(|id| [id, crate::ids::end(id)]).collect()
+}
+
+/// That nothing has this name.
+fn none(what: &str, typed: &str, names: &[&str], hint: &str) -> HostError {
+    HostError::no_such(what, typed, names.iter().copied(), hint)
 }
 
 /// Whether what was typed may be the end of an id.
@@ -120,9 +165,6 @@ fn one<T>(
 ) -> Result<T, HostError> {
     if found.len() == 1 {
         return Ok(found.remove(0));
-    }
-    if found.is_empty() {
-        return Err(HostError::usage(format!("there is no {what} `{text}`")));
     }
     let ids: Vec<String> = found.iter().take(5).map(id).collect();
     let more = if found.len() > ids.len() { ", …" } else { "" };

@@ -15,12 +15,17 @@ const MADE_UP: usize = 32;
 fn made_up(id: &str) -> Option<&str> {
     let (kind, rest) = id.split_once('_')?;
     let is_made_up = rest.len() == MADE_UP && rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    (is_made_up && matches!(kind, "run" | "call" | "q" | "step" | "ckpt")).then_some(rest)
+    (is_made_up && matches!(kind, "run" | "call" | "q" | "step" | "ckpt" | "worker")).then_some(rest)
 }
 
 /// The short form of an id where a person reads, the whole one elsewhere.
 pub(crate) fn short(id: &str) -> &str {
     if crate::terminal::is_read_by_person() { end_of(id, FEW) } else { id }
+}
+
+/// The short form of an id, whoever reads.
+pub(crate) fn end(id: &str) -> &str {
+    end_of(id, FEW)
 }
 
 fn end_of(id: &str, letters: usize) -> &str {

@@ -17,6 +17,7 @@ mod find;
 mod ids;
 #[cfg(feature = "toolserver")]
 mod layout;
+mod listings;
 mod live;
 mod moment;
 mod output;
@@ -28,6 +29,7 @@ mod prompt;
 mod sandbox;
 mod schema;
 mod shown;
+mod still;
 mod stray;
 mod table;
 mod telemetry;
@@ -73,11 +75,10 @@ pub fn main(parts: Parts) -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if stray_word(&error).is_some() => {
-            let (word, meant) = stray_word(&error).unwrap_or_default();
-            let failure = HostError::usage(format!("there is no command `{word}`"))
-                .hint(format!("`{meant}` does that; `ua --help` lists the commands"));
-            error::print_as(&failure, std::env::args_os().any(|word| word == "--json"));
+        Err(error) if told_apart(&error).is_some() => {
+            if let Some(failure) = told_apart(&error) {
+                error::print_as(&failure, std::env::args_os().any(|word| word == "--json"));
+            }
             return ExitCode::from(error::USAGE);
         }
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
@@ -159,14 +160,62 @@ pub fn main(parts: Parts) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A word in the place of a command that other programs have, and what it is called here.
-fn stray_word(error: &clap::Error) -> Option<(String, &'static str)> {
+/// A mistake on the command line about which more can be said than the parser knows: a word that other programs have for a command, or a
+/// client that the gateway knows no configuration of.
+fn told_apart(error: &clap::Error) -> Option<HostError> {
+    use clap::CommandFactory as _;
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    // Of `ua` itself: below a command there are other words.
-    let is_first = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).is_some_and(|first| first == *word);
-    let meant = stray::meant(word).filter(|_| error.kind() == ErrorKind::InvalidSubcommand && is_first)?;
-    Some((word.clone(), meant))
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if error.kind() == ErrorKind::InvalidValue && text(ContextKind::InvalidArg)?.starts_with("--client ") {
+        let client = text(ContextKind::InvalidValue)?;
+        let names = <commands::gateway::GatewayClient as clap::ValueEnum>::value_variants();
+        let names: Vec<_> = names.iter().filter_map(clap::ValueEnum::to_possible_value).collect();
+        let names: Vec<&str> = names.iter().map(clap::builder::PossibleValue::get_name).collect();
+        let hint = format!(
+            "known are {}; of another client name the file: `ua gateway install --file FILE` (JSON, TOML or YAML with its \
+             tool servers)",
+            names.join(", ")
+        );
+        return Some(HostError::not_found(
+            format!("where the client `{}` has its configuration is not known", output::line(&client, 60)),
+            &client,
+            names,
+            &hint,
+        ));
+    }
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let word = text(ContextKind::InvalidSubcommand)?;
+    let failure = |below: &str, meant: &str| {
+        HostError::usage(format!("there is no command `{}`", output::line(&format!("{below}{word}"), 60)))
+            .hint(format!("`{meant}` does that; `ua {below}--help` lists the commands"))
+    };
+    // Of `ua` itself, or below a command: there are other words there.
+    let mut top = Cli::command();
+    top.build();
+    let above = words.iter().take_while(|other| **other != word);
+    match above.filter(|other| top.find_subcommand(other).is_some()).last() {
+        None => {
+            let next = words.iter().skip_while(|other| **other != word).nth(1).map(String::as_str);
+            // `ua run list`: one of several runs is meant, and not that one be started.
+            let plural = top.find_subcommand(format!("{word}s"));
+            if let Some(inner) = plural.and_then(|plural| plural.find_subcommand(next?)) {
+                return Some(failure("", &format!("ua {word}s {}", inner.get_name())));
+            }
+            stray::meant(&word).map(|meant| failure("", meant))
+        }
+        Some(group) => {
+            let group = top.find_subcommand(group)?;
+            let names: Vec<&str> = group.get_subcommands().map(clap::Command::get_name).collect();
+            let meant = stray::meant_below(&word, &names)?;
+            Some(failure(&format!("{} ", group.get_name()), &format!("ua {} {meant}", group.get_name())))
+        }
+    }
 }
 
 /// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to

@@ -49,9 +49,9 @@ pub(crate) struct RunProgress {
     pub(crate) held: Duration,
 }
 
-/// What is shown.
+/// Where a run stands that this process drives, and what is shown of it.
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     turn: u32,
     doing: String,
     /// Calls that are under way, by id.
@@ -145,7 +145,8 @@ impl Drop for Live {
 }
 
 impl State {
-    fn take(&mut self, signal: &RunEvent) {
+    /// Takes notice of what a run is doing.
+    pub(crate) fn take(&mut self, signal: &RunEvent) {
         match signal {
             RunEvent::Thinking { turn } => {
                 self.turn = *turn;
@@ -206,7 +207,7 @@ impl State {
     }
 
     /// What is done right now.
-    fn doing_text(&self) -> String {
+    pub(crate) fn doing_text(&self) -> String {
         let mut names: Vec<&str> = self.calls.values().map(String::as_str).collect();
         names.dedup();
         let doing = if names.is_empty() { self.doing.clone() } else { names.join(", ") };

@@ -9,6 +9,17 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     if crate::terminal::is_read_by_person() { in_words(at, now, &TimeZone::system()) } else { at.to_string() }
 }
 
+/// An instant that is to come, in a list: the local time, and in how long.
+pub(crate) fn due(at: Timestamp, now: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() { due_in_words(at, now, &TimeZone::system()) } else { at.to_string() }
+}
+
+/// How long something has been waiting, in a list.
+pub(crate) fn since(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(at).as_secs();
+    if crate::terminal::is_read_by_person() { span(seconds) } else { format!("{seconds} s") }
+}
+
 /// An instant by itself: the local time, and how long ago.
 pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     if !crate::terminal::is_read_by_person() {
@@ -18,6 +29,11 @@ pub(crate) fn local(at: Timestamp, now: Timestamp) -> String {
     let exact = written(at, "%Y-%m-%d %H:%M:%S %Z", &zone);
     let words = in_words(at, now, &zone);
     if words.ends_with("ago") { format!("{exact} ({words})") } else { exact }
+}
+
+/// The end of something whose beginning stands beside it: the local time of day.
+pub(crate) fn end(at: Timestamp) -> String {
+    if crate::terminal::is_read_by_person() { clock(at) } else { at.to_string() }
 }
 
 /// The time of day, for lines that follow each other: local on a terminal, else UTC, which it says.
@@ -34,15 +50,31 @@ fn written(at: Timestamp, format: &str, zone: &TimeZone) -> String {
     known.map_or_else(|_| at.to_string(), |known| known.to_zoned(zone.clone()).strftime(format).to_string())
 }
 
+fn due_in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
+    let exact = written(at, "%Y-%m-%d %H:%M", zone);
+    if at <= now {
+        return format!("{exact} (now)");
+    }
+    let seconds = at.since(now).as_secs();
+    if seconds < 604_800 { format!("{exact} (in {})", span(seconds)) } else { exact }
+}
+
+/// So many seconds, as people say it.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3_599 => format!("{} min", seconds / 60),
+        3_600..=86_399 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
 fn in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     let seconds = now.since(at).as_secs();
     match seconds {
         // A clock that was set back says nothing about how long ago it was.
         _ if at > now => written(at, "%Y-%m-%d %H:%M", zone),
-        0..=59 => format!("{seconds} s ago"),
-        60..=3_599 => format!("{} min ago", seconds / 60),
-        3_600..=86_399 => format!("{} h ago", seconds / 3_600),
-        86_400..=604_799 => format!("{} d ago", seconds / 86_400),
+        0..=604_799 => format!("{} ago", span(seconds)),
         _ => written(at, "%Y-%m-%d", zone),
     }
 }
@@ -61,6 +93,11 @@ mod tests {
         assert_eq!(said("2026-11-22T22:00:00.000Z"), "5 h ago");
         assert_eq!(said("2026-11-20T03:00:00.000Z"), "3 d ago");
         assert_eq!(said("2026-10-01T02:00:00.000Z"), "2026-09-30", "by the clock on the wall");
+        let due = |text: &str| due_in_words(Timestamp::parse(text).unwrap(), now, &zone);
+        assert_eq!(due("2026-11-23T08:00:00.000Z"), "2026-11-23 03:00 (in 5 h)");
+        assert_eq!(due("2026-11-23T03:01:30.000Z"), "2026-11-22 22:01 (in 1 min)");
+        assert_eq!(due("2026-12-23T08:00:00.000Z"), "2026-12-23 03:00");
+        assert_eq!(due("2026-11-23T02:59:00.000Z"), "2026-11-22 21:59 (now)", "a worker takes it next");
         assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");
     }
 }

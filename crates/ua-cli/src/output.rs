@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::error::HostError;
 use crate::shown::Shown;
 
-pub(crate) use crate::table::{Column, print_columns, print_table};
+pub(crate) use crate::table::print_table;
 pub(crate) use ua_host::text::{line, plain};
 
 /// Text as a TOML string: quoted, and without a character that drives a terminal.
@@ -32,7 +32,13 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     wrapped_to(text, indent, crate::terminal::width())
 }
 
-fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
+/// The same for what is told on standard error.
+pub(crate) fn wrapped_told(text: &str, indent: usize) -> String {
+    wrapped_to(text, indent, crate::terminal::err_width())
+}
+
+/// The same, for a terminal of so many columns.
+pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
     let Some(room) = room.filter(|room| *room > indent + NARROWEST) else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());
     for (nth, line) in text.split('\n').enumerate() {
@@ -47,6 +53,7 @@ fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
             let width = word.width();
             if place > 0 {
                 if used + 1 + width > room && used > hang {
+                    out.truncate(out.trim_end_matches(' ').len());
                     out.push('\n');
                     out.push_str(&" ".repeat(hang));
                     used = hang;
@@ -64,6 +71,44 @@ fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> String {
 
 /// Less room for words than this is not worth it.
 const NARROWEST: usize = 20;
+
+/// Writes a page for a person: lines that are wider than the terminal are broken between words ([`Shown::broken`]).
+pub(crate) fn print_page(page: impl Into<Shown>) -> Result<(), HostError> {
+    print(page.into().broken(crate::terminal::width()))
+}
+
+/// A page in lines of so many columns. What follows a name stands below itself (`Label   what it is`), or below the name where that leaves
+/// too little room; other lines keep their own indent.
+pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
+    let Some(room) = room.filter(|room| *room > NARROWEST) else { return page.to_owned() };
+    let mut out = String::with_capacity(page.len());
+    for (nth, line) in page.split('\n').enumerate() {
+        if nth > 0 {
+            out.push('\n');
+        }
+        if line.width() <= room {
+            out.push_str(line);
+            continue;
+        }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let below = indent + if line[indent..].starts_with("ua ") { 4 } else { 2 };
+        let gap = line[indent..].find("  ").map(|at| indent + at);
+        let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
+        let (begin, rest, hang) = match gap.zip(value) {
+            // Beside its name there is room for it.
+            Some((_, value)) if line[..value].width() + NARROWEST <= room => {
+                (line[..value].to_owned(), &line[value..], line[..value].width())
+            }
+            Some((gap, value)) => {
+                (format!("{}\n{:below$}", wrapped_to(&line[..gap], 0, Some(room)), ""), &line[value..], below)
+            }
+            None => (line[..indent].to_owned(), &line[indent..], indent),
+        };
+        out.push_str(&begin);
+        out.push_str(&wrapped_to(rest, hang, Some(room)));
+    }
+    out
+}
 
 /// Writes to standard output. A reader that went away (`| head`) is no failure.
 pub(crate) fn print(text: impl Into<Shown>) -> Result<(), HostError> {
@@ -123,6 +168,14 @@ mod tests {
         let path = "/a/folder/with/a/path/that/is/longer/than/the/terminal/is/wide";
         assert!(wrapped_to(&format!("see {path}"), 2, Some(40)).contains(path));
         assert_eq!(wrapped_to(text, 5, None), text, "no terminal, nothing broken");
+        let page = "Pages          whole\neffects.log    3 lines, none that the database does not know\n  ua answer 04204fd2 happened  it happened; it is not sent again\n";
+        assert_eq!(page_to(page, None), page);
+        assert_eq!(page_to(page, Some(80)), page);
+        assert_eq!(
+            page_to(page, Some(40)),
+            "Pages          whole\neffects.log    3 lines, none that the\n               database does not know\n  \
+             ua answer 04204fd2 happened\n      it happened; it is not sent again\n"
+        );
         // Lines of a list keep their own indent.
         let list =
             wrapped_to("May it run?\n  - one reason that is long enough for two lines\n  - another", 2, Some(30));

@@ -21,8 +21,9 @@ use ua_store::{Answer, QuestionRecord, RunRecord};
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
 use crate::ids::{short, shortened};
-use crate::live::Live;
+use crate::live::{Live, State};
 use crate::output::{line, tell};
+use crate::still::Still;
 
 /// Whoever sits at this terminal, or reads what it shows.
 #[derive(Debug, Default)]
@@ -35,7 +36,13 @@ pub(crate) struct AtTerminal {
     pub(crate) fork: Option<Value>,
     live: Mutex<Option<Live>>,
     under_way: Arc<Mutex<UnderWay>>,
+    /// What breaks the silence where nothing is drawn, and what it says.
+    still: Mutex<Option<Still>>,
+    standing: Mutex<State>,
 }
+
+/// A silence of a run that is left alone: most calls are done by then.
+const SHORT_SILENCE: Duration = Duration::from_secs(2);
 
 /// What a process has begun and not finished: what somebody wants to know who stops it.
 #[derive(Debug, Default)]
@@ -129,6 +136,15 @@ impl AtTerminal {
         let is_json = crate::terminal::is_json();
         Self { quiet: quiet || is_json, no_input: no_input || is_json, ..Self::default() }
     }
+
+    /// Breaks long silences from here on, unless a live display does or nobody wants it.
+    fn break_silence(&self) {
+        let env = lock(&self.under_way).env.clone();
+        if let Some(env) = env.filter(|_| !self.quiet && !crate::terminal::can_draw()) {
+            let doing = lock(&self.standing).doing_text();
+            lock(&self.still).get_or_insert_with(|| Still::start(&env, &doing, SHORT_SILENCE));
+        }
+    }
 }
 
 #[async_trait]
@@ -148,6 +164,7 @@ impl People for AtTerminal {
         let interrupts =
             Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
         lock(&self.under_way).env = Some(env.clone());
+        self.break_silence();
         let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
         let first = move |patience| {
             if !quiet {
@@ -170,6 +187,7 @@ impl People for AtTerminal {
         let id = begun.run.run_id.as_str();
         tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
         tell(format!("to resume: {}", shortened(&begun.resume_command, &[id])));
+        self.break_silence();
         if crate::terminal::can_draw() {
             let live = Live::start();
             live.limits(&begun.budgets, begun.held);
@@ -183,6 +201,16 @@ impl People for AtTerminal {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
+        if let Some(still) = &*lock(&self.still) {
+            if seen.sub_agent.is_none() {
+                let mut standing = lock(&self.standing);
+                standing.take(seen.signal);
+                still.doing(standing.doing_text());
+            }
+            if seen.line.is_some() {
+                still.told();
+            }
+        }
         if seen.sub_agent.is_none()
             && let Some(live) = &*lock(&self.live)
         {
@@ -193,6 +221,7 @@ impl People for AtTerminal {
     fn paused(&self) {
         // What a tool asked on its connection went with the connection.
         crate::prompt::call_off();
+        drop(lock(&self.still).take());
         if let Some(live) = lock(&self.live).take() {
             live.finish();
         }
@@ -226,6 +255,7 @@ impl People for AtTerminal {
     }
 
     fn show_end(&self, end: &End<'_>) -> Result<(), HostError> {
+        drop(lock(&self.still).take());
         summary::print(&end.resume_command, end.records, self.fork.clone())
     }
 }

@@ -11,8 +11,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::error::HostError;
-use crate::output::plain;
+use crate::output::{plain, wrapped_to};
 
 /// How often a prompt that waits looks whether it is still wanted.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -28,8 +30,25 @@ pub(crate) fn call_off() {
     CALLED_OFF.fetch_add(1, Ordering::SeqCst);
 }
 
-/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. Ctrl-C is an error.
-pub(crate) async fn ask_line(ask: &str) -> Result<Option<String>, HostError> {
+/// What somebody is told who leaves a prompt with Ctrl-C. No prompt is without one: whoever leaves wants to know what became of what they
+/// were asked, and how to come back to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Left {
+    /// What is as it was, in a sentence.
+    pub(crate) what: String,
+    /// How to come back to it.
+    pub(crate) back: String,
+}
+
+impl Left {
+    /// Of a command that does nothing before somebody agreed to it.
+    pub(crate) fn undone(what: &str) -> Self {
+        Self { what: what.to_owned(), back: "the same command asks again".to_owned() }
+    }
+}
+
+/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. Ctrl-C is an error that says what is `left`.
+pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, HostError> {
     let _turn = TURN.lock().await;
     let began = CALLED_OFF.load(Ordering::SeqCst);
     let mut interrupted =
@@ -39,14 +58,14 @@ pub(crate) async fn ask_line(ask: &str) -> Result<Option<String>, HostError> {
         // A terminal that cannot forget what was typed asks all the same.
         rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
     }
-    crate::terminal::write_prompt(&plain(ask));
+    crate::terminal::write_prompt(&wrapped_to(&plain(ask), 0, crate::terminal::err_width()));
     let read = tokio::task::spawn_blocking(move || read_line(began));
     let typed = tokio::select! {
         typed = read => typed.map_err(|e| HostError::failed(format!("cannot ask on this terminal: {e}")))?,
         _ = interrupted.recv() => {
             call_off();
             crate::terminal::write_prompt("\n");
-            return Err(HostError::waiting("nothing was answered").hint("what was asked stays open"));
+            return Err(HostError::waiting(&left.what).hint(&left.back));
         }
     };
     match typed {
@@ -88,8 +107,8 @@ fn read_line(began: u64) -> io::Result<Option<String>> {
 }
 
 /// Asks for a yes; everything else is no.
-pub(crate) async fn confirm(ask: &str) -> Result<bool, HostError> {
-    let said = ask_line(&format!("{ask} [y/N] ")).await?;
+pub(crate) async fn confirm(ask: &str, left: &Left) -> Result<bool, HostError> {
+    let said = ask_line(&format!("{ask} [y/N] "), left).await?;
     Ok(said.is_some_and(|said| matches!(said.to_ascii_lowercase().as_str(), "y" | "yes")))
 }
 
@@ -120,6 +139,43 @@ pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     Picked::Unclear(format!("`{}` is none of {}", plain(&typed), words.join(", ")))
 }
 
+/// One thing that may be typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// The whole of what is typed for it.
+    pub(crate) word: String,
+    /// What it does.
+    pub(crate) meaning: String,
+}
+
+/// What may be typed, one below the other: how much of it is enough, the word, and what it does, each in a column. Where the terminal has no
+/// room for that beside each other, what it does stands below the word.
+pub(crate) fn offered(offers: &[Offer], room: Option<usize>) -> String {
+    let words: Vec<&str> = offers.iter().map(|offer| offer.word.as_str()).collect();
+    let keys: Vec<String> =
+        words.iter().zip(keys(&words)).map(|(word, enough)| format!("[{}]", &word[..enough])).collect();
+    let key_width = keys.iter().map(|key| key.width()).max().unwrap_or_default();
+    // A number is its own key: what it stands for begins where words do.
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let word_width = words.iter().filter(|word| !is_number(word)).map(|word| word.width()).max().unwrap_or_default();
+    let words_at = 2 + key_width + 2;
+    let meanings_at = words_at + word_width + 2;
+    let is_narrow = room.is_some_and(|room| room < meanings_at + LEAST_ROOM);
+    let mut out = String::new();
+    for (offer, key) in offers.iter().zip(&keys) {
+        let (begin, at) = match (is_number(&offer.word), is_narrow) {
+            (true, _) => (format!("  {key:<key_width$}  "), words_at),
+            (false, true) => (format!("  {key:<key_width$}  {}\n{:words_at$}", offer.word, ""), words_at),
+            (false, false) => (format!("  {key:<key_width$}  {:<word_width$}  ", offer.word), meanings_at),
+        };
+        out.push_str(&format!("{begin}{}\n", wrapped_to(&offer.meaning, at, room)));
+    }
+    out
+}
+
+/// What something does is not squeezed into fewer columns than this.
+const LEAST_ROOM: usize = 24;
+
 /// How many letters of each word are enough to mean it and none before it.
 pub(crate) fn keys(words: &[&str]) -> Vec<usize> {
     let enough = |at: usize, word: &str| {
@@ -147,6 +203,43 @@ mod tests {
         // A letter too many, and nothing that stands for something else.
         for typed in ["approved", "k", "j", "y"] {
             assert!(matches!(pick(typed, &words), Picked::Unclear(_)), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_typed_stands_in_columns_that_fit_the_terminal() {
+        let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
+        let offers = [
+            offer("1", "the red one"),
+            offer("approve", "let it run"),
+            offer("skip", "leave it unresolved; the model is told that nobody knows"),
+            offer("abort", "end the run"),
+        ];
+        assert_eq!(
+            offered(&offers, Some(60)),
+            "  [1]   the red one\n  \
+               [a]   approve  let it run\n  \
+               [s]   skip     leave it unresolved; the model is told that\n                 nobody knows\n  \
+               [ab]  abort    end the run\n"
+        );
+        assert!(
+            offered(&offers, None)
+                .contains("[s]   skip     leave it unresolved; the model is told that nobody knows\n")
+        );
+        let narrow = offered(&offers, Some(36));
+        assert!(
+            narrow.contains("  [s]   skip\n        leave it unresolved; the\n        model is told that nobody\n"),
+            "{narrow}"
+        );
+        // Whatever the width: each key, each word and each meaning is there, and no line is wider.
+        for room in 30..=120 {
+            let shown = offered(&offers, Some(room));
+            assert!(shown.lines().all(|line| line.width() <= room && line == line.trim_end()), "{room}:\n{shown}");
+            let words: Vec<&str> = shown.split_whitespace().collect();
+            for offer in &offers {
+                assert!(shown.contains(&offer.word), "{room}:\n{shown}");
+                assert!(offer.meaning.split(' ').all(|word| words.contains(&word)), "{room}:\n{shown}");
+            }
         }
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn page() -> String {
          Instants are RFC 3339 text in UTC. Text that a model, a tool or a file gave is as it was, with control characters escaped as \
          JSON escapes them. A *row* is a record of the runtime database as it is stored; its fields carry the names of the columns; \
          [database.md](database.md#what-is-in-it) says what each table is for.\n\n\
-         This page is made from the program's types; a test fails when they differ (`UPDATE_PAGES=1 cargo test -p ua-cli the_page` makes it anew).\n",
+         This page is made from the program's types; a test fails when they differ (`UPDATE_PAGES=1 cargo test -p ua-cli the_page` writes it again).\n",
     );
     for entry in ENTRIES {
         let what = match entry.shape {

@@ -26,6 +26,12 @@ impl Shown {
         self
     }
 
+    /// The same in lines that a terminal of so many columns has room for.
+    #[must_use]
+    pub(crate) fn broken(self, room: Option<usize>) -> Self {
+        Self(crate::output::page_to(&self.0, room))
+    }
+
     /// What is written.
     pub(crate) fn as_str(&self) -> &str {
         &self.0

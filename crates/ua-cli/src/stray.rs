@@ -38,6 +38,35 @@ pub(crate) fn meant(word: &str) -> Option<&'static str> {
     WORDS.iter().find(|(other, _)| *other == word).map(|(_, command)| *command)
 }
 
+/// Words below a command, and what they are called there: the first that the command has.
+const BELOW: [(&str, &[&str]); 19] = [
+    ("ls", &["list"]),
+    ("all", &["list"]),
+    ("get", &["show", "list"]),
+    ("view", &["show", "list"]),
+    ("describe", &["show", "explain"]),
+    ("info", &["show", "status"]),
+    ("status", &["show", "list"]),
+    ("why", &["explain"]),
+    ("rm", &["delete", "remove"]),
+    ("remove", &["delete"]),
+    ("delete", &["remove"]),
+    ("kill", &["cancel"]),
+    ("stop", &["cancel", "pause", "drain"]),
+    ("logs", &["tail"]),
+    ("log", &["tail"]),
+    ("watch", &["tail"]),
+    ("create", &["add"]),
+    ("new", &["add"]),
+    ("settle", &["resolve"]),
+];
+
+/// What a word is called below a command that has these subcommands.
+pub(crate) fn meant_below<'a>(word: &str, subcommands: &[&'a str]) -> Option<&'a str> {
+    let (_, meant) = BELOW.iter().find(|(other, _)| *other == word)?;
+    meant.iter().find_map(|meant| subcommands.iter().find(|name| *name == meant).copied())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
@@ -54,5 +83,21 @@ mod tests {
             let is_version = |error: &clap::Error| error.kind() == clap::error::ErrorKind::DisplayVersion;
             assert!(parsed.as_ref().map_or_else(is_version, |_| true), "{command}");
         }
+    }
+
+    #[test]
+    fn every_word_below_a_command_leads_somewhere() {
+        let top = Cli::command();
+        let groups: Vec<Vec<&str>> =
+            top.get_subcommands().map(|group| group.get_subcommands().map(clap::Command::get_name).collect()).collect();
+        for (word, meant) in BELOW {
+            assert!(groups.iter().any(|group| meant_below(word, group).is_some()), "`{word}` leads nowhere");
+            for meant in meant {
+                assert!(groups.iter().any(|group| group.contains(meant)), "there is no `{meant}`");
+            }
+        }
+        assert_eq!(meant_below("ls", &["list", "show"]), Some("list"));
+        assert_eq!(meant_below("rm", &["list", "remove"]), Some("remove"));
+        assert_eq!(meant_below("rm", &["list", "show"]), None);
     }
 }

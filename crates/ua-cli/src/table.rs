@@ -1,7 +1,9 @@
 //! Tables: one line a row, as wide as the terminal.
 //!
-//! Where there is no terminal nothing is cut. On one, the widest columns give way first, cell by cell with `…`; the first column, by
-//! which a row is named, is cut last of all; and where even that is not enough, columns that say least are left out.
+//! Where there is no terminal nothing is cut. On one, every column has said how it gives way ([`Column`]), and every table is declared in
+//! [`crate::listings`], where a test lays each of them out at every width. First texts are cut, the widest first; then columns that say
+//! least are left out, from the end, and after them texts. What a person acts on (an id, a status, what is next) is cut only where a
+//! terminal has no room for that alone.
 
 use clap::builder::styling::AnsiColor;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -12,15 +14,29 @@ use crate::shown::Shown;
 
 /// Between two columns.
 const GAP: usize = 2;
-/// A column that gives way keeps so much, if it ever had it.
+/// A text keeps so much, if it ever had it, as long as there is a column that says less.
 const LEAST: usize = 12;
+/// A text that has less room than this is left out.
+const FEW: usize = 6;
+
+/// A table: what it is called in tests, and its columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listing {
+    /// What shows it.
+    pub(crate) name: &'static str,
+    /// Its columns, the one by which a row is named first.
+    pub(crate) columns: &'static [Column],
+}
 
 /// A column.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Column<'a> {
-    head: &'a str,
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
     /// How it gives way.
     gives: Gives,
+    /// A cell as wide as they usually come.
+    #[cfg_attr(not(test), expect(dead_code, reason = "what tests lay out"))]
+    widest: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,39 +49,30 @@ enum Gives {
     Whole,
 }
 
-impl<'a> Column<'a> {
-    /// One whose cells are shown whole.
-    pub(crate) const fn whole(head: &'a str) -> Self {
-        Self { head, gives: Gives::Never }
+impl Column {
+    /// One that a person acts on: shown whole. `widest` is a cell as wide as they usually come.
+    pub(crate) const fn whole(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::Never, widest }
     }
 
     /// One whose cells may be cut.
-    pub(crate) const fn text(head: &'a str) -> Self {
-        Self { head, gives: Gives::Cut }
+    pub(crate) const fn text(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::Cut, widest }
     }
 
-    /// One that is left out where there is no room.
-    pub(crate) const fn extra(head: &'a str) -> Self {
-        Self { head, gives: Gives::Whole }
+    /// One that is left out where there is no room, the last of them first.
+    pub(crate) const fn extra(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::Whole, widest }
     }
 }
 
-/// Writes a table whose first column is shown whole; every cell is foreign text.
-pub(crate) fn print_table(header: &[&str], rows: Vec<Vec<String>>) -> Result<(), HostError> {
-    let columns: Vec<Column<'_>> = header
-        .iter()
-        .enumerate()
-        .map(|(index, head)| if index == 0 { Column::whole(head) } else { Column::text(head) })
-        .collect();
-    print_columns(&columns, rows)
-}
-
-/// The same with a word about each column.
-pub(crate) fn print_columns(columns: &[Column<'_>], rows: Vec<Vec<String>>) -> Result<(), HostError> {
+/// Writes a table; every cell is foreign text.
+pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(), HostError> {
     // Heads over nothing say nothing.
     if rows.is_empty() {
         return Ok(());
     }
+    let columns = listing.columns;
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| flat(cell)).collect()).collect();
     let widths = widths(columns, &rows, crate::terminal::width());
     let has_color = crate::terminal::out_has_color();
@@ -83,7 +90,7 @@ fn flat(cell: &str) -> String {
 }
 
 /// How wide each column is shown; `None` for one that is left out.
-fn widths(columns: &[Column<'_>], rows: &[Vec<String>], room: Option<usize>) -> Vec<Option<usize>> {
+fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<Option<usize>> {
     let natural = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.width());
         cells.chain([columns[index].head.width()]).max().unwrap_or(0)
@@ -94,39 +101,42 @@ fn widths(columns: &[Column<'_>], rows: &[Vec<String>], room: Option<usize>) -> 
         let shown: Vec<usize> = widths.iter().copied().flatten().collect();
         shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
-    let cut_to = |widths: &mut Vec<Option<usize>>, least: usize, may: &dyn Fn(usize) -> bool| {
+    let is = |index: usize, gives: Gives| columns[index].gives == gives;
+    // The widest of them give way, down to `least`.
+    let cut_to = |widths: &mut Vec<Option<usize>>, least: usize, gives: Gives| {
         while total(widths) > room {
-            let widest = (0..columns.len()).filter(|index| may(*index)).max_by_key(|index| widths[*index].unwrap_or(0));
+            let some = (0..columns.len()).filter(|index| is(*index, gives));
+            let widest = some.max_by_key(|index| widths[*index].unwrap_or(0));
             let Some(width) = widest.and_then(|index| widths[index].as_mut()).filter(|width| **width > least) else {
                 return;
             };
             *width -= 1;
         }
     };
-    let is_text = |index: usize| columns[index].gives == Gives::Cut;
-    cut_to(&mut widths, LEAST, &is_text);
-    while total(&widths) > room {
-        let extra = (0..columns.len()).rev().find(|i| columns[*i].gives == Gives::Whole && widths[*i].is_some());
-        let Some(extra) = extra else { break };
-        widths[extra] = None;
-        // What was cut to make room may have it back.
-        for (index, width) in widths.iter_mut().enumerate().filter(|(index, _)| is_text(*index)) {
-            *width = width.map(|_| natural(index));
+    // Columns of a kind go, the last first; what was cut to make room for them may have it back.
+    let leave_out = |widths: &mut Vec<Option<usize>>, gives: Gives, least: usize| {
+        while total(widths) > room {
+            let last = (1..columns.len()).rev().find(|index| is(*index, gives) && widths[*index].is_some());
+            let Some(last) = last else { return };
+            widths[last] = None;
+            for (index, width) in widths.iter_mut().enumerate().filter(|(index, _)| is(*index, Gives::Cut)) {
+                *width = width.map(|_| natural(index));
+            }
+            cut_to(widths, least, Gives::Cut);
         }
-        cut_to(&mut widths, LEAST, &is_text);
-    }
-    // A terminal that is narrower than that: whatever is not the name of the row, then columns from the end, then the name itself.
-    cut_to(&mut widths, 6, &|index| index > 0);
-    while total(&widths) > room {
-        let last = (1..columns.len()).rev().find(|index| widths[*index].is_some());
-        let Some(last) = last else { break };
-        widths[last] = None;
-    }
-    cut_to(&mut widths, LEAST, &|_| true);
+    };
+    cut_to(&mut widths, LEAST, Gives::Cut);
+    leave_out(&mut widths, Gives::Whole, LEAST);
+    cut_to(&mut widths, FEW, Gives::Cut);
+    leave_out(&mut widths, Gives::Cut, FEW);
+    // A terminal that is narrower than what is to be shown whole.
+    cut_to(&mut widths, 1, Gives::Never);
+    cut_to(&mut widths, 1, Gives::Cut);
+    leave_out(&mut widths, Gives::Never, 1);
     widths
 }
 
-fn laid_out(columns: &[Column<'_>], row: &[String], widths: &[Option<usize>], has_color: bool) -> Shown {
+fn laid_out(columns: &[Column], row: &[String], widths: &[Option<usize>], has_color: bool) -> Shown {
     let mut out = Shown::default();
     // What separates a cell from the next, and what fills it up: nothing of it stands at the end of a line.
     let mut before = String::new();
@@ -170,13 +180,7 @@ fn cut(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    const RUNS: [Column<'_>; 5] = [
-        Column::whole("RUN"),
-        Column::whole("STATUS"),
-        Column::extra("TURNS"),
-        Column::extra("UPDATED"),
-        Column::text("OBJECTIVE"),
-    ];
+    use crate::listings::{ALL, RUNS};
 
     fn lines(room: Option<usize>) -> Vec<String> {
         let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
@@ -185,8 +189,9 @@ mod tests {
             row(["7dc39827", "waiting for you", "3", "3 min ago", long]),
             row(["monthly", "succeeded", "12", "2 d ago", "水車についての短い報告を書き、公開し、チームに知らせる"]),
         ];
-        let widths = widths(&RUNS, &rows, room);
-        rows.iter().map(|row| laid_out(&RUNS, row, &widths, false).as_str().to_owned()).collect()
+        let columns = RUNS.columns;
+        let widths = widths(columns, &rows, room);
+        rows.iter().map(|row| laid_out(columns, row, &widths, false).as_str().to_owned()).collect()
     }
 
     #[test]
@@ -204,22 +209,44 @@ mod tests {
         let narrow = &lines(Some(40))[0];
         assert_eq!(narrow, "7dc39827  waiting for you  Write a shor…".trim_end());
         assert!(lines(None)[0].ends_with("tell the team"), "no terminal, nothing cut");
-        // Columns of which none may be cut or left out, on a terminal that is far too narrow.
-        let head = ["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"];
-        let columns: Vec<Column<'_>> = head
-            .iter()
-            .enumerate()
-            .map(|(n, head)| if n == 0 { Column::whole(head) } else { Column::text(head) })
-            .collect();
-        let row = ["mcp__ua__get_core_memory_blocks", "read_only", "redo", "rule own-reads of the shipped rules"];
-        let rows = vec![row.map(str::to_owned).to_vec()];
-        for room in [20, 30, 40, 60] {
-            let shown = laid_out(&columns, &rows[0], &super::widths(&columns, &rows, Some(room)), false);
-            assert!(
-                shown.as_str().width() <= room && shown.as_str().starts_with("mcp__"),
-                "{room}: {}",
-                shown.as_str()
-            );
+    }
+
+    /// Every table that there is, with cells as wide as they come, on every terminal.
+    #[test]
+    fn every_listing_fits_every_terminal_and_cuts_nothing_that_a_person_acts_on() {
+        for listing in ALL {
+            let columns = listing.columns;
+            let rows = vec![columns.iter().map(|column| column.widest.to_owned()).collect::<Vec<_>>()];
+            for room in 40..=160 {
+                let widths = widths(columns, &rows, Some(room));
+                let heads: Vec<String> = columns.iter().map(|column| column.head.to_owned()).collect();
+                for row in [&heads, &rows[0]] {
+                    let line = laid_out(columns, row, &widths, false);
+                    let line = line.as_str();
+                    let what = format!("{} at {room}: {line}", listing.name);
+                    assert!(line.width() <= room, "{what}");
+                    for (column, cell) in columns.iter().zip(row).filter(|(column, _)| column.gives == Gives::Never) {
+                        assert!(line.contains(cell.as_str()), "{} is cut: {what}", column.head);
+                    }
+                }
+            }
+            // Where there is no terminal, nothing is cut and nothing is left out.
+            let all = laid_out(columns, &rows[0], &super::widths(columns, &rows, None), false);
+            assert!(columns.iter().all(|column| all.as_str().contains(column.widest)), "{}", listing.name);
+            let is_named = columns.iter().any(|column| column.gives == Gives::Never);
+            assert!(is_named, "{}: some column says what a row is about", listing.name);
+        }
+    }
+
+    /// Names that people chose can be wider than a terminal: the row is one line all the same, and the rest of it is there.
+    #[test]
+    fn a_name_that_is_wider_than_the_terminal_takes_nothing_else_with_it() {
+        let name = "a-run-with-a-rather-long-name-that-somebody-chose";
+        let row = vec![[name, "waiting for you", "3", "3 min ago", "Write"].map(str::to_owned).to_vec()];
+        for room in 20..=48 {
+            let shown = laid_out(RUNS.columns, &row[0], &widths(RUNS.columns, &row, Some(room)), false);
+            assert!(shown.as_str().width() <= room, "{room}: {}", shown.as_str());
+            assert!(room < 32 || shown.as_str().contains("waiting for you"), "{room}: {}", shown.as_str());
         }
     }
 }

@@ -19,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 use ua_core::{CurrentSpan, Trace};
+use ua_host::settings::LOG_DEFAULT;
 use ua_host::{Settings, Spans};
 use ua_store::RunRecord;
 
@@ -30,9 +31,6 @@ use self::exporter::Exporter;
 use self::settings::Exported;
 use crate::args::{Cli, Command, LogFormat};
 
-/// Without `UA_LOG`: our warnings, but not those of the model client, whose retries are lines of progress already. What libraries say
-/// of themselves (a protocol's error codes, a pool's lost connections) is not written for people: what matters of it is an error of ours.
-const DEFAULT: &str = "off,ua_=warn,ua_llm=error";
 /// What people, models and tools said; never in a log on standard error, which others read.
 const CONTENT: &str = "ua::content";
 /// How every target of ours begins.
@@ -127,8 +125,9 @@ fn exported(command: &Command, settings: &Settings) -> Option<Exported> {
 
 /// Lines on standard error.
 fn log(format: LogFormat, settings: &Settings) -> BoxedLayer {
-    let wanted = settings.var("UA_LOG").unwrap_or_else(|| DEFAULT.to_owned());
-    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let wanted = settings.var("UA_LOG").unwrap_or_else(|| LOG_DEFAULT.to_owned());
+    // What is no filter was refused before, but for the commands that say what is wrong with the configuration.
+    let filter = EnvFilter::try_new(&wanted).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
     let never = ["ua::content=off", "opentelemetry=off", "opentelemetry_sdk=off", "opentelemetry_otlp=off"];
     let filter = never.iter().filter_map(|off| off.parse().ok()).fold(filter, EnvFilter::add_directive);
     let lines = tracing_subscriber::fmt::layer()

@@ -108,6 +108,12 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// How many columns the terminal has that standard error is, where people are asked and told things; `None` where it is none.
+pub(crate) fn err_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok().filter(|_| !is_json())?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// Whether standard output takes colour.
 pub(crate) fn out_has_color() -> bool {
     is_so(|terminal| terminal.out)
@@ -168,6 +174,11 @@ pub(crate) fn hold() -> Held {
         live.set_draw_target(ProgressDrawTarget::hidden());
     }
     Held(())
+}
+
+/// Whether a prompt has standard error for itself.
+pub(crate) fn is_held() -> bool {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 /// How the terminal was, while a key like Ctrl-C is not echoed.

@@ -252,8 +252,8 @@ pub(crate) struct TailEvent {
     /// When, RFC 3339.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
-    /// thinking, request_charged, turn_recorded, call_sending, call_settled, turn_committed, question, sub_agent (one began, ended or
-    /// waits), or run (the last line).
+    /// thinking, request_charged, turn_recorded, call_sending, attempt_ended (another one follows), call_settled, turn_committed, question,
+    /// process (one took the run, left it or was killed), sub_agent (one began, ended or waits), or run (the last line).
     pub(crate) event: &'static str,
     /// The run: the one that was asked for, or that of a sub-agent.
     #[schemars(with = "String")]
@@ -267,7 +267,8 @@ pub(crate) struct TailEvent {
     /// Its tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
-    /// Of a call its status, of a request how it was charged, of the run where it stands.
+    /// Of a call its status, of an attempt its outcome, of a request how it was charged, of a process `took`, `left` or `killed`, of the
+    /// run where it stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<String>,
     /// Which attempt of the call.

@@ -189,7 +189,7 @@ pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_id
         if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir))
             && let Err(error) = ua_runner::write_corrected(&workspace, &records)
         {
-            tracing::warn!(%error, run = %run.run_id, "the files of a run were not written anew");
+            tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
         }
     }
     restart::write(host.home(), store).await;

@@ -69,6 +69,25 @@ impl HostError {
         Self::new(Kind::Failed, message)
     }
 
+    /// That there is no such thing of the name that was typed: a [`Kind::Usage`] that names the one that may have been meant, and says where
+    /// all of them are. Whatever is looked up by a name that a person types is refused by this.
+    pub fn no_such<'a>(what: &str, name: &str, names: impl IntoIterator<Item = &'a str>, hint: &str) -> Self {
+        Self::not_found(format!("there is no {what} `{}`", crate::text::line(name, 100)), name, names, hint)
+    }
+
+    /// The same in words of its own.
+    pub fn not_found<'a>(
+        message: impl Into<String>,
+        name: &str,
+        names: impl IntoIterator<Item = &'a str>,
+        hint: &str,
+    ) -> Self {
+        let meant = crate::text::nearest(name, names);
+        let meant =
+            meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", crate::text::line(meant, 100)));
+        Self::usage(message).hint(format!("{meant}{hint}"))
+    }
+
     /// Says what to do about it, in place of what was said before.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -113,7 +132,7 @@ impl HostError {
             String::new()
         };
         failure.hint(format!(
-            "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job anew (with \
+            "{call}nothing was sent; put back a copy of the database that has it and resume, or start the job again with `--new` (with \
              `settings.degraded_replay` a run continues without the results of reads)"
         ))
     }
@@ -122,7 +141,7 @@ impl HostError {
     pub fn store(doing: &str, error: &StoreError) -> Self {
         let message = format!("cannot {doing}: {}", chain(error));
         match error {
-            StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows what there is"),
+            StoreError::NotFound { .. } => Self::usage(message).hint("`ua runs list` shows the runs"),
             StoreError::Conflict { .. } | StoreError::Exists { .. } => Self::usage(message),
             StoreError::Fenced { .. } => {
                 Self::waiting(message).hint("another process took this run over; this one changed nothing more")

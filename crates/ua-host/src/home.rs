@@ -21,7 +21,7 @@ use crate::text::plain;
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
 pub fn close(store: Database) {
     if let Err(error) = store.close() {
-        tracing::warn!(error = crate::error::chain(&error), "the runtime database was not closed in good order");
+        tracing::warn!(error = crate::error::chain(&error), "the runtime database was not closed cleanly");
     }
 }
 

@@ -280,7 +280,7 @@ pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostE
     let resume = restart::resume_command(host.home(), run);
     HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run)))
         .hint(format!(
-            "`{resume}` finishes it; `ua job {} --new` starts anew, and may do again what that run did outside; nothing was started",
+            "`{resume}` finishes it; `ua job {} --new` starts another run, which may do again what that run did outside; nothing was started",
             file.display()
         ))
         .field("kind", "unfinished_run")

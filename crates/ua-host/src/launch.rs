@@ -321,8 +321,7 @@ impl Launch {
                 })?;
                 Ok(Arc::new(ScriptedProvider::new(script)))
             }
-            other => Err(HostError::usage(format!("unknown model provider `{other}`"))
-                .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`")),
+            other => Err(providers::unknown(other)),
         }
     }
 

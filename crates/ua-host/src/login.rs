@@ -130,8 +130,10 @@ pub fn log_out(host: &Host, server: &str) -> Result<Vec<String>, HostError> {
     let of_server = all(host)?.into_iter().filter(|kept| kept.server == server).map(|kept| kept.address);
     let addresses: Vec<String> = of_server.collect();
     if addresses.is_empty() {
-        return Err(HostError::usage(format!("nobody is logged in at `{}`", plain(server)))
-            .hint("`ua login --list` lists the logins"));
+        let known: Vec<String> = all(host)?.into_iter().map(|kept| kept.server).collect();
+        let message = format!("nobody is logged in at `{}`", plain(server));
+        let known = known.iter().map(String::as_str);
+        return Err(HostError::not_found(message, server, known, "`ua login --list` lists the logins"));
     }
     for address in &addresses {
         files.remove(address).map_err(HostError::storage)?;
@@ -157,8 +159,9 @@ fn remote(
     let names: Vec<String> = config.servers.iter().map(|(name, _)| plain(name)).collect();
     config.servers.retain(|(name, _)| *name == options.server);
     if config.servers.is_empty() {
-        return Err(HostError::usage(format!("no tool server is called `{name}`"))
-            .hint(format!("the MCP configuration has: {}", names.join(", "))));
+        let hint = format!("the MCP configuration has: {}", names.join(", "));
+        let known = names.iter().map(String::as_str);
+        return Err(HostError::not_found(format!("no tool server is called `{name}`"), &name, known, &hint));
     }
     let server = mcp_servers(host, file.as_ref(), config)?.into_iter().next();
     match server.map(|server| server.reach) {

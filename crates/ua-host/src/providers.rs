@@ -43,11 +43,21 @@ pub fn default_model(
 /// Every provider there is.
 pub const NAMES: [&str; 6] = ["anthropic", "openai", "openai-chat", ua_claude_code::NAME, "scripted", "replay"];
 
+/// That no provider has this name.
+pub(crate) fn unknown(provider: &str) -> HostError {
+    let hint = "use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`";
+    HostError::not_found(
+        format!("unknown model provider `{}`", crate::text::line(provider, 100)),
+        provider,
+        NAMES,
+        hint,
+    )
+}
+
 /// Why no model can be asked, when none was named.
 pub fn no_model(provider: &str) -> HostError {
     if !NAMES.contains(&provider) {
-        return HostError::usage(format!("unknown model provider `{provider}`"))
-            .hint("use `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`");
+        return unknown(provider);
     }
     HostError::usage(format!("no model is named for the provider `{provider}`"))
         .hint("name one with --model, in the job's `model.name`, or with OPENAI_MODEL for `openai` and `openai-chat`")

@@ -18,7 +18,7 @@ use crate::env::Process;
 use crate::error::HostError;
 
 pub use file::Layer;
-pub use list::{SETTINGS, Setting, ValueKind};
+pub use list::{LOG_DEFAULT, SETTINGS, Setting, ValueKind};
 
 /// The name of the project's file.
 const PROJECT_FILE: &str = "ua.toml";

@@ -13,10 +13,36 @@ pub fn line(text: &str, width: usize) -> String {
     cut
 }
 
+/// How like two names are, from 0 to 1, where one of them may be meant by the other.
+const ALIKE: f64 = 0.8;
+
+/// The name among `names` that somebody may have meant who typed `word`; `None` where none is like it.
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
+    let best = names.into_iter().map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > ALIKE).then_some(best.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::escape::plain_json;
+
+    #[test]
+    fn a_typing_error_has_a_nearest_name_and_another_word_has_none() {
+        let names = ["github", "google-calendar", "slack"];
+        for (typed, meant) in
+            [("githb", Some("github")), ("GitHub", Some("github")), ("gogle-calendar", Some("google-calendar"))]
+        {
+            assert_eq!(nearest(typed, names), meant, "{typed}");
+        }
+        assert_eq!(nearest("postgres", names), None);
+        assert_eq!(nearest("x", []), None);
+        // Ends of ids, which share nothing but their alphabet.
+        assert_eq!(nearest("7dc39828", ["04204fd2", "7dc39827"]), Some("7dc39827"));
+        assert_eq!(nearest("7dc39828", ["04204fd2", "b03ee109"]), None);
+    }
 
     #[test]
     fn foreign_text_cannot_drive_the_terminal() {

@@ -187,7 +187,9 @@ impl McpTransport {
                     outcome @ (Outcome::Lost { .. } | Outcome::Raw(_)) => Ok(outcome),
                 }
             }
-            (None, None) => Ok(Outcome::Lost { why: "nothing is known that could be continued".to_owned() }),
+            (None, None) => {
+                Ok(Outcome::Lost { why: "the tool server named nothing that could be continued".to_owned() })
+            }
         }
     }
 

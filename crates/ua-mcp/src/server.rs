@@ -199,7 +199,7 @@ impl Server {
             return Ok(());
         }
         connection.host().note_change(); // it stays so
-        let why = format!("it changed while the step was at work: {}; resume to look at it anew", found.join("; "));
+        let why = format!("it changed while the step was at work: {}; resume to look at it again", found.join("; "));
         Err(TransportError::Changed { server: self.spec.name.clone(), why })
     }
 

@@ -112,7 +112,7 @@ impl PostgresStore {
         let plan = Plan::of(by, &batch);
         for _ in 1..MOST_TRIES {
             match self.write_once(by, &batch, &plan, durability).await? {
-                Err(error) if error.gave_way() => tracing::debug!(%error, "a transaction gave way and begins anew"),
+                Err(error) if error.gave_way() => tracing::debug!(%error, "a transaction gave way and begins again"),
                 Err(error) if error.is_refusal() && durability == Durability::Synced => {
                     self.wait_for_what_was_seen(plan).await?;
                     return Err(error.into_store());
@@ -137,7 +137,7 @@ impl PostgresStore {
             };
             match self.transaction(Purpose::Write(Durability::Synced), work).await? {
                 Err(error) if error.gave_way() && tries < MOST_TRIES => {
-                    tracing::debug!(%error, "a transaction gave way and begins anew");
+                    tracing::debug!(%error, "a transaction gave way and begins again");
                 }
                 done => return done.map_err(DbError::into_store),
             }

@@ -257,11 +257,7 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     // In a folder like /tmp nobody can take away what is somebody else's.
     let is_shared = above.mode() & 0o1000 != 0;
     let others = |who: &str, mend: &str| {
-        Err(refused(format!(
-            "{who} may put another file in the place of {}; `{mend} {}`",
-            path.display(),
-            folder.display()
-        )))
+        Err(refused(format!("{who} may replace {}; `{mend} {}`", path.display(), folder.display())))
     };
     if !is_shared && above.uid() != us && above.uid() != 0 {
         return others(&format!("another user (uid {})", above.uid()), &format!("chown {us}"));

@@ -20,7 +20,7 @@ pub struct LaunchArgs {
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
-    /// Policy file (TOML), laid over all others; may be repeated
+    /// Policy file (TOML) that takes precedence over all others; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
     /// Price table, TOML or JSON [default: UA_PRICING, else pricing.toml in the user's configuration]
@@ -38,7 +38,7 @@ pub struct LaunchArgs {
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
-    /// Never ask on the terminal; a run that waits for a person ends with exit code 75
+    /// Never ask on the terminal; a run that needs a person ends with exit code 75
     #[arg(long)]
     pub no_input: bool,
 }

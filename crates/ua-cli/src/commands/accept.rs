@@ -10,8 +10,9 @@ pub(crate) fn components(words: &[String]) -> Result<Vec<Component>, HostError> 
     let mut accepted = Vec::new();
     for word in words {
         let component = word.parse::<Component>().map_err(|_| {
-            HostError::usage(format!("there is no component `{word}` to accept"))
-                .hint(format!("it is one of {}", choices()))
+            let names = Component::ALL.iter().map(|component| component.as_str());
+            let message = format!("there is no component `{word}` to accept");
+            HostError::not_found(message, word, names, &format!("it is one of {}", choices()))
         })?;
         if !component.may_be_accepted() {
             return Err(HostError::usage(format!("a changed `{component}` cannot be accepted")).hint(ANOTHER_RUN_HINT));

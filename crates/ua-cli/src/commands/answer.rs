@@ -15,7 +15,7 @@ use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 use super::summary::{ids_of, question_text};
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
-use crate::output::{line, plain, print, print_json};
+use crate::output::{line, plain, print, print_json, print_page};
 use crate::people::{AtTerminal, is_attended};
 use crate::view::{Answered, OpenQuestion};
 use crate::{complete, find};
@@ -26,7 +26,7 @@ use crate::{complete, find};
 Examples:
   ua questions
   ua questions --run last --full         with all arguments of the calls that are asked about
-  ua questions --watch                   shows each new question as it comes, until Ctrl-C
+  ua questions --watch                   shows each new question as it is asked, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
     /// Only this run: an id, its beginning or end, or `last`
@@ -35,7 +35,7 @@ pub struct QuestionsArgs {
     /// Show the arguments of each call in full, one field a line
     #[arg(long)]
     pub full: bool,
-    /// Keep showing new questions as they come
+    /// Keep showing new questions as they are asked
     #[arg(long)]
     pub watch: bool,
     /// As JSON; with --watch one line a question
@@ -76,7 +76,7 @@ pub struct AnswerArgs {
 pub enum AnswerChoice {
     /// It happened
     Happened,
-    /// It did not happen, or what was wrong is mended: try again
+    /// It did not happen, or what was wrong has been fixed: try again
     Retry,
     /// Let a call run that was not sent yet
     Approve,
@@ -150,7 +150,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
                 let known = questions::known(&store, question).await?;
-                print(shown_question(question, &known, &top, args.full))?;
+                print_page(shown_question(question, &known, &top, args.full))?;
             }
         }
         if !args.watch {

@@ -15,7 +15,7 @@ use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
 use crate::output::{line, plain, tell};
 use crate::people::{AtTerminal, is_attended};
-use crate::prompt::{Picked, ask_line, confirm, keys, pick};
+use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
 
 use super::answer::arguments_in_full;
 use super::summary::known_lines;
@@ -53,8 +53,12 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
         .collect();
     let lines = lines.join("\n");
     let mut ask = format!("Open questions\n{lines}\nWhich one? Type its number, then Enter (Enter alone: none): ");
+    let left = Left {
+        what: format!("nothing was answered; {} are left open", ua_core::counted(open.len(), "question")),
+        back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
+    };
     loop {
-        let Some(typed) = ask_line(&ask).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
+        let Some(typed) = ask_line(&ask, &left).await?.filter(|typed| !typed.is_empty()) else { return Ok(None) };
         let chosen = typed.parse::<usize>().ok().and_then(|number| open.get(number.checked_sub(1)?));
         if let Some(question) = chosen {
             return Ok(Some(question.clone()));
@@ -65,14 +69,23 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
 
 /// Asks what is to become of a job of which an earlier run is not finished.
 pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
+    let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
+    let offers = [
+        offer("resume", "finish that run"),
+        offer("new", "start another run; what that run did outside may be done again"),
+    ];
+    let id = short(left.run_id.as_str());
+    let interrupted = Left {
+        what: format!("nothing was started; run {id} is left as it is"),
+        back: format!("`ua resume {id}` finishes it; the same command with `--new` starts another run"),
+    };
     let mut ask = format!(
-        "Run {} of this job {}.\n  [r]esume      finish that run\n  [n]ew         start anew; what that run did outside may be done again\n\
-         Type a word or its first letter, then Enter (Enter alone: neither): ",
-        left.run_id,
-        job::left_as(left)
+        "Run {id} of this job {}.\n{}Type a key or a word, then Enter (Enter alone: neither): ",
+        job::left_as(left),
+        offered(&offers, crate::terminal::err_width())
     );
     loop {
-        let Some(typed) = ask_line(&ask).await? else { return Ok(WhichRun::Neither) };
+        let Some(typed) = ask_line(&ask, &interrupted).await? else { return Ok(WhichRun::Neither) };
         match pick(&typed, &["resume", "new"]) {
             Picked::One(0) => return Ok(WhichRun::Resume),
             Picked::One(_) => return Ok(WhichRun::New),
@@ -130,18 +143,28 @@ impl Item {
 pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
     let menu = menu(question);
     let mut before = shown(question, known);
+    let left = left_open(question);
     loop {
-        let Some(item) = choose(&before, &menu).await? else { return Ok(None) };
+        let Some(item) = choose(&before, &menu, &left).await? else { return Ok(None) };
         let answer = match item {
             Item::Later => return Ok(None),
             Item::Say(_, option) => Ok(Answer::new(Choice::Continue).text(option)),
             Item::Cancel => Ok(Answer::new(Choice::Skip).text(ua_ledger::CANCEL)),
-            Item::Choose(way) => details(question, &way).await?,
+            Item::Choose(way) => details(question, &way, &left).await?,
         };
         match answer {
             Ok(answer) => return Ok(Some(answer)),
             Err(why) => before = format!("{why}\n"),
         }
+    }
+}
+
+/// What is left of a question that somebody leaves with Ctrl-C.
+fn left_open(question: &QuestionRecord) -> Left {
+    let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
+    Left {
+        what: format!("nothing was answered; question {id} is left open, and run {run} waits for it"),
+        back: format!("`ua answer {id}` asks again, then `ua resume {run}`"),
     }
 }
 
@@ -159,18 +182,15 @@ fn shown(question: &QuestionRecord, known: &[KnownFact]) -> String {
 }
 
 /// Shows the menu below `before` until something of it was typed.
-async fn choose(before: &str, menu: &[Item]) -> Result<Option<Item>, HostError> {
-    let words: Vec<String> = menu.iter().map(Item::word).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut ask = before.to_owned();
-    for (item, enough) in menu.iter().zip(keys(&words)) {
-        let word = item.word();
-        let (key, rest) = word.split_at(enough);
-        ask.push_str(&format!("  {:<14}{}\n", format!("[{key}]{rest}"), item.meaning()));
-    }
-    ask.push_str("Answer: type a word or the letters in brackets, then Enter (Enter alone: later): ");
+async fn choose(before: &str, menu: &[Item], left: &Left) -> Result<Option<Item>, HostError> {
+    let offers: Vec<Offer> = menu.iter().map(|item| Offer { word: item.word(), meaning: item.meaning() }).collect();
+    let words: Vec<&str> = offers.iter().map(|offer| offer.word.as_str()).collect();
+    let mut ask = format!(
+        "{before}{}Answer: type a key or a word, then Enter (Enter alone: later): ",
+        offered(&offers, crate::terminal::err_width())
+    );
     loop {
-        let Some(typed) = ask_line(&ask).await? else { return Ok(None) };
+        let Some(typed) = ask_line(&ask, left).await? else { return Ok(None) };
         match pick(&typed, &words) {
             Picked::One(at) => return Ok(menu.get(at).cloned()),
             Picked::Nothing => return Ok(None),
@@ -180,7 +200,12 @@ async fn choose(before: &str, menu: &[Item]) -> Result<Option<Item>, HostError> 
 }
 
 /// What goes with an answer, and whether it is meant; otherwise why it is asked again.
-async fn details(question: &QuestionRecord, way: &WayToAnswer) -> Result<Result<Answer, String>, HostError> {
+async fn details(
+    question: &QuestionRecord,
+    way: &WayToAnswer,
+    left: &Left,
+) -> Result<Result<Answer, String>, HostError> {
+    let words = async |ask: &str| Ok::<_, HostError>(ask_line(ask, left).await?.filter(|text| !text.is_empty()));
     let mut answer = Answer::new(way.choice);
     match way.word {
         "happened" => answer.proof = words("The provider's id of it (Enter for none): ").await?,
@@ -210,7 +235,7 @@ async fn details(question: &QuestionRecord, way: &WayToAnswer) -> Result<Result<
         "retry" if question.kind == QuestionKind::UnknownOutcome => "Send it again?",
         _ => return Ok(Ok(answer)),
     };
-    Ok(if confirm(ask).await? { Ok(answer) } else { Err(String::new()) })
+    Ok(if confirm(ask, left).await? { Ok(answer) } else { Err(String::new()) })
 }
 
 fn menu(question: &QuestionRecord) -> Vec<Item> {
@@ -227,10 +252,6 @@ fn menu(question: &QuestionRecord) -> Vec<Item> {
 
 fn indented(text: &str) -> String {
     plain(text.trim()).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
-}
-
-async fn words(ask: &str) -> Result<Option<String>, HostError> {
-    Ok(ask_line(ask).await?.filter(|text| !text.is_empty()))
 }
 
 #[cfg(test)]

@@ -33,9 +33,9 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     }
     let cells = rows.iter().map(|row| {
         let now = if row.is_known { format!("{} by a rule now", row.class_now) } else { row.class_now.clone() };
-        vec![row.name.clone(), now, row.run_id.clone(), line(&row.reason, 80)]
+        vec![row.name.clone(), now, crate::ids::short(&row.run_id).to_owned(), line(&row.reason, 200)]
     });
-    print_table(&["TOOL", "CLASS", "FIRST RUN", "WHY"], cells.collect())?;
+    print_table(&crate::listings::AUDIT, cells.collect())?;
     let open: Vec<&AuditRow> = rows.iter().filter(|row| !row.is_known).collect();
     if !open.is_empty() {
         let rules: Vec<String> = open.iter().map(|row| plain(&row.suggestion)).collect();

@@ -14,11 +14,11 @@ use ua_store::{
 
 use super::probe::ProbeArgs;
 use crate::error::{FAILED, HostError, OK};
-use crate::ids::ShortIds;
-use crate::output::{Column, line, plain, print, print_columns, print_json, tell};
+use crate::ids::{ShortIds, short};
+use crate::output::{line, plain, print, print_json, print_page, print_table, tell};
 use crate::people::is_attended;
 use crate::view::{CallRow, CallShown, Resolved};
-use crate::{complete, find};
+use crate::{complete, find, moment};
 
 /// `ua calls …`.
 #[derive(Debug, Subcommand)]
@@ -183,16 +183,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 line(&in_a_list(call), 200),
             ]
         });
-        let columns = [
-            Column::whole("CALL"),
-            Column::extra("AT"),
-            Column::text("TOOL"),
-            Column::extra("CLASS"),
-            Column::whole("STATUS"),
-            Column::extra("TRIES"),
-            Column::text("RECEIPT, OR WHAT IS WRONG"),
-        ];
-        print_columns(&columns, rows.collect())?;
+        print_table(&crate::listings::CALLS, rows.collect())?;
     }
     Ok(OK)
 }
@@ -219,7 +210,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         print_json(&CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events })?;
         return Ok(OK);
     }
-    print(plain(&shown(&store, &call).await?))?;
+    print_page(shown(&store, &call).await?)?;
     Ok(OK)
 }
 
@@ -229,12 +220,13 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
     let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
     let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
     let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
+    let now = ua_core::system::env().now();
     let mut out = format!(
         "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
-        call.call_id,
+        short(call.call_id.as_str()),
         call.name.raw,
         call.status,
-        call.run_id,
+        short(call.run_id.as_str()),
         call.position.turn,
         call.position.ordinal,
         call.policy.class,
@@ -253,10 +245,14 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         out.push_str(&format!("  key            {key}\n"));
     }
     for attempt in &attempts {
-        let ended = attempt.ended_at.map_or_else(|| "not ended".to_owned(), |at| at.to_string());
+        let ended = attempt.ended_at.map_or_else(|| "not ended".to_owned(), moment::end);
         let outcome = attempt.outcome.as_deref().unwrap_or("no answer");
         let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
-        out.push_str(&format!("  attempt {:<6} {} → {ended} {outcome}{detail}\n", attempt.attempt, attempt.started_at));
+        out.push_str(&format!(
+            "  attempt {:<6} {} → {ended} {outcome}{detail}\n",
+            attempt.attempt,
+            moment::local(attempt.started_at, now)
+        ));
     }
     if let Some(receipt) = &receipt {
         let text =
@@ -264,16 +260,21 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         out.push_str(&format!(
             "  receipt        {:?} at {}\n  answer         {}\n",
             receipt.evidence,
-            receipt.received_at,
+            moment::local(receipt.received_at, now),
             line(text, 400)
         ));
         if blobs_of(receipt).next().is_some() {
-            out.push_str(&format!("  whole answer   ua calls show {} --full\n", call.call_id));
+            out.push_str(&format!("  whole answer   ua calls show {} --full\n", short(call.call_id.as_str())));
         }
     }
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::as_str);
-        out.push_str(&format!("  event          {} {from} → {} (epoch {})\n", event.at, event.to, event.epoch));
+        out.push_str(&format!(
+            "  event          {} {from} → {} (epoch {})\n",
+            moment::local(event.at, now),
+            event.to,
+            event.epoch
+        ));
         if let Some(correction) = &event.correction {
             out.push_str(&format!("                 {}\n", line(&correction.sentence(), 400)));
         }
@@ -360,7 +361,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
         }
         tell(plain(&shown(&look, &seen).await?));
         let ask = format!("Record it as {}, since {:?}?", said.outcome, line(&said.reason, 200));
-        if !crate::prompt::confirm(&ask).await? {
+        if !crate::prompt::confirm(&ask, &crate::prompt::Left::undone("nothing was changed")).await? {
             tell("nothing was changed");
             return Ok(FAILED);
         }

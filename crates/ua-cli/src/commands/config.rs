@@ -75,5 +75,5 @@ pub(super) fn print_settings(settings: &[SettingRow]) -> Result<(), HostError> {
     let rows = settings
         .iter()
         .map(|row| vec![row.key.to_owned(), row.value.clone().unwrap_or_else(|| "-".to_owned()), row.source.clone()]);
-    print_table(&["SETTING", "VALUE", "SOURCE"], rows.collect())
+    print_table(&crate::listings::SETTINGS, rows.collect())
 }

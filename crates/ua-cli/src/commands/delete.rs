@@ -49,10 +49,10 @@ pub struct DeleteArgs {
     /// Also runs that are named and not finished
     #[arg(long)]
     pub force: bool,
-    /// Leave the workspaces where they are
+    /// Keep the workspaces
     #[arg(long)]
     pub keep_files: bool,
-    /// Only say what would go
+    /// Only show what would be deleted
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask for confirmation
@@ -126,7 +126,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
 async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, HostError> {
     if !is_attended() {
         return Err(HostError::usage("not a terminal, so nobody can confirm the deletion")
-            .hint("`--dry-run` says which runs would go; add --yes to delete them; nothing was deleted"));
+            .hint("`--dry-run` shows which runs would be deleted; add --yes to delete them; nothing was deleted"));
     }
     tell(wanted_in_words(wanted, args).trim_end());
     let what = if wanted.len() == 1 { "this run".to_owned() } else { format!("these {} runs", wanted.len()) };
@@ -135,7 +135,8 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
         (false, 1) => " and everything in its workspace",
         (false, _) => " and everything in their workspaces",
     };
-    crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone.")).await
+    let left = crate::prompt::Left::undone("nothing was deleted");
+    crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone."), &left).await
 }
 
 fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {

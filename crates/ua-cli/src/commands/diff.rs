@@ -38,7 +38,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     let [one, two] = &diff.runs;
     let row = |name: &str, value: &dyn Fn(&RunSide) -> String| vec![name.to_owned(), value(one), value(two)];
     let rows = vec![
-        row("run", &|run| run.run_id.to_string()),
+        row("run", &|run| crate::ids::short(run.run_id.as_str()).to_owned()),
         row("status", &status),
         row("turns", &|run| run.turns.to_string()),
         row("own calls", &|run| run.tool_calls.to_string()),
@@ -47,7 +47,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         row("held", &|run| format!("{}.{} s", run.held_millis / 1000, run.held_millis % 1000 / 100)),
         row("output", &|run| run.final_output.as_deref().map_or_else(|| "none".to_owned(), |text| line(text, 300))),
     ];
-    print_table(&["", "A", "B"], rows)?;
+    print_table(&crate::listings::SIDES, rows)?;
     print(&match &diff.common_ancestor {
         Some(run) => format!("\nShared: the first {} of run {run}\n", ua_core::counted(diff.shared_turns, "turn")),
         None => "\nNo turn in common\n".to_owned(),
@@ -65,7 +65,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
             let name = format!("{}{}", turn.turn, if turn.same { " =" } else { "" });
             vec![name, side(turn.sides[0].as_ref()), side(turn.sides[1].as_ref())]
         });
-        print_table(&["TURN", "A", "B"], rows.collect())?;
+        print_table(&crate::listings::TURNS_OF_TWO, rows.collect())?;
     }
     let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
     if !all && same_turns > 0 {
@@ -81,7 +81,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
             sha256.map_or_else(|| "-".to_owned(), |digest| digest.to_hex()[..16].to_owned())
         };
         let rows = files.iter().map(|file| vec![line(&file.path, 80), digest(file.sha256[0]), digest(file.sha256[1])]);
-        print_table(&["FILE", "A", "B"], rows.collect())?;
+        print_table(&crate::listings::FILES_OF_TWO, rows.collect())?;
     }
     Ok(())
 }

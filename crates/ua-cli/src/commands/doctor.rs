@@ -31,7 +31,7 @@ pub struct DoctorArgs {
     /// File with an `mcpServers` object [default: .mcp.json if there is one]
     #[arg(long, value_name = "FILE")]
     pub mcp_config: Option<PathBuf>,
-    /// Policy file (TOML), laid over all others; may be repeated
+    /// Policy file (TOML) that takes precedence over all others; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
     /// A job file: its model, prices, policies and tool servers are looked at as well
@@ -144,5 +144,5 @@ fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
         let text = |field: &str| tool.policy[field].as_str().unwrap_or_default().to_owned();
         vec![tool.name.clone(), text("class"), crate::output::line(&text("reason"), 200)]
     };
-    print_table(&["TOOL", "CLASS", "WHY"], report.tools.iter().map(cells).collect())
+    print_table(&crate::listings::DOCTOR_TOOLS, report.tools.iter().map(cells).collect())
 }

@@ -31,7 +31,7 @@ use crate::{complete, find};
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  ua runs export last                       its files, anew, in its workspace
+  ua runs export last                       its files again, in its workspace
   ua runs export last --html                the timeline, for a browser
   ua runs export last --html timeline.html
   ua runs export last --json | jq .records.calls

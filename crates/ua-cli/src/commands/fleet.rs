@@ -19,6 +19,7 @@ use ua_store::{
 
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
+use crate::ids::{ShortIds, short};
 use crate::output::{line, print, print_json, print_table, tell};
 use crate::people::AtTerminal;
 use crate::view::{QueueDepthRow, QueueRow, RunSubmitted, WorkerRow};
@@ -43,7 +44,7 @@ pub struct SubmitArgs {
     /// The job file
     #[arg(required_unless_present = "run")]
     pub file: Option<PathBuf>,
-    /// Queue this run, which is stored already, in the place of a job
+    /// Queue this stored run instead of a job
     #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again"], add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Name of the run [default: a fresh one]
@@ -52,13 +53,13 @@ pub struct SubmitArgs {
     /// The queue that it waits in
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub queue: String,
-    /// The smaller, the sooner
+    /// Priority; smaller numbers are taken first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
     /// Not before this instant, for example 2026-12-01T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_instant, conflicts_with = "delay")]
     pub run_after: Option<Timestamp>,
-    /// Not before so long from now: a number and d, h, m or s
+    /// Not before this much time has passed: a number and d, h, m or s
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     pub delay: Option<Duration>,
     /// At most N runs of this key at once, over all workers
@@ -67,7 +68,7 @@ pub struct SubmitArgs {
     /// Runs of different keys take turns, however many of each are waiting
     #[arg(long, value_name = "KEY")]
     pub fair_key: Option<String>,
-    /// The name of the intended execution: of one key there is one run, also when it is submitted twice
+    /// A name for this execution: there is one run for a key, even if it is submitted twice
     #[arg(long, value_name = "KEY")]
     pub job_key: Option<String>,
     /// Run the job once more although the run of its job_key succeeded
@@ -85,9 +86,9 @@ Examples:
   ua worker
   ua worker --queue default --queue night --concurrency 8
   ua worker --database-url postgres://ua@db.example/ua --root /var/lib/ua --listen 127.0.0.1:9090
-  ua worker --until-empty                              work off what is waiting, then end
+  ua worker --until-empty                              process what is waiting, then exit
 
-SIGTERM and Ctrl-C end it in good order: it takes no more runs, waits up to --drain for calls with an effect, and \
+SIGTERM and Ctrl-C end it cleanly: it takes no more runs, waits up to --drain for calls with an effect, and \
 returns its runs to the queue. A second signal ends it at once. All workers of a database have the same --root path; \
 a run stays on the machine that began it.")]
 pub struct WorkerArgs {
@@ -147,13 +148,13 @@ Examples:
   ua queue move run_019 --priority -10
   ua queue move run_019                                try a parked run again")]
     Move {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// The queue
         #[arg(long, value_name = "NAME")]
         queue: Option<String>,
-        /// The smaller, the sooner
+        /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i32>,
     },
@@ -162,7 +163,7 @@ Examples:
 Examples:
   ua queue remove run_019")]
     Remove {
-        /// A run id, the beginning of one, or `last`
+        /// A run id, its beginning or end, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },
@@ -186,10 +187,10 @@ Examples:
 Examples:
   ua workers drain worker_019")]
     Drain {
-        /// Its name
+        /// Its name, the beginning or the end of it
         worker: String,
     },
-    /// Say that a machine is gone for good, so that its runs can be taken elsewhere
+    /// Declare that a machine is gone, so that its runs can be taken elsewhere
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
@@ -200,7 +201,7 @@ A name that fits none lists the machines that hold runs.
 Only say this of a machine that is off: its runs start again with an empty workspace, and nothing proves any more that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]
     Forget {
-        /// A worker of it, or its id
+        /// A worker of it, by its name or a part of it as with `drain`, or its id
         machine: String,
     },
 }
@@ -378,11 +379,11 @@ async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
         return print("nothing is queued\n");
     }
     let row = |depth: &ua_store::QueueDepth| {
-        let oldest = depth.oldest_at.map_or_else(String::new, |at| format!("{} s", now.since(at).as_secs()));
+        let oldest = depth.oldest_at.map_or_else(String::new, |at| moment::since(at, now));
         let numbers = [depth.ready, depth.later, depth.claimed, depth.parked].map(|number| number.to_string());
         [vec![depth.queue.clone()], numbers.to_vec(), vec![oldest]].concat()
     };
-    print_table(&["QUEUE", "READY", "LATER", "CLAIMED", "PARKED", "OLDEST"], depths.iter().map(row).collect())
+    print_table(&crate::listings::QUEUE_DEPTH, depths.iter().map(row).collect())
 }
 
 /// The queue, and the time that counts for all workers.
@@ -404,16 +405,17 @@ async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {
     if entries.is_empty() {
         return print("nothing is queued\n");
     }
+    let ids = ShortIds::of(&entries.iter().map(|entry| entry.run_id.as_str()));
     let row = |entry: &QueueEntry| {
         let row = queue_row(entry, now);
-        let until = (row.state == LATER).then(|| format!("from {}", moment::local(entry.options.run_after, now)));
+        let until = (row.state == LATER).then(|| format!("from {}", moment::due(entry.options.run_after, now)));
         let key =
             row.concurrency_key.zip(row.concurrency_limit).map_or_else(String::new, |(key, n)| format!("{key}:{n}"));
-        let why = row.worker.or(row.why.map(|why| line(&why, 80)));
+        let why = row.worker.map(|worker| short(&worker).to_owned()).or(row.why.map(|why| line(&why, 200)));
         let note = [until, why].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        vec![row.run_id, row.queue, row.state, row.priority.to_string(), key, note]
+        vec![ids.get(&row.run_id).to_owned(), row.queue, row.state, row.priority.to_string(), key, note]
     };
-    print_table(&["RUN", "QUEUE", "STATE", "PRIORITY", "KEY", "WORKER OR REASON"], entries.iter().map(row).collect())
+    print_table(&crate::listings::QUEUE, entries.iter().map(row).collect())
 }
 
 /// The state of a run that was submitted for a time that has not come. One that a worker leaves alone for a moment is ready, and says why.
@@ -446,9 +448,17 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
         WorkersCommand::List { json } => workers_list(host, json).await?,
         WorkersCommand::Drain { worker } => {
             let store = host.home().open()?;
-            let drained = store.fleet(FleetChange::Drain { worker: worker.clone() }).await;
+            let named = named_worker(&store, &worker).await;
+            let drained = match &named {
+                Ok(worker) => {
+                    let drained = store.fleet(FleetChange::Drain { worker: worker.clone() }).await;
+                    drained.map(drop).map_err(|error| HostError::store("change the worker", &error))
+                }
+                Err(_) => Ok(()),
+            };
             ua_host::home::close(store);
-            drained.map_err(|error| no_worker(&worker, &error))?;
+            let worker = named?;
+            drained?;
             print(format!("{worker} takes no more runs; what it works on is finished\n"))?;
         }
         WorkersCommand::Forget { machine } => {
@@ -461,18 +471,20 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
     Ok(OK)
 }
 
-fn no_worker(worker: &str, error: &StoreError) -> HostError {
-    if matches!(error, StoreError::NotFound { .. }) {
-        return HostError::usage(format!("there is no worker {worker}")).hint("`ua workers list` shows who is there");
-    }
-    HostError::store("change the worker", error)
+/// The worker that `typed` names: its name, or the beginning or the end of it that only one has.
+async fn named_worker(store: &Database, typed: &str) -> Result<String, HostError> {
+    let state = store.fleet_state(0).await.map_err(|e| HostError::store("read the workers", &e))?;
+    let names: Vec<&str> = state.workers.iter().map(|worker| worker.worker.as_str()).collect();
+    find::name("worker", typed, &names, "`ua workers list` shows who is there").map(str::to_owned)
 }
 
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
     let failed = |e: StoreError| HostError::store("forget the machine", &e);
     let workers = store.fleet_state(0).await.map_err(failed)?.workers;
     let places = store.places().await.map_err(failed)?;
-    let of_worker = workers.iter().find(|worker| worker.worker == machine || worker.place == machine);
+    let names: Vec<&str> = workers.iter().map(|worker| worker.worker.as_str()).collect();
+    let meant = find::name("worker", machine, &names, "").unwrap_or(machine);
+    let of_worker = workers.iter().find(|worker| worker.worker == meant || worker.place == machine);
     let place = of_worker.map(|worker| &worker.place).or(places.iter().map(|(id, ..)| id).find(|id| *id == machine));
     // A worker that died is not listed any more once another one has looked after its runs.
     let Some(place) = place.cloned() else { return Err(no_machine(machine, &places)) };
@@ -489,7 +501,8 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
 }
 
 fn no_machine(machine: &str, places: &[(String, String, u64)]) -> HostError {
-    let error = HostError::usage(format!("there is no worker {machine}, and no machine of that id holds a run"));
+    let error =
+        HostError::usage(format!("there is no worker {}, and no machine of that id holds a run", line(machine, 100)));
     if places.is_empty() {
         return error.hint("`ua workers list` shows the workers; no machine holds a run that has not ended");
     }
@@ -543,15 +556,17 @@ async fn workers_list(host: &Host, json: bool) -> Result<(), HostError> {
     if rows.is_empty() {
         return print("no worker is registered; `ua worker` starts one\n");
     }
+    let ids: Vec<String> = rows.iter().map(|row| row.worker.clone()).collect();
+    let ids = ShortIds::of(&ids.iter().map(String::as_str));
     let row = |row: WorkerRow| {
         let queues = if row.queues.is_empty() { "all".to_owned() } else { row.queues.join(", ") };
         vec![
-            row.worker,
+            ids.get(&row.worker).to_owned(),
             row.status,
             format!("{}/{}", row.claimed, row.slots),
             queues,
             format!("{} on {}", row.pid, row.host),
         ]
     };
-    print_table(&["WORKER", "STATUS", "RUNS", "QUEUES", "PROCESS"], rows.into_iter().map(row).collect())
+    print_table(&crate::listings::WORKERS, rows.into_iter().map(row).collect())
 }

@@ -35,7 +35,7 @@ that were recorded up to that turn. What the parent, or any other run of the lin
 of it, and a call that might repeat it asks a person. The parent is left alone; it may even be running."
 )]
 pub struct ForkArgs {
-    /// The run to fork: its id, the beginning of one, or `last`
+    /// The run to fork: a run id, its beginning or end, or `last`
     pub run: String,
     /// Name of the fork
     #[arg(long, value_name = "ID")]

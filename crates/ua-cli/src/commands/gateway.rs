@@ -15,7 +15,7 @@ use super::summary;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
-use crate::output::{plain, print, print_json, print_table};
+use crate::output::{plain, print, print_json, print_page, print_table, wrapped};
 use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 
 /// As much of what a hook is told is read.
@@ -347,9 +347,13 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             Some(project) => format!("{} (in {project})", change.server),
             None => change.server.clone(),
         };
-        vec![server, what.to_owned()]
+        (server, what)
     });
-    print_table(&["SERVER", &file.display().to_string()], rows.collect())
+    print(format!("{}\n", file.display()))?;
+    let rows: Vec<(String, &str)> = rows.collect();
+    let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
+    let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));
+    print(lines.collect::<String>())
 }
 
 /// A session of a client, for a person: who asked for what, what it was, and whether the answer arrived.
@@ -384,10 +388,10 @@ pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Res
         };
         let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
         let call = short(arrival.call_id.as_str()).to_owned();
-        vec![moment::local(arrival.arrived_at, now), call, arrival.tool.clone(), status, answer.to_owned(), what]
+        vec![call, moment::ago(arrival.arrived_at, now), arrival.tool.clone(), status, answer.to_owned(), what]
     };
     if !arrivals.is_empty() {
-        print_table(&["ASKED", "CALL", "TOOL", "STATUS", "ANSWER", "WHAT IT WAS"], arrivals.iter().map(row).collect())?;
+        print_table(&crate::listings::ASKED, arrivals.iter().map(row).collect())?;
     }
     print(summary::open_questions(records))?;
     Ok(OK)
@@ -403,23 +407,25 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     if json {
         return print_json(&GatewayStatus { root: folder, broker });
     }
-    let Some(broker) = broker else { return print(format!("no broker runs; its folder is {}\n", folder.display())) };
+    let Some(broker) = broker else {
+        return print_page(format!("no broker runs; its folder is {}\n", folder.display()));
+    };
     let version = broker.version.as_deref().unwrap_or("of an earlier version");
-    print(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
+    print_page(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
     if let Some(address) = &broker.http {
-        print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
+        print_page(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
     }
     if !broker.bridges.is_empty() {
         let row =
             |bridge: GatewayBridge| vec![bridge.server, bridge.client, bridge.way, bridge.identity, bridge.project];
-        print_table(&["SERVER", "CLIENT", "BY", "SESSION", "PROJECT"], broker.bridges.into_iter().map(row).collect())?;
+        print_table(&crate::listings::BRIDGES, broker.bridges.into_iter().map(row).collect())?;
     }
     if !broker.calls.is_empty() {
         let row = |call: GatewayCall| {
             let held = if call.is_held { "asks a person" } else { "" };
             vec![call.call, call.since, held.to_owned(), call.askers.to_string()]
         };
-        print_table(&["CALL", "SINCE", "", "WAITING"], broker.calls.into_iter().map(row).collect())?;
+        print_table(&crate::listings::UNDER_WAY, broker.calls.into_iter().map(row).collect())?;
     }
     Ok(())
 }

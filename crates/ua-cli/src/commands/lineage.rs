@@ -2,6 +2,7 @@
 
 use ua_store::{RunRecord, RunRecords, is_task};
 
+use crate::ids::short;
 use crate::output::line;
 
 /// The run's place in its lineage, ready to print; empty for a run without kin. `tasks`: the runs of its sub-agents, and how deep each
@@ -11,28 +12,32 @@ pub(crate) fn text(records: &RunRecords, children: &[RunRecord], tasks: &[(usize
     let mut out = String::new();
     match (&run.parent_run_id, run.forked_at) {
         (Some(parent), Some(point)) => {
-            out.push_str(&format!("Fork of        {parent}, sharing its turns up to {}\n", point.turn));
+            out.push_str(&format!(
+                "Fork of        {}, sharing its turns up to {}\n",
+                short(parent.as_str()),
+                point.turn
+            ));
         }
-        (Some(parent), None) if is_task(run) => out.push_str(&format!("Sub-agent of   {parent}\n")),
-        (Some(parent), None) => out.push_str(&format!("Started by     {parent}\n")),
+        (Some(parent), None) if is_task(run) => out.push_str(&format!("Sub-agent of   {}\n", short(parent.as_str()))),
+        (Some(parent), None) => out.push_str(&format!("Started by     {}\n", short(parent.as_str()))),
         (None, _) => {}
     }
     if run.root_run_id != run.run_id {
-        out.push_str(&format!("Lineage        {}\n", run.root_run_id));
+        out.push_str(&format!("Lineage        {}\n", short(run.root_run_id.as_str())));
     }
     for (depth, child) in tasks {
         let indent = if *depth == 1 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 2)) };
         let about = line(&child.spec.objective, 60);
         out.push_str(&format!(
             "Sub-agent      {indent}{} ({}, {}): {about}\n",
-            child.run_id,
+            short(child.run_id.as_str()),
             child.status,
             ua_core::counted(child.turn_index, "turn")
         ));
     }
     for child in children.iter().filter(|child| !is_task(child)) {
         let kind = child.forked_at.map_or_else(|| "started".to_owned(), |point| format!("forked at {}", point.turn));
-        out.push_str(&format!("Child          {} ({kind}, {})\n", child.run_id, child.status));
+        out.push_str(&format!("Child          {} ({kind}, {})\n", short(child.run_id.as_str()), child.status));
     }
     let elsewhere = records.lineage.elsewhere.len();
     if elsewhere > 0 {

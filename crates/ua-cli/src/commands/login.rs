@@ -12,7 +12,7 @@ use ua_host::logins::LoginEntry;
 use crate::error::{HostError, OK};
 use crate::output::{plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
-use crate::prompt::{ask_line, call_off};
+use crate::prompt::{Left, ask_line, call_off};
 use crate::view::{LoggedOut, LoginRow};
 
 /// `ua login`.
@@ -101,7 +101,11 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
             tracing::debug!(%error, "no browser was opened");
         }
     };
-    let logged_in = login::log_in(host, &options, &show, brought()).await;
+    let (leave, left) = tokio::sync::oneshot::channel();
+    let logged_in = tokio::select! {
+        logged_in = login::log_in(host, &options, &show, brought(leave)) => logged_in,
+        Ok(interrupted) = left => Err(interrupted),
+    };
     call_off(); // nobody needs to paste anything any more
     let logged_in = logged_in?;
     if crate::terminal::is_json() {
@@ -128,15 +132,15 @@ pub(crate) fn end(host: &Host, args: &LogoutArgs) -> Result<u8, HostError> {
     Ok(OK)
 }
 
-/// The address that a person came back to with a browser elsewhere, if somebody is at this terminal.
-async fn brought() -> Option<String> {
+/// The address that a person came back to with a browser elsewhere, if somebody is at this terminal. One who leaves the prompt ends the login.
+async fn brought(leave: tokio::sync::oneshot::Sender<HostError>) -> Option<String> {
     if is_attended() {
-        let asked =
-            ask_line("Waiting for your browser. If it is on another machine, paste the address it ends at: ").await;
-        if let Ok(Some(address)) = asked
-            && !address.is_empty()
-        {
-            return Some(address);
+        let ask = "Waiting for your browser. If it is on another machine, paste the address it ends at: ";
+        match ask_line(ask, &Left::undone("nobody logged in")).await {
+            Ok(Some(address)) if !address.is_empty() => return Some(address),
+            Ok(_) => {}
+            // The login may have ended just now, and then nobody waits for this.
+            Err(interrupted) => drop(leave.send(interrupted)),
         }
     }
     // Nobody pastes anything here; the browser may still come back.
@@ -170,12 +174,13 @@ fn list(host: &Host) -> Result<u8, HostError> {
         crate::output::tell("no logins yet; `ua login SERVER` makes one");
         return Ok(OK);
     }
+    let now = host.env().now();
     let cells = rows.iter().map(|row| {
-        let until = row.until.map_or_else(|| "-".to_owned(), |until| until.to_string());
+        let until = row.until.map_or_else(|| "-".to_owned(), |until| crate::moment::due(until, now));
         let until = if row.renewable { "renewed by itself".to_owned() } else { until };
         vec![row.server.clone(), row.address.clone(), row.scopes.join(" "), until, row.kept_in.to_owned()]
     });
-    print_table(&["SERVER", "ADDRESS", "SCOPES", "UNTIL", "KEPT IN"], cells.collect())?;
+    print_table(&crate::listings::LOGINS, cells.collect())?;
     Ok(OK)
 }
 

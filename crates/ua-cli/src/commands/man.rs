@@ -31,19 +31,21 @@ pub(crate) fn run(args: &ManArgs) -> Result<u8, HostError> {
     let pages = pages()?;
     let Some(folder) = &args.out else {
         let wanted = std::iter::once("ua").chain(args.command.iter().map(String::as_str)).collect::<Vec<_>>().join("-");
-        let found = pages.into_iter().find(|(name, _)| *name == wanted);
-        let (_, page) = found.ok_or_else(|| {
-            HostError::usage(format!("there is no command `{}`", plain(&args.command.join(" "))))
-                .hint("`ua --help` lists the commands")
-        })?;
+        let Some((_, page)) = pages.iter().find(|(name, _)| *name == wanted) else {
+            let named: Vec<String> =
+                pages.iter().filter_map(|(name, _)| Some(name.strip_prefix("ua-")?.replace('-', " "))).collect();
+            let names = named.iter().map(String::as_str);
+            let hint = "`ua --help` lists the commands";
+            return Err(HostError::no_such("command", &args.command.join(" "), names, hint));
+        };
         if std::io::stdout().is_terminal() {
-            if is_shown_by_man(&page) {
+            if is_shown_by_man(page) {
                 return Ok(OK);
             }
             let command = ["ua man", &args.command.join(" ")].join(" ");
             tell(format!("this is the source of the page; `{} | man -l -` shows it", plain(command.trim_end())));
         }
-        print_document(&page)?;
+        print_document(page)?;
         return Ok(OK);
     };
     write(folder, &pages)?;

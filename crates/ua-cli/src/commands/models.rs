@@ -19,7 +19,7 @@ Examples:
   ua models list --provider anthropic
   ua models list --json | jq '.[] | select(.context_tokens > 500000)'
 
-Entries of the user's models.toml (or UA_MODELS) lie over those of this version. Prices are those of the day that is shown; what a \
+Entries of the user's models.toml (or UA_MODELS) override those of this version. Prices are those of the day that is shown; what a \
 run is charged is what your own price table says.")]
     List {
         /// Only those of this provider
@@ -76,14 +76,14 @@ fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, H
         vec![
             row.provider.clone(),
             row.name.clone(),
-            number(row.context_tokens),
-            number(row.max_output_tokens),
             price.map_or_else(|| "-".to_owned(), |price| price.input.clone()),
             price.map_or_else(|| "-".to_owned(), |price| price.output.clone()),
+            number(row.context_tokens),
+            number(row.max_output_tokens),
             row.source.clone(),
         ]
     });
-    print_table(&["PROVIDER", "MODEL", "CONTEXT", "MAX OUTPUT", "$/M IN", "$/M OUT", "SOURCE"], cells.collect())?;
+    print_table(&crate::listings::MODELS, cells.collect())?;
     if let Some(day) = all.prices_as_of() {
         print(format!("\nPrices are those of {day}, for reading only: a run is charged by your own price table.\n"))?;
     }

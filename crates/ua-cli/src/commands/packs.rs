@@ -28,14 +28,17 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
             pack.version().to_owned(),
             rules.to_string(),
             pack.packages().first().cloned().unwrap_or_default(),
-            line(pack.about(), 60),
+            line(pack.about(), 200),
         ]);
     }
-    print_table(&["PACK", "VERSION", "RULES", "COUNTS FOR", "ABOUT"], cells).map(|()| OK)
+    print_table(&crate::listings::PACKS, cells).map(|()| OK)
 }
 
 fn find(name: &str) -> Result<&'static Pack, HostError> {
-    let unknown = || HostError::usage(format!("there is no policy pack `{name}`")).hint("`ua tools packs` lists them");
+    let unknown = || {
+        let names = Pack::all().unwrap_or_default().iter().map(Pack::id);
+        HostError::no_such("policy pack", name, names, "`ua tools packs` lists them")
+    };
     Pack::named(name).map_err(damaged)?.ok_or_else(unknown)
 }
 

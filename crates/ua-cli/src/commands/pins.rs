@@ -48,7 +48,12 @@ pub(crate) fn text(records: &RunRecords) -> String {
             }
             OverrideKind::Budget => format!("{} is {} now", change.component, change.value),
         };
-        out.push_str(&format!("  {}  {}  {}\n", change.created_at, line(&change.made_by, 24), line(&what, 200)));
+        out.push_str(&format!(
+            "  {}  {}  {}\n",
+            crate::moment::local(change.created_at, ua_core::system::env().now()),
+            line(&change.made_by, 24),
+            line(&what, 200)
+        ));
     }
     out
 }

@@ -35,7 +35,7 @@ pub struct ProbeArgs {
     /// Make what the probe says the answer to the question that waits, if it proves anything
     #[arg(long)]
     pub apply: bool,
-    /// Policy file (TOML), laid over those the run was started with; may be repeated
+    /// Policy file (TOML) that takes precedence over those the run was started with; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
     /// As JSON

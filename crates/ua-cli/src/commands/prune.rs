@@ -29,7 +29,7 @@ pub struct PruneArgs {
     /// The longest unused, until the rest has no more than this many bytes
     #[arg(long, value_name = "N")]
     pub max_bytes: Option<u64>,
-    /// Only say what would go
+    /// Only show what would be deleted
     #[arg(long)]
     pub dry_run: bool,
     /// As JSON

@@ -48,7 +48,7 @@ pub struct ResumeArgs {
     /// Print nothing but errors and the final summary
     #[arg(long, short)]
     pub quiet: bool,
-    /// Never ask on the terminal; a run that waits for a person ends with exit code 75
+    /// Never ask on the terminal; a run that needs a person ends with exit code 75
     #[arg(long)]
     pub no_input: bool,
     /// Another budget

@@ -18,9 +18,9 @@ use super::{cancel, gateway, pins, summary};
 use crate::args::parse_span;
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{Column, line, print_columns, print_json};
+use crate::output::{line, print_json, print_page, print_table};
 use crate::view::{RunCancelled, RunRow, RunShown};
-use crate::{complete, find, moment};
+use crate::{complete, find, listings, moment};
 
 /// `ua runs …`.
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Compare two runs: their jobs, the turns behind those they share, files, usage and cost
+    /// Compare two runs: their jobs, the turns after those they share, files, usage and cost
     #[command(after_help = "\
 Examples:
   ua runs diff last run_019
@@ -56,14 +56,14 @@ Examples:
         /// Another one
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         b: String,
-        /// Show also what is alike
+        /// Also show what is the same
         #[arg(long)]
         all: bool,
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write a run's files anew from the database, or the run as one HTML page or JSON document
+    /// Write a run's files again from the database, or the run as one HTML page or JSON document
     Export(Box<ExportArgs>),
     /// End a run; one that a process drives ends at the next boundary
     #[command(after_help = "\
@@ -119,9 +119,9 @@ pub enum StatusFilter {
     Answered,
     /// Stopped by a budget, a signal, the provider, a change or a tool server
     Stopped,
-    /// Did what it was to do
+    /// Did what it was asked to do
     Succeeded,
-    /// Did not
+    /// Ended without doing it
     Failed,
     /// Ended by a person
     Cancelled,
@@ -263,14 +263,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
             line(&run.objective, 200),
         ]
     });
-    let columns = [
-        Column::whole("RUN"),
-        Column::whole("STATUS"),
-        Column::extra("TURNS"),
-        Column::extra("UPDATED"),
-        Column::text("OBJECTIVE"),
-    ];
-    print_columns(&columns, cells.collect())?;
+    print_table(&listings::RUNS, cells.collect())?;
     if is_cut && args.limit > 0 {
         crate::output::tell(format!("older runs are not shown; `--limit {}` shows more", args.limit.saturating_mul(5)));
     }
@@ -328,7 +321,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         .map(|status| format!("{} {status}", count(*status)))
         .collect();
     let usage = UsageSummary::of(&records);
-    crate::output::print(format!(
+    print_page(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
         shown_status(
@@ -350,11 +343,11 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         moment::local(records.run.created_at, ua_core::system::env().now()),
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
-    crate::output::print(steps_text(&records))?;
-    crate::output::print(iterations_text(&records))?;
+    print_page(steps_text(&records))?;
+    print_page(iterations_text(&records))?;
     let tasks = ua_host::tree::tasks_below(&store, &records.run.run_id).await?;
-    crate::output::print(super::lineage::text(&records, &children, &tasks))?;
-    crate::output::print(pins::text(&records))?;
+    print_page(super::lineage::text(&records, &children, &tasks))?;
+    print_page(pins::text(&records))?;
     Ok(OK)
 }
 

@@ -10,11 +10,12 @@ use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRe
 
 use crate::args::parse_concurrency;
 use crate::error::{HostError, OK};
+use crate::moment;
 use crate::output::{print, print_json, print_table};
 use crate::people::AtTerminal;
 use crate::view::ScheduleRow;
 
-/// What is done about instants that passed while no worker was there.
+/// What to do about scheduled times that passed while no worker was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CatchUpWord {
     /// Nothing
@@ -34,7 +35,7 @@ Examples:
   ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
   ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
 
-Workers submit what is due: of each instant there is one run, with the job key NAME@INSTANT. The job file is read at that \
+Workers submit what is due: there is one run for each scheduled time, with the job key NAME@TIME. The job file is read at that \
 time, by the worker that is first, so it has to be there on every machine with a worker.")]
     Add {
         /// Its name
@@ -44,16 +45,16 @@ time, by the worker that is first, so it has to be there on every machine with a
         /// Minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly
         #[arg(long, value_name = "CRON")]
         cron: String,
-        /// The time zone that --cron is meant in
+        /// The time zone of --cron
         #[arg(long, value_name = "NAME", default_value = "UTC")]
         time_zone: String,
-        /// What is done about instants that passed while no worker was there
+        /// What to do about scheduled times that passed while no worker was running
         #[arg(long, value_enum, value_name = "WHICH", default_value = "last")]
         catch_up: CatchUpWord,
         /// The queue that its runs wait in
         #[arg(long, value_name = "NAME", default_value = "default")]
         queue: String,
-        /// The smaller, the sooner
+        /// Priority; smaller numbers are taken first
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
         /// At most N runs of this key at once, over all workers
@@ -80,7 +81,7 @@ Examples:
         /// Its name
         name: String,
     },
-    /// Submit for a paused schedule again, from its next instant
+    /// Submit for a paused schedule again, from its next scheduled time
     #[command(after_help = "\
 Examples:
   ua schedule resume nightly")]
@@ -88,7 +89,7 @@ Examples:
         /// Its name
         name: String,
     },
-    /// Submit the job of a schedule now, besides its instants
+    /// Submit the job of a schedule now, in addition to its scheduled times
     #[command(after_help = "\
 Examples:
   ua schedule run nightly")]
@@ -149,12 +150,14 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             super::fleet::show_submitted(&submitted, false)?;
         }
         ScheduleCommand::Remove { name } => {
+            // Looked up without touching anything first, so that a typing error changes nothing.
+            found(host, &name).await?;
             let store = host.home().open()?;
             let removed = store.fleet(FleetChange::RemoveSchedule { name: name.clone() }).await;
             ua_host::home::close(store);
             match removed {
                 Ok(_) => print(format!("{name} is removed; its runs stay\n"))?,
-                Err(StoreError::NotFound { .. }) => return Err(no_schedule(&name)),
+                Err(StoreError::NotFound { .. }) => return Err(no_schedule(&name, &[])),
                 Err(error) => return Err(HostError::store("remove the schedule", &error)),
             }
         }
@@ -162,12 +165,13 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
     Ok(OK)
 }
 
-fn no_schedule(name: &str) -> HostError {
-    HostError::usage(format!("there is no schedule {name}")).hint("`ua schedule list` shows what there is")
+fn no_schedule(name: &str, all: &[ScheduleRecord]) -> HostError {
+    let names = all.iter().map(|schedule| schedule.name.as_str());
+    HostError::no_such("schedule", name, names, "`ua schedule list` shows them")
 }
 
 fn next(host: &Host, due: &fleet::Cron) -> Result<ua_core::Timestamp, HostError> {
-    due.after(host.env().now()).ok_or_else(|| HostError::usage("the schedule never comes again"))
+    due.after(host.env().now()).ok_or_else(|| HostError::usage("the schedule is never due again"))
 }
 
 async fn schedules(store: &Database) -> Result<Vec<ScheduleRecord>, HostError> {
@@ -176,7 +180,10 @@ async fn schedules(store: &Database) -> Result<Vec<ScheduleRecord>, HostError> {
 
 async fn found(host: &Host, name: &str) -> Result<ScheduleRecord, HostError> {
     let all = schedules(&host.home().open_read_only()?).await?;
-    all.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| no_schedule(name))
+    match all.iter().find(|schedule| schedule.name == name) {
+        Some(found) => Ok(found.clone()),
+        None => Err(no_schedule(name, &all)),
+    }
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {
@@ -185,7 +192,11 @@ async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError>
     ua_host::home::close(store);
     stored.map_err(|e| HostError::store("store the schedule", &e))?;
     let ScheduleRecord { name, next_at, is_paused, .. } = schedule;
-    print(if is_paused { format!("{name} is paused\n") } else { format!("{name} is due next at {next_at}\n") })
+    print(if is_paused {
+        format!("{name} is paused\n")
+    } else {
+        format!("{name} is due next: {}\n", moment::due(next_at, host.env().now()))
+    })
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
@@ -203,7 +214,9 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
             next_at: schedule.next_at.to_string(),
         }
     };
+    let now = host.env().now();
     let stored = if host.home().is_unused() { Vec::new() } else { schedules(&host.home().open_read_only()?).await? };
+    let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();
     let rows: Vec<ScheduleRow> = stored.into_iter().map(row).collect();
     if json || crate::terminal::is_json() {
         return print_json(&rows);
@@ -211,9 +224,9 @@ async fn list(host: &Host, json: bool) -> Result<(), HostError> {
     if rows.is_empty() {
         return print("there are no schedules\n");
     }
-    let cells = rows.into_iter().map(|row| {
-        let next = if row.is_paused { "paused".to_owned() } else { row.next_at };
+    let cells = rows.into_iter().zip(next).map(|(row, next_at)| {
+        let next = if row.is_paused { "paused".to_owned() } else { moment::due(next_at, now) };
         vec![row.name, row.cron, row.time_zone, next, row.file]
     });
-    print_table(&["NAME", "CRON", "TIME ZONE", "NEXT", "JOB"], cells.collect())
+    print_table(&crate::listings::SCHEDULES, cells.collect())
 }

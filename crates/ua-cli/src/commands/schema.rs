@@ -32,8 +32,13 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
     }
     let name = args.command.join(" ");
     let entry = find(&name).ok_or_else(|| {
-        HostError::usage(format!("there is no schema for `{name}`"))
-            .hint("`ua schema` lists the commands that have one")
+        let names = ENTRIES.iter().map(|entry| entry.command);
+        HostError::not_found(
+            format!("there is no schema for `{name}`"),
+            &name,
+            names,
+            "`ua schema` lists the commands that have one",
+        )
     })?;
     print_json(&entry.schema())?;
     Ok(OK)

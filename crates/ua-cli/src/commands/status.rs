@@ -12,7 +12,7 @@ use super::runs::{IN_NO_QUEUE, in_no_queue, shown_status};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
-use crate::output::{Column, line, plain, print, print_columns, print_json};
+use crate::output::{line, plain, print, print_json, print_page, print_table};
 use crate::view::{OpenQuestion, RunRow, StatusRun, StatusShown};
 
 /// `ua status`.
@@ -52,17 +52,9 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
                 line(&shown.run.objective, 200),
             ]
         };
-        let columns = [
-            Column::whole("RUN"),
-            Column::whole("STATUS"),
-            Column::whole("COST"),
-            Column::extra("TURNS"),
-            Column::extra("UPDATED"),
-            Column::text("OBJECTIVE"),
-        ];
-        print_columns(&columns, found.runs.iter().map(row).collect())?;
+        print_table(&crate::listings::STATUS, found.runs.iter().map(row).collect())?;
     }
-    print(summary(&found))?;
+    print_page(summary(&found))?;
     Ok(OK)
 }
 

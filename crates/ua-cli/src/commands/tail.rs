@@ -15,7 +15,7 @@ use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
 use ua_host::home::Home;
 use ua_host::progress;
 use ua_runner::RunLock;
-use ua_store::{CallRecord, RequestRecord, RequestStatus, RunRecord, RunRecords};
+use ua_store::{AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
 use self::tree::{NamedEvent, Tree};
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
@@ -139,7 +139,14 @@ struct Tail {
     committed: BTreeSet<u32>,
     calls: BTreeMap<String, (CallStatus, u32)>,
     questions: BTreeSet<QuestionId>,
+    /// Processes that were said to have taken the run, by the number of their ownership.
+    taken: BTreeSet<u64>,
+    /// Those that were said to be gone.
+    gone: BTreeSet<u64>,
 }
+
+/// Where an event stands among those of one instant: by its turn, and within a turn by what comes before what.
+type Place = (u32, u8);
 
 impl Tail {
     /// Shows what happens from this turn on.
@@ -153,10 +160,9 @@ impl Tail {
         for request in &records.requests {
             let before = self.requests.insert(request.request_id, request.clone()).map(|request| request.status);
             if before.is_none() {
-                events.push((0, blank(records, request.reserved_at, "thinking", Some(request.turn))));
-                if let Some((_, event)) = events.last_mut() {
-                    event.text = format!("turn {} · thinking", request.turn);
-                }
+                let mut event = blank(records, request.reserved_at, "thinking", Some(request.turn));
+                event.text = format!("turn {} · thinking", request.turn);
+                events.push(((request.turn, 0), event));
             }
             if let Some(closed_at) = request.closed_at.filter(|_| before.is_none_or(|b| b == RequestStatus::Reserved)) {
                 let mut event = blank(records, closed_at, "request_charged", Some(request.turn));
@@ -168,7 +174,7 @@ impl Tail {
                     request.turn,
                     progress::charged_tokens(request.status, request.network_attempted, request.usage)
                 );
-                events.push((1, event));
+                events.push(((request.turn, 1), event));
             }
         }
         for turn in &records.turns {
@@ -176,7 +182,7 @@ impl Tail {
                 let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
                 let mut event = blank(records, turn.recorded_at, "turn_recorded", Some(turn.turn));
                 event.text = format!("turn {} · {calls} planned", turn.turn, calls = ua_core::counted(calls, "call"));
-                events.push((2, event));
+                events.push(((turn.turn, 2), event));
             }
         }
         for call in &records.calls {
@@ -188,7 +194,9 @@ impl Tail {
                 event.question_id = Some(question.question_id.to_string());
                 event.tool_call_id = question.call_id.as_ref().map(ToString::to_string);
                 event.text = format!("a question · {}", line(&question.text, 200));
-                events.push((5, event));
+                let call = question.call_id.as_ref().and_then(|call| records.call(call));
+                let turn = call.map_or(records.run.turn_index + 1, |call| call.position.turn);
+                events.push(((turn, 5), event));
             }
         }
         for turn in &records.turns {
@@ -197,14 +205,64 @@ impl Tail {
             {
                 let mut event = blank(records, committed_at, "turn_committed", Some(turn.turn));
                 event.text = format!("turn {} · committed", turn.turn);
-                events.push((6, event));
+                events.push(((turn.turn, 6), event));
             }
         }
+        self.take_processes(records, &mut events);
         // Everything before the last committed turn is as it stays.
         self.first = self.first.max(records.run.turn_index);
-        events.sort_by_key(|(rank, event)| (event.at, *rank));
+        events.sort_by_key(|(place, event)| (event.at, *place));
         let is_wanted = |event: &TailEvent| event.turn.is_none_or(|turn| turn >= self.from);
         events.into_iter().map(|(_, event)| event).filter(is_wanted).collect()
+    }
+
+    /// Which processes drove the run: when each took it, and how it left it. Of those that were gone before what is shown began,
+    /// nothing is said.
+    fn take_processes(&mut self, records: &RunRecords, events: &mut Vec<(Place, TailEvent)>) {
+        let run = &records.run;
+        let shown = self.requests.values().filter(|request| request.turn >= self.from);
+        let since = shown.map(|request| request.reserved_at).min().filter(|_| self.from > 1);
+        let is_shown =
+            |process: &ProcessSpan| since.is_none_or(|since| process.left_at.is_none_or(|left_at| left_at >= since));
+        let mut before: Option<&ProcessSpan> = None;
+        for process in &run.processes {
+            let died = before.is_some_and(|before| before.died);
+            let is_first = before.is_none() && process.epoch == 1;
+            before = Some(process);
+            let about = |at, status: &str, text: String| {
+                let mut event = blank(records, at, "process", None);
+                event.status = Some(status.to_owned());
+                event.text = text;
+                event
+            };
+            if self.taken.insert(process.epoch) && is_shown(process) {
+                // Only who took the run last is remembered by name.
+                let owner = run.owner.as_ref().filter(|_| process.epoch == run.lease_epoch);
+                let who = owner.map_or_else(
+                    || "a process".to_owned(),
+                    |owner| format!("process {} on {}", owner.pid, line(&owner.host, 60)),
+                );
+                let text = match (is_first, died) {
+                    (true, _) => format!("{who} drives the run"),
+                    (false, true) => format!("resumed after the kill: {who} took the run over"),
+                    (false, false) => format!("resumed: {who} drives the run"),
+                };
+                events.push(((0, 0), about(process.taken_at, "took", text)));
+            }
+            if let Some(left_at) = process.left_at
+                && self.gone.insert(process.epoch)
+                && is_shown(process)
+            {
+                // How a run that is not resumed left its last process is the last line's.
+                if process.died {
+                    let text = "killed: the last sign of life of the process that drove the run".to_owned();
+                    events.push(((u32::MAX, 1), about(left_at, "killed", text)));
+                } else if process.epoch < run.lease_epoch {
+                    let text = "the process that drove the run ended its work".to_owned();
+                    events.push(((u32::MAX, 0), about(left_at, "left", text)));
+                }
+            }
+        }
     }
 
     /// Where the run stands, for a live display.
@@ -225,34 +283,53 @@ impl Tail {
         }
     }
 
-    fn take_call(&mut self, records: &RunRecords, call: &CallRecord, events: &mut Vec<(u8, TailEvent)>) {
+    fn take_call(&mut self, records: &RunRecords, call: &CallRecord, events: &mut Vec<(Place, TailEvent)>) {
         let now = (call.status, call.attempt);
         let before = self.calls.insert(call.call_id.to_string(), now);
         if before == Some(now) {
             return;
         }
-        let attempt = records.attempts.iter().rfind(|attempt| attempt.call_id == call.call_id);
-        let was_sent = before.is_none_or(|(_, attempt)| attempt < call.attempt);
-        let about = |at, event, text: String| {
-            let mut event = blank(records, at, event, Some(call.position.turn));
+        let turn = call.position.turn;
+        let about = |at, event, attempt, text: String| {
+            let mut event = blank(records, at, event, Some(turn));
             event.tool_call_id = Some(call.call_id.to_string());
             event.tool = Some(call.name.raw.clone());
             event.status = Some(call.status.to_string());
-            event.attempt = Some(call.attempt);
+            event.attempt = Some(attempt);
             event.text = format!("{} · {} {text}", progress::place(call), line(&call.name.tool, 60));
             event
         };
-        if let Some(attempt) = attempt.filter(|_| was_sent) {
+        let attempts: Vec<&AttemptRecord> =
+            records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id).collect();
+        let shown = before.map_or(0, |(_, attempt)| attempt);
+        for attempt in attempts.iter().filter(|attempt| attempt.attempt > shown) {
             let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
-            let mut event =
-                about(attempt.started_at, "call_sending", format!("{}{again}", line(&call.arguments.to_string(), 90)));
+            let text = format!("{}{again}", line(&call.arguments.to_string(), 90));
+            let mut event = about(attempt.started_at, "call_sending", attempt.attempt, text);
             event.status = Some(CallStatus::Running.to_string());
-            events.push((3, event));
+            events.push(((turn, 3), event));
+        }
+        // An attempt behind which there is another one: what came of it, or that nothing did.
+        for attempt in attempts.iter().filter(|one| one.attempt >= shown.max(1) && one.attempt < call.attempt) {
+            let Some(ended_at) = attempt.ended_at else { continue };
+            let outcome = attempt.outcome.as_deref().unwrap_or("lost");
+            let text = if outcome == "lost" { "no answer was recorded".to_owned() } else { line(outcome, 40) };
+            let mut event =
+                about(ended_at, "attempt_ended", attempt.attempt, format!("attempt {}: {text}", attempt.attempt));
+            event.status = Some(outcome.to_owned());
+            events.push(((turn, 3), event));
         }
         if !matches!(call.status, CallStatus::Prepared | CallStatus::Running) {
-            let took = attempt.and_then(|attempt| Some(attempt.ended_at?.since(attempt.started_at)));
+            let last = attempts.last().copied();
+            let ended_at = last.filter(|last| last.outcome.as_deref() != Some("lost")).and_then(|last| last.ended_at);
+            let took = last.and_then(|last| Some(ended_at?.since(last.started_at)));
             let took = took.map_or_else(String::new, |took| format!(" in {}", progress::seconds(took)));
-            events.push((4, about(call.updated_at, "call_settled", format!("{}{took}", progress::outcome(call)))));
+            // A record may be put right long after its call ended.
+            let at = ended_at.filter(|_| before.is_none()).unwrap_or(call.updated_at);
+            events.push((
+                (turn, 4),
+                about(at, "call_settled", call.attempt, format!("{}{took}", progress::outcome(call))),
+            ));
         }
     }
 }

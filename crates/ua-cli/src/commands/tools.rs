@@ -32,7 +32,7 @@ Examples:
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
         mcp_config: Option<PathBuf>,
-        /// Policy file (TOML), laid over all others; may be repeated
+        /// Policy file (TOML) that takes precedence over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
         /// Job file whose policies have a say, as far as you trusted them
@@ -55,14 +55,14 @@ Examples:
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
         #[arg(long, value_name = "FILE")]
         mcp_config: Option<PathBuf>,
-        /// Policy file (TOML), laid over all others; may be repeated
+        /// Policy file (TOML) that takes precedence over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
         /// Job file whose policies have a say, as far as you trusted them
         #[arg(long, value_name = "FILE")]
         job: Option<PathBuf>,
     },
-    /// Write down what the tools of the configured servers are, so that a job refuses them when they become something else
+    /// Record the tools of the configured servers, so that a job refuses those that changed since
     #[command(after_help = "\
 Examples:
   ua tools lock                              write mcp.lock beside .mcp.json
@@ -77,7 +77,7 @@ While mcp.lock is there, a server whose tools, version or command changed is not
         #[arg(long)]
         check: bool,
     },
-    /// List what is known of the tools of servers that many people use, or show it for one
+    /// List the policy packs for widely used servers, or show one
     #[command(after_help = "\
 Examples:
   ua tools packs
@@ -89,7 +89,7 @@ A pack counts for a server whose configuration names its package, program or add
         #[arg(add = ArgValueCompleter::new(complete::packs))]
         name: Option<String>,
     },
-    /// List the tools of past runs that nothing was known about, and how to write a policy for each
+    /// List the tools of past runs that no rule knew, and how to write a policy for each
     #[command(after_help = "\
 Examples:
   ua tools audit
@@ -97,7 +97,7 @@ Examples:
 
 Such a tool is treated as an external effect that takes no key: at most once, and a person is asked when its outcome is not known.")]
     Audit {
-        /// Policy file (TOML), laid over all others; may be repeated
+        /// Policy file (TOML) that takes precedence over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
     },
@@ -122,7 +122,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                         line(&policy.reason, 80),
                     ]
                 });
-                print_table(&["TOOL", "CLASS", "WHEN IN DOUBT", "WHY"], rows.collect())?;
+                print_table(&crate::listings::TOOLS, rows.collect())?;
                 for (server, about) in &about {
                     let (name, version) = (line(&about.name, 60), line(&about.version, 40));
                     tell(format!("server {server} · {name} {version} · speaks MCP {}", about.revision));
@@ -140,8 +140,9 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
-                return Err(HostError::usage(format!("no server offers a tool `{name}`"))
-                    .hint("`ua tools list` shows what is offered"));
+                let names = specs.iter().flat_map(|spec| [spec.name.tool.as_str(), spec.name.raw.as_str()]);
+                let message = format!("no server offers a tool `{}`", line(&name, 100));
+                return Err(HostError::not_found(message, &name, names, "`ua tools list` shows what is offered"));
             }
             if crate::terminal::is_json() {
                 print_json(&found.into_iter().map(|spec| classifier.explain(spec)).collect::<Vec<_>>())?;

@@ -14,7 +14,7 @@ use ua_mcp::Reach;
 use crate::error::{FAILED, HostError, OK};
 use crate::output::{plain, print, print_json, print_table, tell};
 use crate::people::is_attended;
-use crate::prompt::confirm;
+use crate::prompt::{Left, confirm};
 use crate::view::TrustRow;
 
 /// `ua trust`.
@@ -141,6 +141,14 @@ fn is_policy(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == policy::ENDING)
 }
 
+/// What is left of this question when somebody leaves it with Ctrl-C.
+fn not_trusted() -> Left {
+    Left {
+        what: "nothing was trusted, and nothing was started".to_owned(),
+        back: "the same command asks again; `ua trust` shows what it is about".to_owned(),
+    }
+}
+
 /// Whether a person says yes to what was shown, or said it before.
 async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> {
     if args.yes {
@@ -150,7 +158,7 @@ async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> 
         return Err(HostError::usage("not a terminal, so nobody can say yes")
             .hint("run `ua trust` on a terminal, or add --yes"));
     }
-    let agreed = confirm(question).await?;
+    let agreed = confirm(question, &not_trusted()).await?;
     if !agreed {
         tell("nothing was trusted");
     }
@@ -188,7 +196,12 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
     tell(
         "A server may say of a tool that it only looks (readOnlyHint). Where the tool's name suggests the same, that can spare you questions.",
     );
-    confirm("Believe them that far? A tool that is wrongly called a read is run again when its answer is lost").await
+    let left = Left {
+        what: "what the servers say of their tools counts for nothing, as before".to_owned(),
+        back: "`ua trust --trust-annotations` asks again".to_owned(),
+    };
+    confirm("Believe them that far? A tool that is wrongly called a read is run again when its answer is lost", &left)
+        .await
 }
 
 pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
@@ -200,7 +213,7 @@ pub(crate) fn shown(file: &Path, reviews: &[ServerReview]) -> String {
 }
 
 pub(crate) async fn ask() -> Result<bool, HostError> {
-    confirm("Trust these servers: may ua start them and connect to them?").await
+    confirm("Trust these servers: may ua start them and connect to them?", &not_trusted()).await
 }
 
 fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
@@ -222,10 +235,11 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
         print_json(&rows)?;
         return Ok(OK);
     }
-    let cells = rows
-        .iter()
-        .map(|row| vec![named(row), row.state.to_owned(), row.at.to_string(), row.file.display().to_string()]);
-    print_table(&["SERVER", "STATE", "SINCE", "FILE"], cells.collect())?;
+    let now = ua_core::system::env().now();
+    let cells = rows.iter().map(|row| {
+        vec![named(row), row.state.to_owned(), crate::moment::ago(row.at, now), row.file.display().to_string()]
+    });
+    print_table(&crate::listings::TRUSTED, cells.collect())?;
     Ok(OK)
 }
 

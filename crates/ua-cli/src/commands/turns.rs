@@ -2,13 +2,15 @@
 
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
+use ua_core::Timestamp;
 use ua_host::home::Home;
 use ua_store::{CallRecord, RunRecords, RunStore, TurnRecord};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, print, print_json};
+use crate::ids::short;
+use crate::output::{line, print_json, print_page};
 use crate::view::{CallRow, TurnCall, TurnShown};
-use crate::{complete, find};
+use crate::{complete, find, moment};
 
 /// `ua turns …`.
 #[derive(Debug, Subcommand)]
@@ -48,7 +50,7 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     if crate::terminal::is_json() {
         print_json(&shown)?;
     } else {
-        print(in_words(&shown))?;
+        print_page(in_words(&shown, ua_core::system::env().now()))?;
     }
     Ok(OK)
 }
@@ -82,16 +84,16 @@ fn shown(records: &RunRecords, turn: &TurnRecord) -> TurnShown {
     }
 }
 
-fn in_words(turn: &TurnShown) -> String {
-    let committed = turn.committed_at.map_or_else(|| "not committed yet".to_owned(), |at| at.to_string());
+fn in_words(turn: &TurnShown, now: Timestamp) -> String {
+    let committed = turn.committed_at.map_or_else(|| "not committed yet".to_owned(), |at| moment::local(at, now));
     let mut out = format!(
         "turn {} of run {}\n\nRequest        sha256 {}\nModel          {} ({})\nRecorded       {}\nCommitted      {committed}\n",
         turn.turn,
-        turn.run_id,
+        short(&turn.run_id),
         turn.request_sha256,
         line(&turn.model, 60),
         line(&turn.stop_reason, 40),
-        turn.recorded_at,
+        moment::local(turn.recorded_at, now),
     );
     for request in &turn.requests {
         let usage = request.usage;
@@ -113,7 +115,7 @@ fn in_words(turn: &TurnShown) -> String {
             call.ordinal,
             line(&call.raw_tool_name, 80),
             call.status,
-            call.tool_call_id,
+            short(call.tool_call_id.as_str()),
             line(&call.arguments.to_string(), 400),
         ));
         if let Some(result) = result {

@@ -44,7 +44,7 @@ pub(crate) struct QueueRow {
     pub(crate) queue: String,
     /// `ready`, `later` (its time has not come), `claimed` or `parked`.
     pub(crate) state: String,
-    /// The smaller, the sooner.
+    /// Priority; smaller numbers are taken first.
     pub(crate) priority: i32,
     /// Not before this instant.
     pub(crate) run_after: String,

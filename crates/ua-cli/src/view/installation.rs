@@ -24,7 +24,7 @@ pub(crate) struct ToolRow {
     pub(crate) policy: Value,
 }
 
-/// A tool of a past run that nothing was known about.
+/// A tool of a past run that no rule knew.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct AuditRow {
     /// Its name, as the model saw it.

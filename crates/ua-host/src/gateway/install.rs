@@ -107,7 +107,12 @@ fn names_in(path: &Path, file: &str) -> Option<Vec<String>> {
 /// Says which of the tool servers that were named the configuration does not have.
 fn missing(servers: &[String], changes: &[Change]) -> Result<(), HostError> {
     match servers.iter().find(|name| !changes.iter().any(|change| change.server == **name)) {
-        Some(missing) => Err(HostError::usage(format!("the configuration names no tool server `{missing}`"))),
+        Some(missing) => {
+            let known: Vec<&str> = changes.iter().map(|change| change.server.as_str()).collect();
+            let hint = format!("the configuration has: {}", crate::text::plain(&known.join(", ")));
+            let message = format!("the configuration names no tool server `{}`", crate::text::plain(missing));
+            Err(HostError::not_found(message, missing, known, &hint))
+        }
         None => Ok(()),
     }
 }

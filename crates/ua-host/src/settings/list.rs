@@ -57,6 +57,11 @@ const fn setting(
     Setting { key, variable, kind, about, default, only_user }
 }
 
+/// What is said on standard error where nobody asked for more: our warnings, but not those of the model client, whose retries are lines of
+/// progress already. What libraries say of themselves (a protocol's error codes, a pool's lost connections) is not written for people: what
+/// matters of it is an error of ours.
+pub const LOG_DEFAULT: &str = "off,ua_=warn,ua_llm=error";
+
 /// The list. A setting that is added here can be set in the files, is asked for by [`crate::settings::Settings::var`], and is shown by `ua config show`.
 pub const SETTINGS: &[Setting] = &[
     setting("root", "UA_ROOT", ValueKind::Path, Some("AGENT_RUN_WORKSPACES"), None, "Folder of all workspaces"),
@@ -74,7 +79,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Secret,
         None,
         DECIDES,
-        "The runtime database on a PostgreSQL server, in the place of the file",
+        "The runtime database on a PostgreSQL server, instead of the file",
     ),
     setting(
         "mcp_config",
@@ -186,7 +191,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Path,
         Some("models.toml beside the user's config.toml, if there is one"),
         None,
-        "File with what is known about models, laid over what this version knows",
+        "File with what is known about models, overriding what this version knows",
     ),
     setting(
         "model.timeout_seconds",
@@ -280,7 +285,7 @@ pub const SETTINGS: &[Setting] = &[
         "output.log",
         "UA_LOG",
         ValueKind::Text,
-        Some("warn"),
+        Some(LOG_DEFAULT),
         None,
         "Diagnostics on standard error, for example debug or ua_mcp=trace",
     ),

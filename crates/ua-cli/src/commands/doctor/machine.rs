@@ -355,7 +355,7 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             findings.warn(CHECK, format!("left alone, they may want to log in: {}", named(&looked.may_log_in)), fix);
         }
         if !looked.not_read.is_empty() {
-            let fix = "write `args` as a list of texts, and variables into `env` in the place of a file that only the client finds";
+            let fix = "write `args` as a list of texts, and variables into `env` instead of a file that only the client finds";
             findings.warn(CHECK, format!("left alone, not all of them can be read: {}", named(&looked.not_read)), fix);
         }
     }

@@ -272,7 +272,7 @@ pub(super) async fn servers(
                 } else {
                     findings.warn(
                         &check,
-                        format!("started, {}{speaks}, of which nothing is known about {unknown}", ua_core::counted(specs.len(), "tool")),
+                        format!("started, {}{speaks}, {unknown} of them not known to any rule", ua_core::counted(specs.len(), "tool")),
                         "say in a policy what they do; `ua tools explain NAME` shows what is known, docs/guide/policies.md how",
                     );
                 }

@@ -125,6 +125,8 @@ impl Tree {
         let records = records.map_err(|e| HostError::store("look at the run", &e))?;
         let mut events = member.tail.take(&records);
         if member.name.is_some() {
+            // The process of the run at the top drives it, too.
+            events.retain(|event| event.event != "process");
             events.extend(passages(member, &records));
             events.retain(|event| since.is_none_or(|since| event.at >= since));
         }

@@ -1,0 +1,120 @@
+//! Lines that say that something is still being done, where nothing moves on a screen: in a pipe, a log, a plain terminal. Silence that goes on
+//! is told from a process that hangs.
+//!
+//! A line comes after a silence, and each silence may be twice as long as the one before, up to a minute. Whatever else is told begins anew.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+use ua_core::{Env, Timestamp};
+use ua_host::progress::{clock, seconds};
+
+use crate::output::tell;
+
+/// The longest silence.
+const LONGEST: Duration = Duration::from_mins(1);
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Says what is being done for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct Still {
+    silence: Arc<Mutex<Silence>>,
+    task: AbortHandle,
+    env: Env,
+}
+
+/// How long nothing was told.
+#[derive(Debug)]
+struct Silence {
+    /// What is being done.
+    doing: String,
+    began_at: Timestamp,
+    /// Since when that is being done.
+    doing_from: Timestamp,
+    told_at: Timestamp,
+    /// The first silence that is broken.
+    shortest: Duration,
+    /// How long this one may be.
+    most: Duration,
+}
+
+impl Still {
+    /// Begins with `doing`. Silences up to `shortest` are left alone.
+    pub(crate) fn start(env: &Env, doing: &str, shortest: Duration) -> Self {
+        let now = env.now();
+        let silence = Arc::new(Mutex::new(Silence::new(doing, now, shortest)));
+        let (watched, its_env) = (silence.clone(), env.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                its_env.clock.sleep(LOOK_EVERY).await;
+                let line = lock(&watched).line_at(its_env.now());
+                if let Some(line) = line.filter(|_| !crate::terminal::is_held()) {
+                    tell(line);
+                }
+            }
+        });
+        Self { silence, task: task.abort_handle(), env: env.clone() }
+    }
+
+    /// Something else is being done now.
+    pub(crate) fn doing(&self, doing: String) {
+        let mut silence = lock(&self.silence);
+        if silence.doing != doing {
+            silence.doing = doing;
+            silence.doing_from = self.env.now();
+        }
+    }
+
+    /// Something was told just now.
+    pub(crate) fn told(&self) {
+        let mut silence = lock(&self.silence);
+        silence.told_at = self.env.now();
+        silence.most = silence.shortest;
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(silence: &Mutex<Silence>) -> MutexGuard<'_, Silence> {
+    silence.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Silence {
+    fn new(doing: &str, now: Timestamp, shortest: Duration) -> Self {
+        Self { doing: doing.to_owned(), began_at: now, doing_from: now, told_at: now, shortest, most: shortest }
+    }
+
+    /// The line that breaks a silence that was long enough.
+    fn line_at(&mut self, now: Timestamp) -> Option<String> {
+        if now.since(self.told_at) < self.most {
+            return None;
+        }
+        self.told_at = now;
+        self.most = (self.most * 2).min(LONGEST);
+        let (elapsed, so_far) = (clock(now.since(self.began_at)), seconds(now.since(self.doing_from)));
+        Some(format!("[{elapsed}] {} · still at it after {so_far}", self.doing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silences_are_broken_and_grow_up_to_a_minute() {
+        let start = ua_core::Env::simulated(1).now();
+        let mut silence = Silence::new("turn 1 · run_command", start, Duration::from_secs(2));
+        let at = |seconds: u64| start.plus(Duration::from_secs(seconds));
+        let told: Vec<(u64, String)> =
+            (1..=300).filter_map(|second| Some((second, silence.line_at(at(second))?))).collect();
+        let seconds: Vec<u64> = told.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [2, 6, 14, 30, 62, 122, 182, 242]);
+        assert_eq!(told[0].1, "[00:02] turn 1 · run_command · still at it after 2.0 s");
+    }
+}

@@ -1,0 +1,177 @@
+//! Every command that shows something, on terminals of several widths: nothing is wider than the terminal, no word is broken, and what a
+//! person acts on is there.
+//!
+//! The commands are found by walking the help. A new one has to say which it is: shown here, or none that shows.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+use serde_json::json;
+use ua_e2e::{TestEnv, until};
+
+use super::env;
+use super::terminal::Screen;
+
+/// Commands that do something, or whose output is a document for a machine or for `man`.
+const NOT_SHOWN: [&str; 48] = [
+    "init",
+    "job",
+    "resume",
+    "fork",
+    "submit",
+    "worker",
+    "queue move",
+    "queue remove",
+    "workers drain",
+    "workers forget",
+    "schedule add",
+    "schedule pause",
+    "schedule resume",
+    "schedule run",
+    "schedule remove",
+    "runs delete",
+    "runs export",
+    "runs cancel",
+    "calls probe",
+    "calls resolve",
+    "answer",
+    "tools explain",
+    "tools lock",
+    "models show",
+    "config show",
+    "trust",
+    "login",
+    "logout",
+    "doctor",
+    "completions",
+    "man",
+    "schema",
+    "db migrate",
+    "db copy",
+    "db backup",
+    "db restore",
+    "db accept",
+    "db prune",
+    "gateway install",
+    "gateway uninstall",
+    "gateway start",
+    "gateway stop",
+    "gateway restart",
+    "gateway serve",
+    "gateway token",
+    "gateway hook",
+    "toolserver",
+    "runs diff",
+];
+
+/// Those that show, with what they need, and what has to stand there at any width. `{run}`, `{call}` and the like are the last eight
+/// letters of ids.
+const SHOWN: [(&str, &[&str], &[&str]); 19] = [
+    ("status", &[], &["{waits}", "waiting for you"]),
+    ("runs list", &[], &["{waits}", "{ended}", "waiting for you", "succeeded"]),
+    ("runs list", &["--status", "succeeded"], &["{ended}", "succeeded"]),
+    ("runs show", &["{waits}"], &["{waits}", "waiting for you"]),
+    ("runs tail", &["{ended}", "--no-follow"], &["succeeded"]),
+    ("turns show", &["{ended}", "1"], &["{ended}", "post_comment"]),
+    ("calls list", &[], &["{call}", "succeeded"]),
+    ("calls show", &["{call}"], &["{call}", "succeeded"]),
+    ("questions", &[], &["{question}", "approve", "skip", "abort"]),
+    ("queue depth", &[], &["default"]),
+    ("queue list", &[], &["{queued}", "later"]),
+    ("workers list", &[], &["here", "alive", "0/4"]),
+    ("schedule list", &[], &["nightly", "(in "]),
+    ("tools list", &[], &["mcp__ua__write_local_file"]),
+    ("tools audit", &[], &["mcp__forum__post_comment"]),
+    ("tools packs", &[], &["github"]),
+    ("models list", &[], &["claude-sonnet-4-5"]),
+    ("db check", &[], &["whole"]),
+    ("gateway status", &[], &[]),
+];
+
+/// Every command that has none below it, as it is typed.
+fn commands(env: &TestEnv) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![Vec::<String>::new()];
+    while let Some(path) = open.pop() {
+        let mut args: Vec<&str> = path.iter().map(String::as_str).collect();
+        args.push("--help");
+        let help = env.run_bare(&args).code(0).stdout;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        // What a command does stands behind it, or in a line below.
+        let names: Vec<String> = listed
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|name| *name != "help")
+            .map(str::to_owned)
+            .collect();
+        if names.is_empty() {
+            found.insert(path.join(" "));
+        }
+        open.extend(names.into_iter().map(|name| [path.clone(), vec![name]].concat()));
+    }
+    found
+}
+
+fn end_of(id: &str) -> String {
+    id[id.len() - 8..].to_owned()
+}
+
+#[test]
+fn every_listing_fits_every_terminal() {
+    let known = env();
+    let all = commands(&known);
+    let named: BTreeSet<String> = SHOWN.iter().map(|(name, ..)| *name).chain(NOT_SHOWN).map(str::to_owned).collect();
+    assert!(all.len() > 50, "{all:?}");
+    assert_eq!(all, named, "say of each command whether it shows something");
+
+    let env = env().with_forum();
+    let objective =
+        "Write a short, sourced report about tide mills from the given pages, publish it, and tell the team";
+    let post = |text: &str| json!({"name": "mcp__forum__post_comment", "input": {"text": text}});
+    let fields = |name: &str| json!({"job_key": name, "tools": {"builtin": false}, "objective": objective});
+    let turns = json!([{"tools": [post("hello")]}, {"text": "Posted what there was to say about tide mills, and told the team that it is there."}]);
+    let ended = env.named_job("ended", &fields("ended"), &turns);
+    env.run(&["job", &ended]).code(0);
+    let mut careful = fields("careful");
+    careful["escalation"] = json!({"ask_human_before": ["post_comment"]});
+    let careful = env.named_job("careful", &careful, &turns);
+    env.run(&["job", &careful]).code(75);
+    let later = env.named_job("later", &fields("later"), &turns);
+    env.run(&["submit", &later, "--delay", "20h"]).code(0);
+    env.run(&["schedule", "add", "nightly", &later, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin"]).code(0);
+    let worker = env.start(&["worker", "--name", "here", "--queue", "elsewhere"]);
+    until("the worker", || env.run(&["workers", "list"]).stdout.contains("here"));
+    let id = |sql: &str| end_of(&env.value(sql));
+    let names = [
+        ("{waits}", id("SELECT run_id FROM runs WHERE status = 'waiting_for_human'")),
+        ("{ended}", id("SELECT run_id FROM runs WHERE status = 'succeeded'")),
+        ("{queued}", id("SELECT run_id FROM runs WHERE status = 'queued'")),
+        ("{call}", id("SELECT tool_call_id FROM tool_calls WHERE status = 'succeeded'")),
+        ("{question}", id("SELECT question_id FROM questions")),
+    ];
+    let filled = |text: &str| names.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id));
+    for (command, args, wanted) in SHOWN {
+        let words: Vec<String> =
+            command.split(' ').map(str::to_owned).chain(args.iter().map(|arg| filled(arg))).collect();
+        let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+        words.extend(["--color", "never"]);
+        for columns in [40, 80, 120] {
+            let mut screen = Screen::start_on(&env, columns, &words, &[]);
+            let code = screen.end();
+            let raw = screen.raw().replace('\r', "");
+            assert_eq!(code, 0, "{command} at {columns}:\n{raw}");
+            for line in raw.lines() {
+                // A path or a digest that is wider than the terminal stays whole, so that it can be copied.
+                let room = usize::from(columns);
+                let longest = line.split_whitespace().map(|word| word.chars().count()).max().unwrap_or_default();
+                assert!(line.chars().count() <= room || longest + 24 > room, "{command} at {columns}: {line}\n{raw}");
+                assert_eq!(line, line.trim_end(), "{command} at {columns}");
+            }
+            for text in wanted {
+                assert!(raw.contains(&filled(text)), "{command} at {columns} does not show {text}:\n{raw}");
+            }
+        }
+    }
+    worker.signal(Signal::TERM);
+    worker.wait();
+}
