@@ -91,7 +91,7 @@ fn the_tail_of_a_finished_run_is_what_happened_and_how_it_ended() {
     commented(&env, "r");
     let lines = |output: &str| output.lines().map(|line| line[10..].to_owned()).collect::<Vec<_>>();
     let tail = env.run(&["runs", "tail", "r"]).code(0);
-    insta::with_settings!({filters => vec![(r"in \d+\.\d s", "in [TIME]"), (r"\d+ tokens in", "[N] tokens in")]}, {
+    insta::with_settings!({filters => vec![(r"process \d+ on \S+", "process [PID] on [HOST]"), (r"in \d+\.\d s", "in [TIME]"), (r"\d+ tokens in", "[N] tokens in")]}, {
         insta::assert_snapshot!("tail_of_a_finished_run", lines(&tail.stdout).join("\n"));
     });
     // The last turn only, for a machine.
@@ -143,7 +143,7 @@ fn a_tail_tells_in_order_who_drove_the_run_when_it_was_killed_and_when_it_was_ta
     env.run_killed_at("after:tool.invoke:get_page", &["job", &job, "--run-id", "r"]);
     env.run(&["resume", "r"]).code(75);
     env.run(&["resume", "r", "--max-turns", "+5"]).code(0);
-    let output = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "0"]).code(0);
+    let output = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "9"]).code(0);
     // The time, and what a line is about: each in the order in which it happened.
     let lines: Vec<&str> = output.stdout.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     let wanted = [
@@ -169,7 +169,7 @@ fn a_tail_tells_in_order_who_drove_the_run_when_it_was_killed_and_when_it_was_ta
     for text in wanted {
         assert!(rest.any(|line| line.starts_with(text)), "no `{text}` where it belongs:\n{}", lines.join("\n"));
     }
-    let events = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "0", "--json"]).code(0);
+    let events = env.run(&["runs", "tail", "r", "--no-follow", "--turns", "9", "--json"]).code(0);
     let events: Vec<Value> = events.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |event: &str| events.iter().filter(|one| one["event"] == event).collect::<Vec<_>>();
     let processes: Vec<&str> = of("process").iter().map(|one| one["status"].as_str().unwrap()).collect();

@@ -32,7 +32,10 @@ fn a_question_of_a_library_run_is_answered_by_ua_and_the_run_is_resumed_by_its_p
     assert_eq!(env.value("SELECT status FROM runs"), "waiting_for_human", "the refusal changed nothing");
     let question = env.value("SELECT question_id FROM questions");
     env.run(&["resume", "last", "--max-turns", "+5"]).code(75).says(&["max_turns is 25 now", "run the program"]);
-    env.run(&["answer", &question, "happened"]).code(0);
+    let answered = env.run(&["answer", &question, "happened"]).code(0);
+    // Nobody but its program can resume it.
+    assert!(answered.stderr.contains("start the program again that started it"), "{}", answered.stderr);
+    assert!(!answered.stderr.contains("ua resume"), "{}", answered.stderr);
     let ended = program(&env, &["--no-keys"]);
     assert!(ended.status.success(), "{ended:?}");
     let invoices = std::fs::read_to_string(env.root().join("invoices.txt")).unwrap();

@@ -257,6 +257,7 @@ fn a_login_lets_runs_in_is_renewed_in_the_middle_of_one_and_is_in_no_record() {
     assert_eq!(env.calls(), ["post_comment succeeded", "post_comment succeeded", "post_comment succeeded"]);
     assert_eq!(env.value("SELECT count(*) FROM tool_attempts"), "4");
 
+    // A login is listed by its server, and where it is kept; one that was forgotten is not, and neither is a token.
     let listed = env.run(&["login", "--list", "--json"]).code(0).json();
     assert_eq!(
         (&listed[0]["server"], &listed[0]["kept_in"], &listed[0]["renewable"]),
@@ -265,6 +266,15 @@ fn a_login_lets_runs_in_is_renewed_in_the_middle_of_one_and_is_in_no_record() {
     env.run(&["login", "--list"]).code(0).shows(&["web", "renewed by itself", "file"]);
     let records = String::from_utf8_lossy(&written(&env.root())).into_owned();
     assert!(!records.contains("canary"), "no token, no code and no secret is in a record");
+    let shown = env.run(&["login", "--list"]).code(0).stdout;
+    let heads: Vec<&str> =
+        shown.lines().next().unwrap().split("  ").map(str::trim).filter(|head| !head.is_empty()).collect();
+    assert_eq!(heads, ["SERVER", "ADDRESS", "SCOPES", "UNTIL", "KEPT IN"]);
+    assert!(!shown.contains("canary"), "{shown}");
+    env.run(&["logout", "wep"]).refused(2, &["nobody is logged in at `wep`", "did you mean `web`?"]);
+    env.run(&["logout", "web"]).code(0);
+    env.run(&["login", "--list"]).code(0).says(&["no logins yet"]);
+    assert_eq!(env.run(&["login", "--list", "--json"]).code(0).json(), json!([]));
 }
 
 #[test]

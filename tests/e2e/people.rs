@@ -115,6 +115,10 @@ fn without_a_terminal_an_answer_needs_a_question_and_the_open_ones_are_listed() 
     let question = open_questions(&env).remove(0);
     env.run(&["answer"]).code(2).says(&["name the question; these are open", &question, "May `post_comment` run?"]);
     env.run(&["answer", &question]).code(2).says(&["needs an answer", "approve, skip, abort"]);
+    // `last` is a run everywhere else; an answer cannot be taken back, so nothing is guessed.
+    env.run(&["answer", "last", "approve"]).refused(2, &["`last` names a run, not a question", "ua questions"]);
+    env.run(&["answer", "q_01a", "approve"]).refused(2, &["too short for the name of a question"]);
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
 }
 
 fn asks() -> Value {

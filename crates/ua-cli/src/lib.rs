@@ -192,8 +192,9 @@ fn told_apart(error: &clap::Error) -> Option<HostError> {
     }
     let word = text(ContextKind::InvalidSubcommand)?;
     let failure = |below: &str, meant: &str| {
+        let help = if below.is_empty() { "ua --help".to_owned() } else { format!("ua {below}--help") };
         HostError::usage(format!("there is no command `{}`", output::line(&format!("{below}{word}"), 60)))
-            .hint(format!("`{meant}` does that; `ua {below}--help` lists the commands"))
+            .hint(format!("`{meant}` does that; `{help}` lists the commands"))
     };
     // Of `ua` itself, or below a command: there are other words there.
     let mut top = Cli::command();

@@ -62,7 +62,7 @@ listings! {
     /// `ua queue list`.
     QUEUE = "ua queue list": [
         whole("RUN", ID), extra("QUEUE", "default"), whole("STATE", "claimed"), extra("PRIORITY", "-10"),
-        extra("KEY", "acme:2"), text("WORKER OR REASON", "from 2026-11-25 08:00:00 CET, the machine that began it is not there"),
+        extra("KEY", "acme:2"), text("WORKER OR REASON", "from Wed 08:00 (in 59 min), the machine that began it is not there"),
     ];
     /// `ua workers list`.
     WORKERS = "ua workers list": [
@@ -72,7 +72,7 @@ listings! {
     /// `ua schedule list`.
     SCHEDULES = "ua schedule list": [
         whole("NAME", "nightly-report"), extra("CRON", "*/15 8-18 * * mon-fri"), extra("TIME ZONE", "Europe/Berlin"),
-        whole("NEXT", "2026-11-25 08:00 (in 9 h)"), text("JOB", PLACE),
+        whole("NEXT", "Wed 08:00 (in 59 min)"), text("JOB", PLACE),
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
@@ -126,5 +126,5 @@ listings! {
     /// Their turns.
     TURNS_OF_TWO = "ua runs diff, turns": [whole("TURN", "12 ="), text("A", WORDS), text("B", WORDS)];
     /// Their files.
-    FILES_OF_TWO = "ua runs diff, files": [text("FILE", PLACE), whole("A", "085e3b7525b9af17"), whole("B", "085e3b7525b9af17")];
+    FILES_OF_TWO = "ua runs diff, files": [text("FILE", PLACE), whole("A", "085e3b7525"), whole("B", "085e3b7525")];
 }

@@ -51,12 +51,16 @@ fn written(at: Timestamp, format: &str, zone: &TimeZone) -> String {
 }
 
 fn due_in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
-    let exact = written(at, "%Y-%m-%d %H:%M", zone);
     if at <= now {
-        return format!("{exact} (now)");
+        return "now".to_owned();
     }
+    // Within a week its day says which.
     let seconds = at.since(now).as_secs();
-    if seconds < 604_800 { format!("{exact} (in {})", span(seconds)) } else { exact }
+    if seconds < 518_400 {
+        format!("{} (in {})", written(at, "%a %H:%M", zone), span(seconds))
+    } else {
+        written(at, "%Y-%m-%d %H:%M", zone)
+    }
 }
 
 /// So many seconds, as people say it.
@@ -94,10 +98,10 @@ mod tests {
         assert_eq!(said("2026-11-20T03:00:00.000Z"), "3 d ago");
         assert_eq!(said("2026-10-01T02:00:00.000Z"), "2026-09-30", "by the clock on the wall");
         let due = |text: &str| due_in_words(Timestamp::parse(text).unwrap(), now, &zone);
-        assert_eq!(due("2026-11-23T08:00:00.000Z"), "2026-11-23 03:00 (in 5 h)");
-        assert_eq!(due("2026-11-23T03:01:30.000Z"), "2026-11-22 22:01 (in 1 min)");
+        assert_eq!(due("2026-11-23T08:00:00.000Z"), "Mon 03:00 (in 5 h)");
+        assert_eq!(due("2026-11-23T03:01:30.000Z"), "Sun 22:01 (in 1 min)");
         assert_eq!(due("2026-12-23T08:00:00.000Z"), "2026-12-23 03:00");
-        assert_eq!(due("2026-11-23T02:59:00.000Z"), "2026-11-22 21:59 (now)", "a worker takes it next");
+        assert_eq!(due("2026-11-23T02:59:00.000Z"), "now", "a worker takes it next");
         assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");
     }
 }

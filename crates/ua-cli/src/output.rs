@@ -86,6 +86,7 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         if nth > 0 {
             out.push('\n');
         }
+        let line = line.trim_end_matches(' ');
         if line.width() <= room {
             out.push_str(line);
             continue;

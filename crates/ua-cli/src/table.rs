@@ -23,6 +23,7 @@ const FEW: usize = 6;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listing {
     /// What shows it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "what tests say of it"))]
     pub(crate) name: &'static str,
     /// Its columns, the one by which a row is named first.
     pub(crate) columns: &'static [Column],

@@ -106,7 +106,11 @@ pub async fn correct(
     let corrected = store.correct_call(write).await.map_err(|error| refused(call, &top, &error))?;
     rewrite(host, store, &run, lock.is_some()).await?;
     drop(lock);
-    let then = if is_open { format!("; `ua resume {top}` resumes it, and its model is told") } else { String::new() };
+    let then = if is_open {
+        format!("; once it is resumed, its model is told: {}", crate::restart::how_to_resume(store, &top).await?)
+    } else {
+        String::new()
+    };
     let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
     Ok((corrected, then))
 }

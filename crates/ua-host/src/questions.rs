@@ -19,6 +19,7 @@ use crate::corrections;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::people::{People, Presence};
+use crate::restart;
 use crate::settings::Settings;
 use crate::tree;
 
@@ -154,7 +155,8 @@ async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostErro
             }
         },
         QuestionStatus::Open | QuestionStatus::Answered => {
-            error.hint(format!("`ua resume {}` acts on the answer", tree::top(store, &question.run_id).await?))
+            let top = tree::top(store, &question.run_id).await?;
+            error.hint(format!("to have the run act on the answer: {}", restart::how_to_resume(store, &top).await?))
         }
     })
 }
@@ -190,7 +192,8 @@ pub async fn answer(
     }
     if choice == Choice::Abort {
         let top = tree::top(store, &run.run_id).await?;
-        return Ok(format!("answered; run {} starts no more calls, and `ua resume {top}` ends it", run.run_id));
+        let how = restart::how_to_resume(store, &top).await?;
+        return Ok(format!("answered; run {} starts no more calls; to end it: {how}", run.run_id));
     }
     if !settled.is_empty() {
         corrections::rewrite(host, store, &run, false).await?;
@@ -252,6 +255,6 @@ pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostE
     Ok(if queue.iter().any(|entry| entry.run_id == top) {
         format!("answered; run {top} is in the queue, and a worker continues it by itself")
     } else {
-        format!("answered; then resume: `ua resume {top}`")
+        format!("answered; then resume: {}", restart::how_to_resume(store, &top).await?)
     })
 }

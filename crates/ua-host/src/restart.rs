@@ -8,10 +8,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use ua_core::{Audience, RunId};
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
 use ua_runner::{RunLock, Workspace};
-use ua_store::{RunRecord, RunStore};
+use ua_store::{RunRecord, RunStore, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
@@ -86,6 +87,17 @@ fn files(run: &RunRecord) -> [String; 2] {
 pub fn resume_command(home: &Home, run: &RunRecord) -> String {
     let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
     format!("ua resume {}{}{more}", run.run_id, root_flag(home))
+}
+
+/// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
+/// tools.
+///
+/// # Errors
+/// A store that fails.
+pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, HostError> {
+    let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
+    let command = format!("`ua resume {top}`");
+    Ok(Audience::of(&run.entrypoint).pick(command, "start the program again that started it".to_owned()))
 }
 
 /// ` --root DIR`, when the default would not find the run again.

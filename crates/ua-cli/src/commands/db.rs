@@ -63,7 +63,7 @@ Examples:
         /// The file to make
         file: PathBuf,
     },
-    /// Put a copy made by `ua db backup` in the place of the database; what was there is kept beside it
+    /// Replace the database with a copy made by `ua db backup`; what was there is kept beside it
     #[command(after_help = "\
 Examples:
   ua db restore ua-2026-11-20.db

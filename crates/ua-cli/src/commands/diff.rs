@@ -78,7 +78,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     if !files.is_empty() {
         print("\n")?;
         let digest = |sha256: Option<ua_core::Sha256>| {
-            sha256.map_or_else(|| "-".to_owned(), |digest| digest.to_hex()[..16].to_owned())
+            sha256.map_or_else(|| "-".to_owned(), |digest| digest.to_hex()[..10].to_owned())
         };
         let rows = files.iter().map(|file| vec![line(&file.path, 80), digest(file.sha256[0]), digest(file.sha256[1])]);
         print_table(&crate::listings::FILES_OF_TWO, rows.collect())?;

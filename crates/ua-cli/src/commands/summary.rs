@@ -140,7 +140,7 @@ fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
     }
     let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
     let status = if call.deduplicated_from.is_some() { "not repeated" } else { call.status.as_str() };
-    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status))
+    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status).trim_end().to_owned())
 }
 
 /// The history of the run that a question is of, where the records have it: a sub-agent's is its own.

@@ -221,9 +221,13 @@ impl Tail {
     fn take_processes(&mut self, records: &RunRecords, events: &mut Vec<(Place, TailEvent)>) {
         let run = &records.run;
         let shown = self.requests.values().filter(|request| request.turn >= self.from);
-        let since = shown.map(|request| request.reserved_at).min().filter(|_| self.from > 1);
-        let is_shown =
-            |process: &ProcessSpan| since.is_none_or(|since| process.left_at.is_none_or(|left_at| left_at >= since));
+        let since = shown.map(|request| request.reserved_at).min();
+        let from = self.from;
+        let is_shown = |process: &ProcessSpan| match (process.left_at, since) {
+            (None, _) => true,
+            (Some(left_at), Some(since)) => from <= 1 || left_at >= since,
+            (Some(_), None) => from <= 1,
+        };
         let mut before: Option<&ProcessSpan> = None;
         for process in &run.processes {
             let died = before.is_some_and(|before| before.died);
