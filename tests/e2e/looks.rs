@@ -29,7 +29,7 @@ pub(crate) fn assert_looks(env: &TestEnv, name: &str, text: &str) {
         (r"(call|q|step|ckpt|run)_[0-9a-f]{32}", "${1}_[id]"),
         (r"[0-9a-f]{64}", "[sha256]"),
         (r"[0-9a-f]{32}", "[id]"),
-        (r"[0-9a-f]{12,16}", "[digest]"),
+        (r"[0-9a-f]{12,16}|\b[0-9a-f]{10}\b", "[digest]"),
         (r"\d+(\.\d+)? (ms|s)\b", "[span]"),
         (r"\d+ in, \d+ out", "[n] in, [n] out"),
         (r"\d+ tokens in, \d+ out", "[n] tokens in, [n] out"),

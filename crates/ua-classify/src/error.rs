@@ -51,7 +51,7 @@ pub enum PolicyError {
         second: String,
     },
     /// A server is to be judged by a policy pack that is not there.
-    #[error("judge the tools of {server:?} by the policy pack {pack:?}: there is none of that name")]
+    #[error("there is no policy pack {pack:?}, by which the tools of {server:?} are to be classified")]
     UnknownPack {
         /// The server's name in the configuration.
         server: String,

@@ -70,7 +70,8 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
             detail: error.detail(),
         };
         if let Ok(text) = crate::output::json_line(&ErrorShown { error: body }) {
-            crate::output::tell(&text);
+            // One line, whatever reads it. Nobody is left who could be told that this failed.
+            crate::terminal::write_err(&Shown::from(text).then("\n")).ok();
             return;
         }
     }

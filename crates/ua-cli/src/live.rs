@@ -178,7 +178,8 @@ impl State {
                 "waiting for a person".clone_into(&mut self.doing);
             }
             RunEvent::Resuming { turn_index, .. } => {
-                self.turn = *turn_index;
+                // The turn that is open, or comes next.
+                self.turn = *turn_index + 1;
                 "resuming".clone_into(&mut self.doing);
             }
             RunEvent::Call(CallProgress::Progress { .. })
@@ -272,6 +273,11 @@ mod tests {
             ..State::default()
         };
         assert_eq!(state.doing_text(), "turn 3 · thinking");
+        // What a resume does of the first turn is no start.
+        let mut resumed = State::default();
+        assert_eq!(resumed.doing_text(), "starting");
+        resumed.take(&RunEvent::Resuming { turn_index: 0, in_flight: 1, unsent: 0 });
+        assert_eq!(resumed.doing_text(), "turn 1 · resuming");
         assert_eq!(
             state.used_text(Duration::from_mins(9)),
             "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min"

@@ -149,10 +149,10 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
     Ok(plain_json(&text))
 }
 
-/// Tells a person something on standard error. A terminal that went away, or a log on a full disk, is no reason to end a run.
+/// Tells a person something on standard error, in lines that fit the terminal. A terminal that went away, or a log on a full disk, is no reason to end a run.
 pub(crate) fn tell(text: impl Into<Shown>) {
     // Nobody is left who could be told that this failed.
-    crate::terminal::write_err(&text.into().then("\n")).ok();
+    crate::terminal::write_err(&text.into().then("\n").broken(crate::terminal::err_width())).ok();
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl People for AtTerminal {
         self.break_silence();
         let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
         let first = move |patience| {
-            if !quiet {
+            if !quiet && !crate::prompt::is_open() {
                 tell(lock(&first).stopping(patience));
             }
         };

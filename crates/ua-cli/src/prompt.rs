@@ -5,7 +5,7 @@
 //! waits ([`crate::terminal::hold`]), and one prompt waits for the other.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +24,14 @@ static TURN: Mutex<()> = Mutex::const_new(());
 
 /// How many prompts were called off so far, or ended: one that began earlier is not wanted any more.
 static CALLED_OFF: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a prompt stands there, or was left with Ctrl-C: such a signal is an answer to the prompt, which says what it did.
+static IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal like Ctrl-C is for a prompt, and for nothing else.
+pub(crate) fn is_open() -> bool {
+    IS_OPEN.load(Ordering::SeqCst)
+}
 
 /// Calls off whatever is asked now: what it was about is over.
 pub(crate) fn call_off() {
@@ -53,6 +61,7 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
     let began = CALLED_OFF.load(Ordering::SeqCst);
     let mut interrupted =
         signal(SignalKind::interrupt()).map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+    IS_OPEN.store(true, Ordering::SeqCst);
     let _held = crate::terminal::hold();
     if io::stdin().is_terminal() {
         // A terminal that cannot forget what was typed asks all the same.
@@ -68,6 +77,7 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
             return Err(HostError::waiting(&left.what).hint(&left.back));
         }
     };
+    IS_OPEN.store(false, Ordering::SeqCst);
     match typed {
         Ok(Some(line)) => Ok(Some(line.trim().to_owned())),
         Ok(None) => {

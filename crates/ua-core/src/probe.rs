@@ -143,7 +143,7 @@ pub enum TemplateError {
         why: String,
     },
     /// The call does not have what the template names.
-    #[error("fill in the template {template:?}: the call has no {what}")]
+    #[error("the template {template:?} cannot be filled in: the call has no {what}")]
     Missing {
         /// The template.
         template: String,

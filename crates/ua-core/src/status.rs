@@ -232,7 +232,7 @@ impl CallEvent {
 
 /// An event that its status does not allow: a bug, or a second writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("apply {event:?} to a call that is {from}")]
+#[error("{event:?} does not apply to a call that is {from}")]
 pub struct IllegalTransition {
     /// The status the call had.
     pub from: CallStatus,

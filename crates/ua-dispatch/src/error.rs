@@ -18,7 +18,7 @@ pub enum DispatchError {
     #[error("cannot reach a tool server")]
     Transport(#[from] TransportError),
     /// An earlier process of the tool server may still act, so nothing can be decided about its calls.
-    #[error("retire an earlier process of the tool server `{server}` {detail}")]
+    #[error("an earlier process of the tool server `{server}` is not ended {detail}")]
     OrphanAlive {
         /// The server.
         server: String,
@@ -26,7 +26,7 @@ pub enum DispatchError {
         detail: String,
     },
     /// A sub-agent could not be driven; its run stays where it is.
-    #[error("drive the sub-agent of call {call}")]
+    #[error("the sub-agent of call {call} failed")]
     SubAgent {
         /// Its task.
         call: ua_core::CallId,
@@ -35,7 +35,7 @@ pub enum DispatchError {
         source: SubAgentError,
     },
     /// A tool or rule is set up in a way that cannot keep its promise.
-    #[error("offer the tool `{tool}`: {why}")]
+    #[error("the tool `{tool}` cannot be offered: {why}")]
     Configuration {
         /// The tool's qualified name.
         tool: String,

@@ -25,7 +25,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider refused the request itself (HTTP 400, 413, 422 and other client errors).
-    #[error("have the request accepted by the model provider (HTTP {status}): {message}")]
+    #[error("the model provider refused the request (HTTP {status}): {message}")]
     InvalidRequest {
         /// The HTTP status.
         status: u16,
@@ -51,7 +51,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider does not know the reply any more that the request was to continue from. The whole history does not need it.
-    #[error("continue from the reply {response_id}, which the model provider has forgotten: {message}")]
+    #[error("the model provider has forgotten the reply {response_id}: {message}")]
     SessionForgotten {
         /// The reply.
         response_id: String,
@@ -100,19 +100,19 @@ pub enum LlmError {
         source: BoxError,
     },
     /// The provider was silent for too long after the request was sent.
-    #[error("hear from the model provider within {} ms", .idle.as_millis())]
+    #[error("the model provider said nothing for {} ms", .idle.as_millis())]
     Timeout {
         /// The longest silence that is allowed.
         idle: Duration,
     },
     /// The reply was still coming when it should have been complete.
-    #[error("receive the whole reply within {} ms", .after.as_millis())]
+    #[error("the reply was not complete after {} ms", .after.as_millis())]
     Endless {
         /// The longest that a reply may take.
         after: Duration,
     },
     /// The connection ended before the message did.
-    #[error("receive the whole reply: the stream ended early, after {text_bytes} bytes of text")]
+    #[error("the reply is not complete: the stream ended early, after {text_bytes} bytes of text")]
     Cut {
         /// Bytes of text that had arrived; they are not a reply.
         text_bytes: usize,
@@ -128,7 +128,7 @@ pub enum LlmError {
         why: String,
     },
     /// The request has more tokens than the model takes; nothing was begun.
-    #[error("fit the request into the model's context (HTTP {status}): {message}")]
+    #[error("the request does not fit into the model's context (HTTP {status}): {message}")]
     TooLong {
         /// The HTTP status.
         status: u16,

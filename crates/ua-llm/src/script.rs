@@ -147,7 +147,7 @@ pub enum ScriptError {
     #[error("the history is not what the script expects: {0}")]
     History(String),
     /// The request is not what the script expects.
-    #[error("play turn {turn} of the script: {why}")]
+    #[error("turn {turn} of the script cannot be played: {why}")]
     Expectation {
         /// The turn, from 1.
         turn: usize,

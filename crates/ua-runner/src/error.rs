@@ -59,7 +59,7 @@ pub enum RunError {
     #[error(transparent)]
     Resume(#[from] ResumeError),
     /// A bug in the driver.
-    #[error("drive the run")]
+    #[error("the run cannot be driven")]
     Machine(#[from] UnexpectedEvent),
 }
 
@@ -128,7 +128,7 @@ pub enum ResumeError {
         committed: u32,
     },
     /// The store kept refusing the commit of a turn that it says is the next one.
-    #[error("commit turn {turn}")]
+    #[error("turn {turn} cannot be committed")]
     CasConflict {
         /// The turn.
         turn: u32,

@@ -14,7 +14,7 @@ use ua_store::StoreError;
 #[non_exhaustive]
 pub enum Error {
     /// The step lacks something, or contradicts itself.
-    #[error("define the step: {0}")]
+    #[error("the step is not well defined: {0}")]
     Step(String),
     /// No run can have this id.
     #[error("invalid run id {id:?}: {}", chain(source))]

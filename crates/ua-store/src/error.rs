@@ -45,7 +45,7 @@ pub enum Retry {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The row is not what the caller last saw.
-    #[error("change {row}: {why}")]
+    #[error("{row} cannot be changed: {why}")]
     Conflict {
         /// Which row.
         row: RowRef,
@@ -100,13 +100,13 @@ pub enum StoreError {
         row: RowRef,
     },
     /// A row of that id is there already.
-    #[error("create {row}: it exists")]
+    #[error("{row} exists already")]
     Exists {
         /// Which row.
         row: RowRef,
     },
     /// An earlier call holds the key.
-    #[error("claim the key of call {call}: call {by}, which is {status}, holds it")]
+    #[error("the key of call {call} is held by call {by}, which is {status}")]
     KeyTaken {
         /// The caller's call.
         call: CallId,

@@ -150,7 +150,7 @@ impl Counts {
 
 /// Why a simulation could not be run at all; nothing is known about the code under test then.
 #[derive(Debug, thiserror::Error)]
-#[error("simulate seed {seed}")]
+#[error("seed {seed} failed")]
 pub struct SimError {
     seed: u64,
     #[source]

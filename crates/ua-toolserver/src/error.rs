@@ -41,7 +41,7 @@ pub enum ToolServerError {
         source: std::io::Error,
     },
     /// The client left before the protocol's first exchange was over, or spoke another protocol.
-    #[error("agree with the client on the protocol")]
+    #[error("no agreement with the client on the protocol")]
     Handshake {
         #[source]
         source: Box<rmcp::service::ServerInitializeError>,

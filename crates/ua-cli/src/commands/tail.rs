@@ -21,7 +21,7 @@ use self::tree::{NamedEvent, Tree};
 use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::ids::shortened;
 use crate::live::{Live, RunProgress};
-use crate::output::{json_line, line, print_on};
+use crate::output::{json_line, line, print_on, wrapped};
 use crate::view::TailEvent;
 use crate::{complete, find, moment};
 
@@ -105,7 +105,9 @@ fn show(told: &[NamedEvent]) -> Result<bool, HostError> {
             let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
             let text = line(&event.text, 400);
             let ids = [event.run_id.as_str(), event.question_id.as_deref().unwrap_or_default()];
-            format!("{} {who}{}", moment::clock(event.at), shortened(&text, &ids))
+            let clock = moment::clock(event.at);
+            let text = format!("{who}{}", shortened(&text, &ids));
+            format!("{clock} {}", wrapped(&crate::output::plain(&text), clock.len() + 1))
         };
         if !crate::terminal::around_live(|| print_on(format!("{text}\n")))? {
             return Ok(false);

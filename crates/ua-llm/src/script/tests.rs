@@ -105,23 +105,35 @@ fn a_request_that_the_script_does_not_expect_is_refused_with_the_reason() {
         Err(error) => error.to_string(),
         Ok(turn) => panic!("it was accepted: {turn:?}"),
     };
-    assert_eq!(why("", &[prompt()]), r#"play turn 1 of the script: the system prompt does not contain "brief""#);
+    assert_eq!(
+        why("", &[prompt()]),
+        r#"turn 1 of the script cannot be played: the system prompt does not contain "brief""#
+    );
     let other = Message::user(Origin::Prompt, "write a poem");
-    assert_eq!(why("brief", &[other]), r#"play turn 1 of the script: the newest messages do not contain "report""#);
+    assert_eq!(
+        why("brief", &[other]),
+        r#"turn 1 of the script cannot be played: the newest messages do not contain "report""#
+    );
 
     let first = script.reply("m", "brief", &[prompt()], 1).unwrap().into_message();
     let with = |content: &str, is_error| [prompt(), first.clone(), result("c", content, is_error)];
     assert_eq!(
         why("brief", &with("lost", false)),
-        r#"play turn 2 of the script: the newest messages do not contain "sent""#
+        r#"turn 2 of the script cannot be played: the newest messages do not contain "sent""#
     );
-    assert_eq!(why("brief", &with("not sent", true)), "play turn 2 of the script: a tool result is an error: not sent");
-    assert_eq!(why("brief", &with("sent", false)), "play turn 2 of the script: the history has no result of d");
+    assert_eq!(
+        why("brief", &with("not sent", true)),
+        "turn 2 of the script cannot be played: a tool result is an error: not sent"
+    );
+    assert_eq!(
+        why("brief", &with("sent", false)),
+        "turn 2 of the script cannot be played: the history has no result of d"
+    );
 
     let mut third = with("sent", false).to_vec();
     let said = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("ok")] };
     third.extend([said, Message::user(Origin::Guidance, "sent?")]);
-    assert_eq!(why("brief", &third), "play turn 3 of the script: no tool result is an error");
+    assert_eq!(why("brief", &third), "turn 3 of the script cannot be played: no tool result is an error");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::workspace::WorkspaceError;
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// The definition cannot be worked with; nothing was stored.
-    #[error("define the step")]
+    #[error("the step is not well defined")]
     Definition(#[from] SpecError),
     /// The run of that id was started with another definition, which never changes. Take another id.
     #[error("run {run} was started with another {}; take another id, or the old values", told(differs))]

@@ -146,10 +146,12 @@ fn a_private_word_is_seen_wherever_it_stands() {
 }
 
 /// Verbs that an error begins with when it says what was to be done and not what is wrong: alone it reads as an order.
-const ORDERS: [&str; 34] = [
-    "accept", "ask", "build", "call", "check", "copy", "expand", "fetch", "find", "get", "give", "keep", "list",
-    "listen", "load", "look", "make", "open", "parse", "reach", "read", "render", "resume", "run the", "send", "serve",
-    "set", "start", "store", "submit", "take", "tell", "use", "write",
+const ORDERS: [&str; 53] = [
+    "accept", "agree", "apply", "change", "claim", "commit", "continue", "create", "define", "drive", "fill", "fit",
+    "have", "hear", "judge", "offer", "play", "receive", "retire", "simulate", "ask", "build", "call", "check", "copy",
+    "expand", "fetch", "find", "get", "give", "keep", "list", "listen", "load", "look", "make", "open", "parse",
+    "reach", "read", "render", "resume", "run the", "send", "serve", "set", "start", "store", "submit", "take", "tell",
+    "use", "write",
 ];
 
 #[test]
