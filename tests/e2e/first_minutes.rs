@@ -189,7 +189,7 @@ fn status_says_what_waits_and_how_to_resume() {
     env.run(&words).code(0);
     env.run(&["status"]).code(0).shows(&["answered"]);
     env.run(&["resume", "r"]).code(0);
-    env.run(&["status"]).code(0).shows(&["nothing waits for you", "Ended in the last 24 hours: 1 (1 succeeded"]);
+    env.run(&["status"]).code(0).shows(&["nothing waits for you", "Ended in the last 24 hours: 1 succeeded\n"]);
 }
 
 #[test]

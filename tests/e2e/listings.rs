@@ -81,7 +81,7 @@ const SHOWN: [(&str, &[&str], &[&str]); 19] = [
     ("workers list", &[], &["here", "alive", "0/4"]),
     ("schedule list", &[], &["nightly", "(in "]),
     ("tools list", &[], &["mcp__ua__write_local_file"]),
-    ("tools audit", &[], &["mcp__forum__post_comment"]),
+    ("tools audit", &[], &["mcp__forum__frobnicate"]),
     ("tools packs", &[], &["github"]),
     ("models list", &[], &["claude-sonnet-4-5"]),
     ("db check", &[], &["whole"]),
@@ -131,7 +131,8 @@ fn every_listing_fits_every_terminal() {
     let fields = |name: &str| json!({"job_key": name, "tools": {"builtin": false}, "objective": objective});
     let turns = json!([{"tools": [post("hello")]}, {"text": "Posted what there was to say about tide mills, and told the team that it is there."}]);
     let ended = env.named_job("ended", &fields("ended"), &turns);
-    env.run(&["job", &ended]).code(0);
+    let servers = env.mcp_config("servers.json", &json!({"forum": env.forum_entry(&["--with", "frobnicate"])}));
+    env.run(&["job", &ended, "--mcp-config", &servers]).code(0);
     let mut careful = fields("careful");
     careful["escalation"] = json!({"ask_human_before": ["post_comment"]});
     let careful = env.named_job("careful", &careful, &turns);

@@ -89,7 +89,9 @@ impl Home {
                 HostError::usage("this ua was built without PostgreSQL").hint("build it with the feature `postgres`")
             );
         }
-        let is_default = usual == root;
+        // What a file says counts for every command that is given in the same folder; a flag and a variable may not be there again.
+        let by_file = settings.of_files("UA_ROOT").map(|said| settings.absolute(Path::new(&said.value))).transpose()?;
+        let is_default = by_file.unwrap_or(usual) == root;
         Ok(Self {
             #[cfg(feature = "postgres")]
             server: server(settings)?,
@@ -523,6 +525,15 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    #[test]
+    fn a_root_that_the_project_names_needs_no_flag() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("ua.toml"), "root = \"runs\"\n").unwrap();
+        assert_eq!(home(folder.path(), None).root(), folder.path().join("runs"));
+        assert!(home(folder.path(), None).is_default() && !home(folder.path(), Some("others")).is_default());
+        assert!(!home(folder.path(), Some(DEFAULT_ROOT)).is_default(), "another one than the project's");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ua_evidence::Verdict;
 use ua_host::home::Home;
 use ua_resume::{status_detail, status_words};
 use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide, Workspace};
@@ -9,7 +10,7 @@ use ua_store::{RunRecords, RunStore as _};
 
 use crate::error::{HostError, OK};
 use crate::find;
-use crate::output::{line, print, print_json, print_table};
+use crate::output::{line, print, print_json, print_page, print_table};
 
 pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
@@ -56,7 +57,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         print("\nThe jobs differ (A → B)\n")?;
     }
     for change in &diff.job {
-        print(format!("  {}\n", line(&change.to_string(), 200)))?;
+        print_page(format!("  {}\n", line(&change.to_string(), 200)))?;
     }
     let turns: Vec<_> = diff.turns.iter().filter(|turn| all || !turn.same).collect();
     if !turns.is_empty() {
@@ -69,10 +70,9 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     }
     let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
     if !all && same_turns > 0 {
-        print(format!(
-            "\n{same_turns} alike; --all shows them\n",
-            same_turns = ua_core::counted(same_turns, "further turn")
-        ))?;
+        let (is, them) = if same_turns == 1 { ("is", "it") } else { ("are", "them") };
+        let turns = ua_core::counted(same_turns, "further turn");
+        print(format!("\n{turns} {is} the same; --all shows {them}\n"))?;
     }
     let files: Vec<_> = diff.files.iter().filter(|file| all || !file.same).collect();
     if !files.is_empty() {
@@ -94,11 +94,11 @@ fn status(run: &RunSide) -> String {
 
 fn side(turn: Option<&TurnSide>) -> String {
     let Some(turn) = turn else { return "-".to_owned() };
-    let mut lines = Vec::new();
+    // What is first is what is left on a narrow terminal: two turns differ by what came of their calls more often than by their words.
+    let mut lines: Vec<String> = turn.calls.iter().map(call).collect();
     if !turn.text.is_empty() {
         lines.push(line(&turn.text, 160));
     }
-    lines.extend(turn.calls.iter().map(call));
     if !turn.committed {
         lines.push("(not committed)".to_owned());
     }
@@ -106,5 +106,10 @@ fn side(turn: Option<&TurnSide>) -> String {
 }
 
 fn call(call: &CallSide) -> String {
-    format!("{} {} · {}", line(&call.tool, 60), line(&call.arguments, 160), call.status)
+    let outcome = match call.verdict {
+        Verdict::AnsweredByTwin => "not repeated",
+        Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => call.status.as_str(),
+    };
+    let tool = call.tool.rsplit_once("__").map_or(call.tool.as_str(), |(_, tool)| tool);
+    format!("{} · {outcome} · {}", line(tool, 60), line(&call.arguments, 160))
 }

@@ -150,13 +150,14 @@ fn summary(found: &StatusShown) -> String {
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;
     if ended > 0 {
         let known = |cost: &Costs| if cost.is_empty() { String::new() } else { format!(", {cost}") };
-        out.push_str(&format!(
-            "\nEnded in the last 24 hours: {ended} ({} succeeded, {} failed, {} cancelled{})\n",
-            found.succeeded_lately,
-            found.failed_lately,
-            found.cancelled_lately,
-            known(&found.cost_of_ended)
-        ));
+        let counts = [
+            (found.succeeded_lately, "succeeded"),
+            (found.failed_lately, "failed"),
+            (found.cancelled_lately, "cancelled"),
+        ];
+        let counts: Vec<String> =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+        out.push_str(&format!("\nEnded in the last 24 hours: {}{}\n", counts.join(", "), known(&found.cost_of_ended)));
     }
     if !found.cost_of_open.is_empty() {
         out.push_str(&format!("Cost of the runs above: {}\n", found.cost_of_open));

@@ -155,7 +155,7 @@ async fn is_agreed(args: &TrustArgs, question: &str) -> Result<bool, HostError> 
         return Ok(true);
     }
     if !is_attended() {
-        return Err(HostError::usage("not a terminal, so nobody can say yes")
+        return Err(HostError::usage("not a terminal, so nobody can confirm it")
             .hint("run `ua trust` on a terminal, or add --yes"));
     }
     let agreed = confirm(question, &not_trusted()).await?;
