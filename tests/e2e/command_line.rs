@@ -249,8 +249,9 @@ fn a_typing_error_in_a_name_is_answered_with_the_name_that_was_meant() {
     let (rest, last) = call.split_at(call.len() - 1);
     let wrong_call = format!("{rest}{}", if last == "0" { "1" } else { "0" });
     let servers = env.mcp_config("servers.json", &json!({"forum": env.forum_entry(&[])}));
-    let cases: [(&[&str], &str, &str); 11] = [
+    let cases: [(&[&str], &str, &str); 12] = [
         (&["runs", "show", "montly-report"], "there is no run `montly-report`", "monthly-report"),
+        (&["resume", "lst"], "there is no run `lst`", "last"),
         (&["resume", "monthly-reprot"], "there is no run", "monthly-report"),
         (&["calls", "show", &wrong_call], "there is no call", &call),
         (&["tools", "explain", "post_coment", "--mcp-config", &servers], "no server offers a tool", "post_comment"),

@@ -48,7 +48,9 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
         return Ok(whole.clone());
     }
     if found.is_empty() {
-        return Err(none("run", text, &alike(find("", "").await?.iter().map(RunId::as_str)), RUNS_ARE_LISTED));
+        let all = find("", "").await?;
+        let names = [alike(all.iter().map(RunId::as_str)), vec!["last"]].concat();
+        return Err(none("run", text, &names, RUNS_ARE_LISTED));
     }
     one("run", (text, part), found, RunId::to_string).map_err(no_run)
 }

@@ -92,6 +92,13 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
             continue;
         }
         let indent = line.len() - line.trim_start_matches(' ').len();
+        // A line of progress: what follows its time stands below itself.
+        let time = line.strip_prefix('[').and_then(|rest| rest.find("] ")).filter(|at| *at <= NARROWEST / 2);
+        if let Some((begin, rest)) = time.map(|at| line.split_at(at + "[] ".len())) {
+            out.push_str(begin);
+            out.push_str(&wrapped_to(rest, begin.width(), Some(room)));
+            continue;
+        }
         let below = indent + if line[indent..].starts_with("ua ") { 4 } else { 2 };
         let gap = line[indent..].find("  ").map(|at| indent + at);
         let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
@@ -177,6 +184,8 @@ mod tests {
             "Pages          whole\neffects.log    3 lines, none that the\n               database does not know\n  \
              ua answer 04204fd2 happened\n      it happened; it is not sent again\n"
         );
+        let progress = "[00:00] turn 5 · call 1 · send_email ok in 0.0 s";
+        assert_eq!(page_to(progress, Some(34)), "[00:00] turn 5 · call 1 ·\n        send_email ok in 0.0 s");
         // Lines of a list keep their own indent.
         let list =
             wrapped_to("May it run?\n  - one reason that is long enough for two lines\n  - another", 2, Some(30));

@@ -17,7 +17,7 @@ const GAP: usize = 2;
 /// A text keeps so much, if it ever had it, as long as there is a column that says less.
 const LEAST: usize = 12;
 /// A text that has less room than this is left out.
-const FEW: usize = 6;
+const FEW: usize = 8;
 
 /// A table: what it is called in tests, and its columns.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use ua_host::policies::classifier_of_user;
 use ua_host::unknown_tools::{UnknownTool, noted};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, plain, print, print_json, print_table};
+use crate::output::{line, plain, print, print_json, print_page, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
@@ -39,10 +39,11 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     let open: Vec<&AuditRow> = rows.iter().filter(|row| !row.is_known).collect();
     if !open.is_empty() {
         let rules: Vec<String> = open.iter().map(|row| plain(&row.suggestion)).collect();
-        print(format!(
-            "\nA policy file (policy.toml in the user's configuration, or --policy) could say, once you know better than `external`:\n\n{}",
-            rules.join("\n")
-        ))?;
+        print_page(
+            "\nA policy file (policy.toml in the user's configuration, or --policy) could say, once you know better than `external`:\n\n",
+        )?;
+        // To be copied, so nothing in it is broken.
+        print(rules.join("\n"))?;
     }
     Ok(OK)
 }
@@ -66,7 +67,7 @@ fn row(classifier: &Classifier, line: UnknownTool) -> AuditRow {
 fn suggestion(tool: &ToolSpec) -> String {
     let quoted = |text: &str| crate::output::toml_text(text);
     format!(
-        "[[rule]]\nid = {}\nname = {}\nserver = {}\nside_effect_class = \"external\"   # or read_only, local, memory\non_unknown = \"hold\"               # or redo, redo_keyed, probe, continue\n",
+        "[[rule]]\nid = {}\nname = {}\nserver = {}\n# or read_only, local, memory\nside_effect_class = \"external\"\n# or redo, redo_keyed, probe, continue\non_unknown = \"hold\"\n",
         quoted(&format!("{}-{}", tool.name.server, tool.name.tool)),
         quoted(&tool.name.tool),
         quoted(&tool.name.server),
