@@ -73,8 +73,8 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
 const NARROWEST: usize = 20;
 
 /// Writes a page for a person: lines that are wider than the terminal are broken between words ([`Shown::broken`]).
-pub(crate) fn print_page(page: impl Into<Shown>) -> Result<(), HostError> {
-    print(page.into().broken(crate::terminal::width()))
+pub(crate) fn print(page: impl Into<Shown>) -> Result<(), HostError> {
+    print_exactly(page.into().broken(crate::terminal::width()))
 }
 
 /// A page in lines of so many columns. What follows a name stands below itself (`Label   what it is`), or below the name where that leaves
@@ -118,14 +118,14 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
     out
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no failure.
-pub(crate) fn print(text: impl Into<Shown>) -> Result<(), HostError> {
+/// Writes to standard output what is not to be broken anywhere: tables, JSON, what is copied. A reader that went away (`| head`) is no failure.
+pub(crate) fn print_exactly(text: impl Into<Shown>) -> Result<(), HostError> {
     print_on(text).map(drop)
 }
 
 /// Writes a document to standard output, byte for byte unless that is a terminal.
 pub(crate) fn print_document(text: &str) -> Result<(), HostError> {
-    if io::stdout().is_terminal() { print(text) } else { write_out(text.as_bytes()).map(drop) }
+    if io::stdout().is_terminal() { print_exactly(text) } else { write_out(text.as_bytes()).map(drop) }
 }
 
 /// The same for what goes on and on; `false` when the reader went away, and nobody reads any more.
@@ -147,7 +147,7 @@ fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
 /// Writes pretty JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
-    print(format!("{}\n", plain_json(&text)))
+    print_exactly(format!("{}\n", plain_json(&text)))
 }
 
 /// The same on one line.

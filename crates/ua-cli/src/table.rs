@@ -9,7 +9,7 @@ use clap::builder::styling::AnsiColor;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::error::HostError;
-use crate::output::{plain, print};
+use crate::output::{plain, print_exactly};
 use crate::shown::Shown;
 
 /// Between two columns.
@@ -83,7 +83,7 @@ pub(crate) fn print_table(listing: &Listing, rows: Vec<Vec<String>>) -> Result<(
     for (row, is_body) in lines {
         out = out.then(laid_out(columns, row, &widths, has_color && is_body)).then("\n");
     }
-    print(out)
+    print_exactly(out)
 }
 
 fn flat(cell: &str) -> String {

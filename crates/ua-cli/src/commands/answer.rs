@@ -15,7 +15,7 @@ use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 use super::summary::{ids_of, question_text};
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
-use crate::output::{line, plain, print, print_json, print_page};
+use crate::output::{line, plain, print, print_exactly, print_json};
 use crate::people::{AtTerminal, is_attended};
 use crate::view::{Answered, OpenQuestion};
 use crate::{complete, find};
@@ -146,11 +146,11 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
-                print(format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?))?;
+                print_exactly(format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
                 let known = questions::known(&store, question).await?;
-                print_page(shown_question(question, &known, &top, args.full))?;
+                print(shown_question(question, &known, &top, args.full))?;
             }
         }
         if !args.watch {

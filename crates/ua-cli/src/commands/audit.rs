@@ -11,7 +11,7 @@ use ua_host::policies::classifier_of_user;
 use ua_host::unknown_tools::{UnknownTool, noted};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, plain, print, print_json, print_page, print_table};
+use crate::output::{line, plain, print, print_exactly, print_json, print_table};
 use crate::view::AuditRow;
 
 pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
@@ -39,11 +39,11 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     let open: Vec<&AuditRow> = rows.iter().filter(|row| !row.is_known).collect();
     if !open.is_empty() {
         let rules: Vec<String> = open.iter().map(|row| plain(&row.suggestion)).collect();
-        print_page(
+        print(
             "\nA policy file (policy.toml in the user's configuration, or --policy) could say, once you know better than `external`:\n\n",
         )?;
         // To be copied, so nothing in it is broken.
-        print(rules.join("\n"))?;
+        print_exactly(rules.join("\n"))?;
     }
     Ok(OK)
 }

@@ -15,7 +15,7 @@ use ua_store::{
 use super::probe::ProbeArgs;
 use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, plain, print, print_json, print_page, print_table, tell};
+use crate::output::{line, plain, print, print_exactly, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::view::{CallRow, CallShown, Resolved};
 use crate::{complete, find, moment};
@@ -210,7 +210,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         print_json(&CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events })?;
         return Ok(OK);
     }
-    print_page(shown(&store, &call).await?)?;
+    print(shown(&store, &call).await?)?;
     Ok(OK)
 }
 
@@ -311,7 +311,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
             Some(content) => content.text.to_string(),
             None => json!(whole_reply(&store, &receipt).await.map_err(|e| fail(&e))?).to_string(),
         };
-        print(format!("{}\n", crate::output::plain(&text)))?;
+        print_exactly(format!("{}\n", crate::output::plain(&text)))?;
     }
     Ok(OK)
 }

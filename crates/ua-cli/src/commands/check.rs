@@ -9,7 +9,7 @@ use ua_host::{Host, check, selectors};
 
 use crate::error::{HostError, OK};
 use crate::ids::short;
-use crate::output::{line, print_json, print_page, tell};
+use crate::output::{line, print, print_json, tell};
 use crate::people::AtTerminal;
 use crate::view::{CheckedRule, CheckedWord, JobChecked};
 
@@ -25,7 +25,7 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
     if crate::terminal::is_json() {
         print_json(&shown(&found))?;
     } else {
-        print_page(in_words(&found))?;
+        print(in_words(&found))?;
     }
     if let Some(refusal) = &found.refusal {
         crate::error::print(refusal);

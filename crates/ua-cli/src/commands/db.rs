@@ -20,7 +20,7 @@ use ua_store_sqlite::Forgotten;
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
-use crate::output::{print, print_json, print_page, tell};
+use crate::output::{print, print_json, tell};
 use crate::view::{DbAccepted, DbCopied, DbMigrated, DbRestored};
 use crate::{complete, find};
 
@@ -179,9 +179,9 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
             runs = ua_core::counted(runs, "run")
         ));
     }
-    print_page(&page)?;
+    print(&page)?;
     for OfRun { run, violation } in &violations {
-        print_page(crate::output::plain(&format!("  {run}: {violation}\n")))?;
+        print(crate::output::plain(&format!("  {run}: {violation}\n")))?;
     }
     if !to_look_at.is_empty() {
         print(format!(
@@ -189,7 +189,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
             ua_core::counted(to_look_at.len(), "place")
         ))?;
         for one in &to_look_at {
-            print_page(crate::output::plain(&format!("  {}\n", one.sentence())))?;
+            print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }
         tell(
             "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and \
@@ -197,7 +197,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
         );
     }
     for attempt in &health.forgotten {
-        print_page(crate::output::plain(&format!("  {}\n", shown(attempt))))?;
+        print(crate::output::plain(&format!("  {}\n", shown(attempt))))?;
     }
     if !health.forgotten.is_empty() {
         tell(

@@ -10,7 +10,7 @@ use ua_store::{RunRecords, RunStore as _};
 
 use crate::error::{HostError, OK};
 use crate::find;
-use crate::output::{line, print, print_json, print_page, print_table};
+use crate::output::{line, print, print_json, print_table};
 
 pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
@@ -57,7 +57,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         print("\nThe jobs differ (A → B)\n")?;
     }
     for change in &diff.job {
-        print_page(format!("  {}\n", line(&change.to_string(), 200)))?;
+        print(format!("  {}\n", line(&change.to_string(), 200)))?;
     }
     let turns: Vec<_> = diff.turns.iter().filter(|turn| all || !turn.same).collect();
     if !turns.is_empty() {

@@ -22,7 +22,7 @@ use ua_store::{
 };
 
 use crate::error::{HostError, OK};
-use crate::output::{print, print_document, print_json, tell};
+use crate::output::{print_document, print_exactly, print_json, tell};
 use crate::{complete, find};
 
 /// `ua runs export`.
@@ -441,7 +441,7 @@ fn write_in(folder: &Path, name: &str, text: &str) -> Result<PathBuf, HostError>
 }
 
 fn written(path: &Path) -> Result<(), HostError> {
-    print(format!("{}\n", crate::output::plain(&path.display().to_string())))
+    print_exactly(format!("{}\n", crate::output::plain(&path.display().to_string())))
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, HostError> {

@@ -15,7 +15,7 @@ use super::summary;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
-use crate::output::{plain, print, print_json, print_page, print_table, wrapped};
+use crate::output::{plain, print, print_exactly, print_json, print_table, wrapped};
 use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 
 /// As much of what a hook is told is read.
@@ -274,7 +274,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
     let Some(client) = client else {
         let clients = tokens.clients().map_err(failed)?;
-        return print(clients.iter().fold(String::new(), |all, client| all + client + "\n"));
+        return print_exactly(clients.iter().fold(String::new(), |all, client| all + client + "\n"));
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if client.is_empty() || client.len() > 64 || !client.chars().all(is_plain) {
@@ -290,7 +290,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     }
     let token = tokens.make(client, host.env()).map_err(failed)?;
     // The token alone, so that it can be piped to where it is kept.
-    print(format!("{token}\n"))
+    print_exactly(format!("{token}\n"))
 }
 
 /// Puts the gateway in front of entries of a configuration, or takes it away.
@@ -408,12 +408,12 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         return print_json(&GatewayStatus { root: folder, broker });
     }
     let Some(broker) = broker else {
-        return print_page(format!("no broker runs; its folder is {}\n", folder.display()));
+        return print(format!("no broker runs; its folder is {}\n", folder.display()));
     };
     let version = broker.version.as_deref().unwrap_or("of an earlier version");
-    print_page(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
+    print(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
     if let Some(address) = &broker.http {
-        print_page(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
+        print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
     }
     if !broker.bridges.is_empty() {
         let row =

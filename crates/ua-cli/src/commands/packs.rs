@@ -3,7 +3,7 @@
 use ua_classify::{Pack, PolicyError};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, print, print_json, print_table};
+use crate::output::{line, print_exactly, print_json, print_table};
 use crate::view::PackRow;
 
 pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
@@ -17,7 +17,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if let (Some(_), [pack]) = (name, packs.as_slice()) {
-        print(pack.text())?;
+        print_exactly(pack.text())?;
         return Ok(OK);
     }
     let mut cells = Vec::new();

@@ -18,7 +18,7 @@ use super::{cancel, gateway, pins, summary};
 use crate::args::parse_span;
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, print_json, print_page, print_table};
+use crate::output::{line, print, print_json, print_table};
 use crate::view::{RunCancelled, RunRow, RunShown};
 use crate::{complete, find, listings, moment};
 
@@ -321,7 +321,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         .map(|status| format!("{} {status}", count(*status)))
         .collect();
     let usage = UsageSummary::of(&records);
-    print_page(format!(
+    print(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
         shown_status(
@@ -343,11 +343,11 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         moment::local(records.run.created_at, ua_core::system::env().now()),
         records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
     ))?;
-    print_page(steps_text(&records))?;
-    print_page(iterations_text(&records))?;
+    print(steps_text(&records))?;
+    print(iterations_text(&records))?;
     let tasks = ua_host::tree::tasks_below(&store, &records.run.run_id).await?;
-    print_page(super::lineage::text(&records, &children, &tasks))?;
-    print_page(pins::text(&records))?;
+    print(super::lineage::text(&records, &children, &tasks))?;
+    print(pins::text(&records))?;
     Ok(OK)
 }
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::error::{HostError, OK};
-use crate::output::{print, print_json};
+use crate::output::{print_exactly, print_json};
 use crate::schema::{ENTRIES, find};
 
 /// `ua schema`.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         if crate::terminal::is_json() {
             print_json(&names)?;
         } else {
-            print(format!("{}\n", names.join("\n")))?;
+            print_exactly(format!("{}\n", names.join("\n")))?;
         }
         return Ok(OK);
     }

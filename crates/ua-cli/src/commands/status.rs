@@ -12,7 +12,7 @@ use super::runs::{IN_NO_QUEUE, in_no_queue, shown_status};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
-use crate::output::{line, plain, print, print_json, print_page, print_table};
+use crate::output::{line, plain, print, print_json, print_table};
 use crate::view::{OpenQuestion, RunRow, StatusRun, StatusShown};
 
 /// `ua status`.
@@ -54,7 +54,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         };
         print_table(&crate::listings::STATUS, found.runs.iter().map(row).collect())?;
     }
-    print_page(summary(&found))?;
+    print(summary(&found))?;
     Ok(OK)
 }
 

@@ -11,7 +11,7 @@ use ua_resume::answers::{known, ways};
 
 use crate::error::HostError;
 use crate::ids::{short, shortened};
-use crate::output::{line, plain, print_page, wrapped};
+use crate::output::{line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
 
@@ -24,7 +24,7 @@ pub(crate) fn print(
     if crate::terminal::is_json() {
         return crate::output::print_json(&ended(records, fork));
     }
-    print_page(text(resume_command, records))
+    write_out(text(resume_command, records))
 }
 
 /// The same for a machine.
@@ -52,7 +52,7 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 
 /// Prints the final summary for a person, whatever `--json` says.
 pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(), HostError> {
-    print_page(text(resume_command, records))
+    write_out(text(resume_command, records))
 }
 
 fn text(resume_command: &str, records: &RunRecords) -> Shown {

@@ -8,7 +8,7 @@ use ua_store::{CallRecord, RunRecords, RunStore, TurnRecord};
 
 use crate::error::{HostError, OK};
 use crate::ids::short;
-use crate::output::{line, print_json, print_page};
+use crate::output::{line, print, print_json};
 use crate::view::{CallRow, TurnCall, TurnShown};
 use crate::{complete, find, moment};
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     if crate::terminal::is_json() {
         print_json(&shown)?;
     } else {
-        print_page(in_words(&shown, ua_core::system::env().now()))?;
+        print(in_words(&shown, ua_core::system::env().now()))?;
     }
     Ok(OK)
 }
