@@ -333,7 +333,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     if bytes.len() as u64 > limit {
         return Err(too_large(path, limit));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 /// Where a process finds what it was given open.

@@ -76,7 +76,7 @@ impl Home {
         let usual = usual_root(settings, &roots)?;
         let root = root.map_or_else(|| Ok(usual.clone()), |root| settings.absolute(&root))?;
         if root.to_str().is_none() {
-            return Err(HostError::usage(format!("cannot use {}: its name is no UTF-8 text", root.display()))
+            return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.display()))
                 .hint("choose another folder with --root; its path is stored as text"));
         }
         let database = match settings.var("UA_RUNTIME_DB_PATH") {

@@ -76,7 +76,7 @@ pub async fn log_in(
             .hint("remove `Authorization` from its `headers`, then log in"));
     }
     let listener = TcpListener::bind(("127.0.0.1", options.port)).await.map_err(|error| {
-        HostError::failed(format!("nobody can come back to port {}: {error}", options.port))
+        HostError::failed(format!("cannot listen for the browser on port {}: {error}", options.port))
             .hint("name a free port with --port, or none")
     })?;
     let port = listener.local_addr().map_err(|error| HostError::failed(error.to_string()))?.port();
@@ -99,7 +99,7 @@ pub async fn log_in(
         back = come_back(listener, port, &pending, host.env()) => back?,
         Some(back) = brought => back,
         () = host.env().clock.sleep(options.patience) => {
-            return Err(HostError::failed(format!("nobody came back within {} s", options.patience.as_secs()))
+            return Err(HostError::failed(format!("the browser did not come back within {} s", options.patience.as_secs()))
                 .hint("run the command again; --wait gives more time"));
         }
     };
@@ -221,7 +221,7 @@ async fn come_back(listener: TcpListener, port: u16, pending: &PendingLogin, env
         refused = accepting => refused,
     };
     let why = refused.err().map_or_else(String::new, |error| error.to_string());
-    Err(HostError::failed(format!("nobody can come back to this machine: {why}")))
+    Err(HostError::failed(format!("the browser cannot come back to this machine: {why}")))
 }
 
 /// What a request asks for, if it is a GET.

@@ -141,7 +141,7 @@ async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostErro
     let id = &question.question_id;
     if question.answer.is_none() {
         let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
-        return Ok(HostError::usage(format!("nobody has to answer question {id} any more: {why}"))
+        return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     }
     let error = HostError::usage(format!("question {id} is answered already"));

@@ -159,7 +159,7 @@ pub fn backup(path: &Path, to: &Path) -> Result<u64, StoreError> {
 }
 
 fn copy(path: &Path, to: &Path) -> Result<(), StoreError> {
-    let Some(target) = to.to_str() else { return Err(refused(format!("{} is no UTF-8 text", to.display()))) };
+    let Some(target) = to.to_str() else { return Err(refused(format!("{} is not UTF-8 text", to.display()))) };
     let source = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql_error)?;
     source.busy_timeout(std::time::Duration::from_secs(5)).map_err(sql_error)?;
     source.execute("VACUUM INTO ?1", [target]).map_err(sql_error)?;

@@ -96,7 +96,7 @@ pub(crate) async fn run(home: &Home, command: DbCommand) -> Result<u8, HostError
     match command {
         DbCommand::Check { invariants, json } => check(home, invariants, json).await,
         DbCommand::Migrate => migrate(home).await,
-        DbCommand::Copy => Err(HostError::usage("nobody says where the database is to go").hint(
+        DbCommand::Copy => Err(HostError::usage("no destination for the database is given").hint(
             "name a server with --database-url, or in UA_DATABASE_URL; a copy in a file is made by `ua db backup`",
         )),
         DbCommand::Backup { file } => backup(home, &file),

@@ -278,7 +278,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if client.is_empty() || client.len() > 64 || !client.chars().all(is_plain) {
-        let refused = HostError::usage(format!("`{client}` is no name of a client"));
+        let refused = HostError::usage(format!("`{client}` is not a valid client name"));
         return Err(refused.hint("a name has letters, digits, `-`, `_` and `.`: ua gateway token codex"));
     }
     if remove {
