@@ -138,7 +138,7 @@ fn a_client_over_http_is_served_by_the_broker_as_a_service() {
     env.run(&["gateway", "token", "probe", "--remove"]).code(0);
     assert!(post(&address, &token, Some(&session), &mail(4)).starts_with("HTTP/1.1 401"));
     env.run(&["gateway", "token", "probe", "--remove"]).refused(2, &["has no token"]);
-    env.run(&["gateway", "token", "a b"]).refused(2, &["no name of a client"]);
+    env.run(&["gateway", "token", "a b"]).refused(2, &["is not a valid client name"]);
     env.run(&["gateway", "stop"]).code(0);
     broker.wait().code(0);
 }

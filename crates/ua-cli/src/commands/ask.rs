@@ -47,12 +47,13 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
     if let [only] = open {
         return Ok(Some(only.clone()));
     }
-    let lines: Vec<String> = (1..)
-        .zip(open)
-        .map(|(number, q)| format!("  {number:>2}  {} · {}", short(q.run_id.as_str()), line(&q.text, 90)))
-        .collect();
-    let lines = lines.join("\n");
-    let mut ask = format!("Open questions\n{lines}\nWhich one? Type its number, then Enter (Enter alone: none): ");
+    let about = |q: &QuestionRecord| format!("{} · {}", short(q.run_id.as_str()), line(&q.text, 90));
+    let offers: Vec<Offer> =
+        (1..).zip(open).map(|(number, q)| Offer { word: number.to_string(), meaning: about(q) }).collect();
+    let mut ask = format!(
+        "Open questions\n{}Which one? Type its number, then Enter (Enter alone: none): ",
+        offered(&offers, crate::terminal::err_width())
+    );
     let left = Left {
         what: format!("nothing was answered; {} are left open", ua_core::counted(open.len(), "question")),
         back: "`ua answer` asks again, `ua questions` shows them".to_owned(),
