@@ -190,6 +190,6 @@ fn a_root_whose_name_is_no_text_is_refused() {
     let env = env();
     let job = env.job(&json!({}), &json!([{"text": "hi"}]));
     let root = std::ffi::OsString::from_vec(b"r\xff".to_vec());
-    env.run_in(&root, &["job", &job]).refused(2, &["no UTF-8 text", "--root"]);
+    env.run_in(&root, &["job", &job]).refused(2, &["not UTF-8 text", "--root"]);
     assert!(!env.path("work").join(&root).exists());
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::UnicodeWidthStr;
 
 use crate::error::HostError;
 use crate::shown::Shown;
@@ -50,7 +50,7 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
         let hang = if nth == 0 { indent } else { own };
         let mut used = if nth == 0 { indent } else { 0 };
         for (place, word) in line.split(' ').enumerate() {
-            let width = word.width();
+            let width = columns(word);
             if place > 0 {
                 if used + 1 + width > room && used > hang {
                     out.truncate(out.trim_end_matches(' ').len());
@@ -67,6 +67,13 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
         }
     }
     out
+}
+
+/// How many columns of a terminal a text takes. Only colour drives one ([`Shown`]), and that takes none.
+fn columns(text: &str) -> usize {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().map_or(0, UnicodeWidthStr::width);
+    first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
 }
 
 /// Less room for words than this is not worth it.
@@ -87,7 +94,7 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
             out.push('\n');
         }
         let line = line.trim_end_matches(' ');
-        if line.width() <= room {
+        if columns(line) <= room {
             out.push_str(line);
             continue;
         }
@@ -96,7 +103,7 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         let time = line.strip_prefix('[').and_then(|rest| rest.find("] ")).filter(|at| *at <= NARROWEST / 2);
         if let Some((begin, rest)) = time.map(|at| line.split_at(at + "[] ".len())) {
             out.push_str(begin);
-            out.push_str(&wrapped_to(rest, begin.width(), Some(room)));
+            out.push_str(&wrapped_to(rest, columns(begin), Some(room)));
             continue;
         }
         let below = indent + if line[indent..].starts_with("ua ") { 4 } else { 2 };
@@ -104,8 +111,8 @@ pub(crate) fn page_to(page: &str, room: Option<usize>) -> String {
         let value = gap.and_then(|gap| Some(gap + line[gap..].find(|c| c != ' ')?));
         let (begin, rest, hang) = match gap.zip(value) {
             // Beside its name there is room for it.
-            Some((_, value)) if line[..value].width() + NARROWEST <= room => {
-                (line[..value].to_owned(), &line[value..], line[..value].width())
+            Some((_, value)) if columns(&line[..value]) + NARROWEST <= room => {
+                (line[..value].to_owned(), &line[value..], columns(&line[..value]))
             }
             Some((gap, value)) => {
                 (format!("{}\n{:below$}", wrapped_to(&line[..gap], 0, Some(room)), ""), &line[value..], below)
@@ -186,6 +193,9 @@ mod tests {
         );
         let progress = "[00:00] turn 5 · call 1 · send_email ok in 0.0 s";
         assert_eq!(page_to(progress, Some(34)), "[00:00] turn 5 · call 1 ·\n        send_email ok in 0.0 s");
+        // Colour takes no room.
+        let painted = "\u{1b}[31merror:\u{1b}[0m a line that has just enough room";
+        assert_eq!((columns(painted), page_to(painted, Some(39))), (39, painted.to_owned()));
         // Lines of a list keep their own indent.
         let list =
             wrapped_to("May it run?\n  - one reason that is long enough for two lines\n  - another", 2, Some(30));
