@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -270,22 +270,17 @@ impl PostgresServer {
         self.until_it_answers();
     }
 
-    /// Kills one of its processes. The server takes it for a crash: it ends all connections and recovers.
-    ///
-    /// # Errors
-    ///
-    /// It is gone.
-    pub fn kill_backend(pid: i32) -> io::Result<()> {
-        let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL)?)
-    }
-
-    /// Waits until it answers again, after [`Self::kill_backend`].
+    /// Kills one of its processes, and waits until the server has recovered: it takes that for a crash, and ends all connections.
     ///
     /// # Panics
     ///
-    /// When it does not.
-    pub fn until_recovered(&self) {
+    /// When it does not recover.
+    pub fn kill_backend(&self, pid: i32) {
+        let is_killed = rustix::process::Pid::from_raw(pid)
+            .is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+        // It notices before it takes another connection, but not at once.
+        let process = Path::new("/proc").join(pid.to_string());
+        self.until("the server notices", || !is_killed || !process.exists());
         self.until("SQL is taken", || self.sql("postgres", "SELECT 1").is_ok());
     }
 }

@@ -5,7 +5,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 use ua_e2e::{TestEnv, until};
-use ua_testkit::postgres::{POOLER, PostgresServer, SERVER};
+use ua_testkit::postgres::{POOLER, SERVER};
 
 use super::{answer_all, is_all_done, is_whole, status, until_all_is_done};
 use crate::cluster::Cluster;
@@ -30,9 +30,8 @@ fn strike(server: &Cluster, blow: Blow) {
             // It may have just ended by itself.
             let found = server.sql("postgres", any).unwrap().first().and_then(|pid| pid.parse().ok());
             if let Some(pid) = found {
-                PostgresServer::kill_backend(pid).ok();
+                server.kill_backend(pid);
             }
-            server.until_recovered();
         }
         Blow::Crash | Blow::Restart => {
             server.stop(if matches!(blow, Blow::Crash) { "QUIT" } else { "INT" });

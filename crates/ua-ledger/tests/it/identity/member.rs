@@ -8,7 +8,7 @@ use ua_core::{
     CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, Scope, ToolName,
     ToolNamespace, Trace, sha256,
 };
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Prepared, Recovery};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Prepared, Recovery, UnknownCall};
 use ua_store::conformance::samples;
 use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
 
@@ -180,7 +180,11 @@ impl Member {
     /// The question about a call in doubt.
     pub(crate) async fn in_doubt(&self, call: &CallRecord, ask: &Ask) -> QuestionRecord {
         let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
-        let Recovery::Decided(held) = self.ledger.recover(&unknown, &ask.facts()).await.unwrap() else {
+        self.asked_about(&unknown, ask).await
+    }
+
+    async fn asked_about(&self, unknown: &UnknownCall, ask: &Ask) -> QuestionRecord {
+        let Recovery::Decided(held) = self.ledger.recover(unknown, &ask.facts()).await.unwrap() else {
             panic!("not decided")
         };
         let Admission::Held(question) = *held else { panic!("not held") };
@@ -189,9 +193,9 @@ impl Member {
 
     /// Gives an unknown call up, as a person does.
     pub(crate) async fn skip(&self, call: &CallRecord, ask: &Ask) {
-        let question = self.in_doubt(call, ask).await;
-        self.answer(&question, Choice::Skip).await;
         let Admission::Unknown(unknown) = self.admit(&call.call_id, ask).await else { panic!("not unknown") };
+        let question = self.asked_about(&unknown, ask).await;
+        self.answer(&question, Choice::Skip).await;
         self.ledger.recover(&unknown, &ask.facts()).await.unwrap();
         let call = self.settled(&call.call_id, ask).await;
         assert_eq!((call.status, call.resolution), (CallStatus::Unknown, Some(Resolution::Skipped)));
