@@ -350,7 +350,7 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
     fs::set_permissions(&place.path, fs::Permissions::from_mode(0o600)).unwrap();
     let folder = place.path.parent().unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("everybody may put"));
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("everybody may replace"));
     fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)).unwrap();
     open(&place.path).close().unwrap();
     // A group of others; only root can give a folder to one, and to another user.
@@ -361,7 +361,7 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
         assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("chmod g-w"));
         std::os::unix::fs::chown(folder, Some(23456), Some(us)).unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may put"));
+        assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("another user (uid 23456) may replace"));
     }
 }
 
