@@ -172,7 +172,14 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
     given.map(drop).map_err(|why| match why {
         NotTaken::Store { doing, source } => HostError::store(doing, &source),
         NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),
-        why => HostError::usage(why.to_string()),
+        NotTaken::Settled(_)
+        | NotTaken::RunEnded { .. }
+        | NotTaken::NotOffered { .. }
+        | NotTaken::NoWords { .. }
+        | NotTaken::Form { .. }
+        | NotTaken::TooLong { .. }
+        | NotTaken::ProofOfNothing
+        | NotTaken::MayStillBegin { .. } => HostError::usage(why.to_string()),
     })
 }
 
