@@ -71,7 +71,7 @@ pub enum NotTaken {
         until: Timestamp,
     },
     /// The store failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     Store {
         /// What was being done, as a verb.
         doing: &'static str,
@@ -80,7 +80,7 @@ pub enum NotTaken {
         source: StoreError,
     },
     /// The answer is stored, and acting on it failed: the next command that looks at the run does it.
-    #[error("apply the answer")]
+    #[error("the answer is stored, and was not applied")]
     Unsettled(#[source] StoreError),
 }
 
