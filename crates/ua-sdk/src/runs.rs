@@ -246,10 +246,11 @@ impl Runs {
         Ok(open.into_iter().filter(|question| question.status == QuestionStatus::Open).collect())
     }
 
-    /// Stores a person's answer: a [`Choice`], or an [`Answer`] with words or a proof. It counts when the step is run again; about a call that an ended run went on without, at once.
+    /// Stores a person's answer: a [`Choice`](crate::Choice), or an [`Answer`] with words or a proof. It counts when the step is run again;
+    /// about a call that an ended run went on without, at once.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a choice that the question does not offer, [`Error::Store`] when it was answered before.
+    /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
         let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY).await;
         given.map(drop).map_err(|why| match why {
