@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Only these scenes
     #[arg(long, value_name = "SCENES", value_delimiter = ',')]
     scene: Vec<String>,
+    /// All scenes but these
+    #[arg(long, value_name = "SCENES", value_delimiter = ',', conflicts_with = "scene")]
+    without: Vec<String>,
     /// Break a rule on purpose and fail unless it is seen; the names are in docs/testing.md
     #[arg(long, value_name = "RULE")]
     broken_rule: Option<String>,
@@ -55,7 +58,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         None => None,
         Some(name) => Some(BrokenRule::parse(name).with_context(|| format!("no rule is called {name:?}"))?),
     };
-    let scenes = if options.scene.is_empty() { Scene::ALL.to_vec() } else { named(&options.scene)? };
+    let mut scenes = if options.scene.is_empty() { Scene::ALL.to_vec() } else { named(&options.scene)? };
+    let left_out = named(&options.without)?;
+    scenes.retain(|scene| !left_out.contains(scene));
     if let Some(choices) = &options.path {
         return replay(scenes.first().copied().context("which scene?")?, options.deviations, choices, broken);
     }
