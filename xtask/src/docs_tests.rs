@@ -56,7 +56,7 @@ fn sources() -> &'static Sources {
 }
 
 /// Options of `cargo` that the pages use, and whether each takes a value.
-const OPTIONS: [(&str, bool); 17] = [
+const OPTIONS: [(&str, bool); 18] = [
     ("-p", true),
     ("--package", true),
     ("--example", true),
@@ -66,6 +66,7 @@ const OPTIONS: [(&str, bool); 17] = [
     ("--workspace", false),
     ("--locked", false),
     ("--lib", false),
+    ("--bins", false),
     ("--tests", false),
     ("--doc", false),
     ("--release", false),
