@@ -31,6 +31,7 @@ mod model;
 mod path;
 mod person;
 mod played;
+mod rounds;
 mod servers;
 mod stage;
 mod store;

@@ -652,7 +652,7 @@ impl Stage {
             run,
             job: self.job.clone(),
             folder: self.workspace(top),
-            store: Arc::clone(&self.store.port),
+            store: self.store.of_lives(),
             model: Arc::clone(&self.model),
             servers: Arc::clone(&self.servers),
             gates: Arc::clone(&self.gates),

@@ -8,6 +8,7 @@ use ua_core::{RunId, Timestamp};
 use ua_store::{MemStore, RunStore, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
+use super::rounds::{InRounds, Rounds};
 use super::task::block_on;
 
 /// Which store a simulation runs on.
@@ -34,6 +35,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A store, and a way to know that it is at rest.
 pub(super) struct StageStore {
     pub(super) port: Arc<dyn Store>,
+    rounds: Arc<Rounds>,
     behind: Behind,
 }
 
@@ -60,12 +62,19 @@ impl StageStore {
     pub(super) fn open(kind: SimStore, folder: &Path) -> Result<Self, BoxError> {
         if kind == SimStore::Memory {
             let now = Arc::new(MemStore::default());
-            return Ok(Self { port: now.clone(), behind: Behind::Memory { now, copy: None } });
+            let (port, rounds) = (now.clone(), Arc::default());
+            return Ok(Self { port, rounds, behind: Behind::Memory { now, copy: None } });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
         let database = folder.join("runtime_state.db");
         let (port, copy) = (sqlite(&database)?, folder.join("copy.db"));
-        Ok(Self { port, behind: Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, database, copy } })
+        let behind = Behind::Sqlite { runtime, nobody: RunId::parse("run_nobody")?, database, copy };
+        Ok(Self { port, rounds: Arc::default(), behind })
+    }
+
+    /// The store as lives have it: they learn what they asked for when the store is at rest.
+    pub(super) fn of_lives(&self) -> Arc<dyn Store> {
+        Arc::new(InRounds { store: Arc::clone(&self.port), rounds: Arc::clone(&self.rounds) })
     }
 
     /// Makes the copy that [`go_back`](Self::go_back) goes back to.
@@ -107,9 +116,16 @@ impl StageStore {
         }
     }
 
-    /// Waits until every write and long read that was asked for before is done and answered: each thread takes them in order, so one more on
-    /// each, about a run that there is not, comes last.
+    /// Waits until everything that was asked for is done, and lets who asked know.
     pub(super) fn rest(&self) -> Result<(), StoreError> {
+        self.finish()?;
+        self.rounds.end();
+        Ok(())
+    }
+
+    /// Waits until every write and long read that was asked for before is done: each thread takes them in order, so one more on each, about a run
+    /// that there is not, comes last.
+    fn finish(&self) -> Result<(), StoreError> {
         let Behind::Sqlite { nobody, .. } = &self.behind else { return Ok(()) };
         let last_write = block_on(self.port.request_cancel(nobody, "", Timestamp::from_millis(0)));
         let last_read = block_on(self.port.history(nobody));
