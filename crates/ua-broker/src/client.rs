@@ -160,12 +160,12 @@ impl Connection {
         let answer =
             Answer { choice, proof: text("proof").filter(|_| choice == Choice::Happened), text: text("remark") };
         let by = format!("elicitation:{}", self.client().name);
-        match ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by).await {
+        let given = ua_ledger::give_answer(&*self.broker.store, &self.broker.env, question, answer, &by).await;
+        match given.map_err(NotTaken::into_store_failure) {
             Ok(_) => Ok(()),
-            Err(NotTaken::Store { doing, source }) => Err(Broken::at(doing)(source)),
-            Err(NotTaken::Unsettled(source)) => Err(Broken::at("apply a decision")(source)),
+            Err(Ok((doing, source))) => Err(Broken::at(doing)(source)),
             // Somebody else was quicker, or it is too early: the question says so to whoever asks next.
-            Err(why) => {
+            Err(Err(why)) => {
                 tracing::warn!(%why, "a decision in the client's dialogue was not taken");
                 Ok(())
             }

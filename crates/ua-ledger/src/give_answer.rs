@@ -88,6 +88,25 @@ impl NotTaken {
     fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
         move |source| Self::Store { doing, source }
     }
+
+    /// What the store failed at, as a verb, and its error.
+    ///
+    /// # Errors
+    /// The reason itself, when it is the answer that was refused.
+    pub fn into_store_failure(self) -> Result<(&'static str, StoreError), Self> {
+        match self {
+            Self::Store { doing, source } => Ok((doing, source)),
+            Self::Unsettled(source) => Ok(("apply the answer", source)),
+            Self::Settled(_)
+            | Self::RunEnded { .. }
+            | Self::NotOffered { .. }
+            | Self::NoWords { .. }
+            | Self::Form { .. }
+            | Self::TooLong { .. }
+            | Self::ProofOfNothing
+            | Self::MayStillBegin { .. } => Err(self),
+        }
+    }
 }
 
 /// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that has ended left open is settled at

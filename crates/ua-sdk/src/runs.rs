@@ -253,20 +253,13 @@ impl Runs {
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
         let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY).await;
-        given.map(drop).map_err(|why| match why {
-            NotTaken::Store { doing, source } => Error::store(doing)(source),
-            NotTaken::Unsettled(source) => Error::store("apply the answer")(source),
-            NotTaken::NotOffered { .. } => {
+        given.map(drop).map_err(|why| match why.into_store_failure() {
+            Ok((doing, source)) => Error::store(doing)(source),
+            Err(why @ NotTaken::NotOffered { .. }) => {
                 let words: Vec<&str> = question.choices.iter().map(|choice| choice.as_str()).collect();
                 Error::Refused(format!("{why}; it takes {}", words.join(", ")))
             }
-            NotTaken::Settled(_)
-            | NotTaken::RunEnded { .. }
-            | NotTaken::NoWords { .. }
-            | NotTaken::Form { .. }
-            | NotTaken::TooLong { .. }
-            | NotTaken::ProofOfNothing
-            | NotTaken::MayStillBegin { .. } => Error::Refused(why.to_string()),
+            Err(why) => Error::Refused(why.to_string()),
         })
     }
 

@@ -11,7 +11,6 @@ use ua_dispatch::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
 use ua_host::launch::Launch;
 use ua_host::progress::finding_text;
 use ua_host::{Database, Host, servers};
-use ua_ledger::NotTaken;
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
 };
@@ -169,17 +168,9 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
     let answer = Answer { choice, proof, text: Some(finding_text(asked)) };
     let by = format!("the probe `{}`", asked.tool);
     let given = ua_ledger::give_answer(store, &ua_core::system::env(), question, answer, &by).await;
-    given.map(drop).map_err(|why| match why {
-        NotTaken::Store { doing, source } => HostError::store(doing, &source),
-        NotTaken::Unsettled(source) => HostError::store("apply the answer", &source),
-        NotTaken::Settled(_)
-        | NotTaken::RunEnded { .. }
-        | NotTaken::NotOffered { .. }
-        | NotTaken::NoWords { .. }
-        | NotTaken::Form { .. }
-        | NotTaken::TooLong { .. }
-        | NotTaken::ProofOfNothing
-        | NotTaken::MayStillBegin { .. } => HostError::usage(why.to_string()),
+    given.map(drop).map_err(|why| match why.into_store_failure() {
+        Ok((doing, source)) => HostError::store(doing, &source),
+        Err(why) => HostError::usage(why.to_string()),
     })
 }
 
