@@ -156,8 +156,8 @@ struct State {
     effects: Vec<Effect>,
     /// The newest owner of each run that is known.
     owners: BTreeMap<RunId, usize>,
-    /// Processes that were replaced between their last look at the epoch and the send; the fence is there for them.
-    excused: BTreeSet<(usize, RunId)>,
+    /// Processes that were replaced between their last look at the epoch and so many sends; the fence is there for them.
+    excused: BTreeMap<(usize, RunId), usize>,
     stale_sends: Vec<String>,
     /// How often an earlier server is found alive and cannot be ended.
     undead: usize,
@@ -228,12 +228,12 @@ impl Servers {
         state.requests.values().filter_map(|request| request.not_before).filter(|at| *at > now).min()
     }
 
-    /// A new owner has a run: from now on what earlier ones sent for it counts as given up, and `excused` may send once more.
-    pub(super) fn replaced(&self, run: &RunId, owner: usize, excused: BTreeSet<usize>) {
+    /// A new owner has a run: from now on what earlier ones sent for it counts as given up, and `excused` may send so often once more.
+    pub(super) fn replaced(&self, run: &RunId, owner: usize, excused: BTreeMap<usize, usize>) {
         let now = self.clock.passed();
         let mut state = locked(&self.state);
         state.owners.insert(run.clone(), owner);
-        state.excused.extend(excused.into_iter().map(|life| (life, run.clone())));
+        state.excused.extend(excused.into_iter().map(|(life, sends)| ((life, run.clone()), sends)));
         let of_others = |request: &&mut Request| request.run == *run && request.life != owner && !request.is_task;
         for request in state.requests.values_mut().filter(of_others) {
             request.given_up_at.get_or_insert(now);
@@ -448,7 +448,11 @@ impl Reach {
             return Err(Outcome::NotSent { why: "its server is gone".to_owned() });
         }
         let owner = state.owners.get(&self.run).copied().unwrap_or(self.life);
-        if self.life != owner && !state.excused.remove(&(self.life, self.run.clone())) {
+        let mut excuse = || {
+            let sends = state.excused.get_mut(&(self.life, self.run.clone())).filter(|sends| **sends > 0);
+            sends.map(|sends| *sends -= 1).is_some()
+        };
+        if self.life != owner && !excuse() {
             let words = format!("life {} sent {} although life {owner} owns the run", self.life, tool.name);
             state.stale_sends.push(words);
         }

@@ -128,6 +128,8 @@ pub(super) struct Stage {
     epochs: BTreeMap<RunId, u64>,
     seen_gates: BTreeSet<u64>,
     orphan_questions: BTreeMap<RunId, usize>,
+    /// How often a process died before it wrote what it had heard of a reply.
+    pub(super) died_noting: u64,
     /// Whose gate was passed last.
     pub(super) last_life: usize,
     pub(super) walked: Walked,
@@ -253,6 +255,7 @@ impl Stage {
             epochs: BTreeMap::new(),
             seen_gates: BTreeSet::new(),
             orphan_questions: BTreeMap::new(),
+            died_noting: 0,
             last_life: 0,
             walked: Walked::default(),
         })
@@ -372,16 +375,15 @@ impl Stage {
                 continue;
             }
             self.epochs.insert(run.clone(), epoch);
-            let mut excused = BTreeSet::new();
+            let mut excused = BTreeMap::new();
             for (other, actor) in self.actors.iter_mut().enumerate().filter(|(other, _)| other != owner) {
                 if actor.task.is_none() || !actor.owned.contains(run) || !actor.replaced.insert(run.clone()) {
                     continue;
                 }
                 self.counts.replaced += u64::from(label.is_empty());
-                let is_send = |gate: &Gate| gate.is_send();
-                if standing.iter().any(|gate| gate.life == other && gate.run == *run && is_send(gate)) {
-                    excused.insert(other);
-                }
+                // Reads are sent beside each other.
+                let is_send = |gate: &&Gate| gate.life == other && gate.run == *run && gate.is_send();
+                excused.insert(other, standing.iter().filter(is_send).count());
             }
             self.servers.replaced(run, *owner, excused);
             let name = if label.is_empty() { self.tops[self.actors[*owner].top].run.as_str() } else { label };
@@ -582,7 +584,10 @@ impl Stage {
                 self.harm.deaths = self.harm.deaths.saturating_sub(1);
                 self.counts.deaths += 1;
                 let standing = self.gates.closed();
-                let here = standing.iter().find(|gate| gate.life == life).map_or_else(String::new, Gate::words);
+                let mut of_life = standing.iter().filter(|gate| gate.life == life);
+                let notes = |gate: &&Gate| gate.crossing.is("store.note_usage") && gate.side == Side::Before;
+                self.died_noting += of_life.clone().filter(notes).count() as u64;
+                let here = of_life.next().map_or_else(String::new, Gate::words);
                 self.say(format!("life {life} dies {here}"));
                 let _runtime = self.store.enter();
                 self.actors[life].task = None;

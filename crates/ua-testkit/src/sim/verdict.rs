@@ -432,9 +432,9 @@ impl Judge<'_> {
         let requests = self.family.iter().flat_map(|records| &records.requests);
         let booked: u64 = requests.map(|request| request.usage.total()).sum();
         let unbooked = (billed.whole + billed.cut).saturating_sub(booked);
-        // A process that was replaced while it waited for a reply may not write what it heard of it.
-        let replaced = self.stage.counts.replaced;
-        let unknowable = billed.cut_output.min(replaced.saturating_mul(CUT_OUTPUT));
+        // A process that was replaced while it waited for a reply may not write what it heard of it, and one that dies cannot.
+        let unwritten = self.stage.counts.replaced + self.stage.died_noting;
+        let unknowable = billed.cut_output.min(unwritten.saturating_mul(CUT_OUTPUT));
         if unbooked > TOLERATED + unknowable {
             let facts = Facts { unbooked: Some((unbooked, billed.cut_output + TOLERATED)), ..Facts::default() };
             let words = format!("{} tokens were billed, {booked} are booked", billed.whole + billed.cut);
