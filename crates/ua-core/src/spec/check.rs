@@ -1,0 +1,246 @@
+//! Whether a job means something that can be done. Everything that is wrong with it is said at once.
+
+use super::{ModelChoice, RunSpec, SpecError, StopCondition};
+use crate::mail::MailAddress;
+use crate::subagents::Subagents;
+
+/// What is wrong with a job.
+#[derive(Default)]
+struct Flaws(Vec<SpecError>);
+
+impl Flaws {
+    fn add(&mut self, field: impl Into<String>, why: impl Into<String>) {
+        self.0.push(SpecError::Invalid { field: field.into(), why: why.into() });
+    }
+
+    fn add_if(&mut self, is_wrong: bool, field: &str, why: &str) {
+        if is_wrong {
+            self.add(field, why);
+        }
+    }
+
+    fn take(&mut self, checked: Result<(), SpecError>) {
+        self.0.extend(checked.err());
+    }
+
+    fn all(mut self) -> Result<(), SpecError> {
+        match self.0.len() {
+            0 => Ok(()),
+            1 => Err(self.0.remove(0)),
+            _ => Err(SpecError::Several(self.0)),
+        }
+    }
+}
+
+impl RunSpec {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let mut flaws = Flaws::default();
+        flaws.add_if(self.objective.trim().is_empty(), "objective", "is empty: say what the run is to reach");
+        check_conditions(&self.stop_conditions, "stop_conditions", &mut flaws);
+        check_outputs(&self.artifacts.expected_outputs, "artifacts.expected_outputs", &mut flaws);
+        flaws.take(self.check_files());
+        self.check_phases(&mut flaws);
+        flaws.take(self.check_harness());
+        self.check_result(&mut flaws);
+        check_model(&self.model, &mut flaws);
+        if let Some((field, why)) = self.subagents.as_ref().and_then(Subagents::problem) {
+            flaws.add(field, why);
+        }
+        flaws.add_if(self.job_key.as_ref().is_some_and(|key| key.trim().is_empty()), "job_key", "is empty");
+        flaws.add_if(
+            self.settings.blob_threshold_bytes < 256,
+            "settings.blob_threshold_bytes",
+            "is below 256: a reference would be as long as the result",
+        );
+        let allowed = &self.constraints.allowed_recipients;
+        flaws.add_if(
+            allowed.iter().any(|entry| MailAddress::parse(entry).is_err() && !MailAddress::is_domain_entry(entry)),
+            "constraints.allowed_recipients",
+            "has an entry that is neither an address nor `@domain`",
+        );
+        let destinations = &self.constraints.allowed_destinations;
+        flaws.add_if(
+            destinations.iter().any(|entry| entry.trim().is_empty() || entry == "*"),
+            "constraints.allowed_destinations",
+            "has an entry that means nothing or everything",
+        );
+        flaws.add_if(
+            self.settings.history_max_tokens < 1_000,
+            "settings.history_max_tokens",
+            "is below 1000: the job and one turn would not fit",
+        );
+        let (budgets, nothing) = (&self.budgets, "is 0: the run could do nothing");
+        flaws.add_if(budgets.max_tool_calls == 0, "budgets.max_tool_calls", nothing);
+        flaws.add_if(budgets.max_steps == 0, "budgets.max_steps", nothing);
+        let unasked = "is 0: the run could ask nothing";
+        flaws.add_if(budgets.max_tokens == Some(0), "budgets.max_tokens", unasked);
+        flaws.add_if(budgets.max_cost.is_some_and(|money| money.nanos() == 0), "budgets.max_cost", unasked);
+        flaws.all()
+    }
+
+    fn check_result(&self, flaws: &mut Flaws) {
+        let Some(schema) = &self.output_schema else { return };
+        flaws.add_if(
+            !schema.is_object(),
+            "output_schema",
+            "is not a JSON Schema: write an object, for example {\"type\": \"object\", \"properties\": {…}}",
+        );
+        flaws.add_if(
+            self.harness.as_ref().is_some_and(|harness| harness.completion_promise.is_some()),
+            "output_schema",
+            "cannot be combined with `harness.completion_promise`: the last message would have to be both",
+        );
+    }
+
+    fn check_phases(&self, flaws: &mut Flaws) {
+        for (index, phase) in self.phases.iter().enumerate() {
+            let field = |name: &str| format!("phases[{index}].{name}");
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            if phase.name.is_empty() || phase.name.len() > 64 || !phase.name.chars().all(is_plain) {
+                flaws.add(field("name"), "must be 1 to 64 letters, digits, `-` or `_`");
+            }
+            if self.phases[..index].iter().any(|earlier| earlier.name == phase.name) {
+                flaws.add(field("name"), "is the name of an earlier phase");
+            }
+            if phase.instructions.trim().is_empty() {
+                flaws.add(field("instructions"), "is empty: say what the phase is to do");
+            }
+            check_conditions(&phase.stop_conditions, &field("stop_conditions"), flaws);
+            check_outputs(&phase.expected_outputs, &field("expected_outputs"), flaws);
+            let budgets = &phase.budgets;
+            let zero = [
+                ("max_turns", budgets.max_turns == Some(0)),
+                ("max_tool_calls", budgets.max_tool_calls == Some(0)),
+                ("max_tokens", budgets.max_tokens == Some(0)),
+                ("max_cost", budgets.max_cost.is_some_and(|money| money.nanos() == 0)),
+            ];
+            for (name, _) in zero.into_iter().filter(|(_, is_zero)| *is_zero) {
+                flaws.add(field(&format!("budgets.{name}")), "is 0: the phase could do nothing");
+            }
+        }
+    }
+}
+
+/// The words for effort that providers have.
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// What no provider takes. A word for effort that is like none of the known ones may be a new one.
+fn check_model(model: &ModelChoice, flaws: &mut Flaws) {
+    flaws.add_if(model.max_output_tokens == Some(0), "model.max_output_tokens", "is 0: the model could say nothing");
+    flaws.add_if(
+        model.temperature_milli.is_some_and(|milli| milli > 2_000),
+        "model.temperature_milli",
+        "is above 2000: it counts thousandths, and no provider takes a temperature above 2",
+    );
+    let effort = model.effort.as_deref().filter(|effort| !EFFORTS.contains(effort));
+    let meant = effort.and_then(|effort| {
+        let likeness = |known: &&str| strsim::damerau_levenshtein(effort, known);
+        EFFORTS.into_iter().min_by_key(likeness).filter(|known| effort.trim().is_empty() || likeness(known) <= 2)
+    });
+    if let (Some(effort), Some(meant)) = (effort, meant) {
+        flaws.add("model.effort", format!("is {effort:?}, did you mean {meant:?}?"));
+    }
+}
+
+/// Files that are to be there: each is one that can be.
+fn check_outputs(outputs: &[String], field: &str, flaws: &mut Flaws) {
+    for (index, output) in outputs.iter().enumerate().filter(|(_, output)| !is_below(output)) {
+        flaws.add(format!("{field}[{index}]"), not_below(output));
+    }
+}
+
+fn check_conditions(conditions: &[StopCondition], field: &str, flaws: &mut Flaws) {
+    for (index, condition) in conditions.iter().enumerate() {
+        if let Some(why) = flaw_of(condition) {
+            flaws.add(format!("{field}[{index}]"), why);
+        }
+    }
+}
+
+fn flaw_of(condition: &StopCondition) -> Option<String> {
+    match condition {
+        StopCondition::Named(name) if !StopCondition::NAMES.contains(&name.as_str()) => Some(format!(
+            "is {name:?}; known names are {}, or write {{\"effect\": …}} or {{\"artifact\": …}}",
+            StopCondition::NAMES.join(", ")
+        )),
+        StopCondition::Effect { effect, .. } if crate::EffectKind::parse(effect).is_none() => {
+            Some("needs an effect of the form `<object>.<verb>`, for example `email.send`".to_owned())
+        }
+        StopCondition::Effect { count, max: Some(max), .. } if max < count => {
+            Some("has a `max` below its `count`".to_owned())
+        }
+        StopCondition::Effect { count: 0, max: None, .. } => {
+            Some("has the `count` 0, which always holds; give a `max` as well, or leave it out".to_owned())
+        }
+        StopCondition::Artifact { artifact, .. } if !is_below(artifact) => Some(not_below(artifact)),
+        StopCondition::Named(_) | StopCondition::Effect { .. } | StopCondition::Artifact { .. } => None,
+    }
+}
+
+fn not_below(path: &str) -> String {
+    format!("names the file {path:?}; name one below the workspace, for example work_products/report.md")
+}
+
+/// Whether a path stays in the folder that it is relative to.
+fn is_below(path: &str) -> bool {
+    use std::path::{Component, Path};
+    let is_inner = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    !path.trim().is_empty() && Path::new(path).components().all(is_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(job: &str) -> String {
+        let mut value: serde_json::Value = serde_json::from_str(job).unwrap();
+        if value.get("objective").is_none() {
+            value["objective"] = "x".into();
+        }
+        RunSpec::parse(&value.to_string()).map_or_else(|error| error.to_string(), |_| "none".to_owned())
+    }
+
+    #[test]
+    fn what_can_never_be_done_is_no_job() {
+        for (job, wanted) in [
+            (
+                r#"{"artifacts": {"expected_outputs": ["a.md", "/x"]}}"#,
+                "`artifacts.expected_outputs[1]` names the file \"/x\"; name one below the workspace, for example work_products/report.md",
+            ),
+            (
+                r#"{"phases": [{"name": "a", "instructions": "b", "expected_outputs": ["../x"]}]}"#,
+                "`phases[0].expected_outputs[0]` names the file \"../x\"; name one below the workspace, for example work_products/report.md",
+            ),
+            (
+                r#"{"stop_conditions": [{"effect": "email.send", "count": 0}]}"#,
+                "`stop_conditions[0]` has the `count` 0, which always holds; give a `max` as well, or leave it out",
+            ),
+            (r#"{"model": {"max_output_tokens": 0}}"#, "`model.max_output_tokens` is 0: the model could say nothing"),
+            (
+                r#"{"model": {"temperature_milli": 99999}}"#,
+                "`model.temperature_milli` is above 2000: it counts thousandths, and no provider takes a temperature above 2",
+            ),
+            (r#"{"model": {"effort": "hihg"}}"#, "`model.effort` is \"hihg\", did you mean \"high\"?"),
+            (r#"{"model": {"effort": ""}}"#, "`model.effort` is \"\", did you mean \"low\"?"),
+        ] {
+            assert_eq!(error_of(job), format!("invalid job: {wanted}"), "{job}");
+        }
+        for job in [
+            r#"{"stop_conditions": [{"effect": "email.send", "count": 0, "max": 0}]}"#,
+            r#"{"model": {"effort": "xhigh", "temperature_milli": 2000}}"#,
+            r#"{"model": {"effort": "thorough"}}"#,
+        ] {
+            assert_eq!(error_of(job), "none", "{job}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let job = r#"{"objective": " ", "budgets": {"max_steps": 0}, "phases": [{"name": "a b", "instructions": ""}]}"#;
+        assert_eq!(
+            error_of(job),
+            "invalid job: `objective` is empty: say what the run is to reach; `phases[0].name` must be 1 to 64 letters, digits, `-` or \
+             `_`; `phases[0].instructions` is empty: say what the phase is to do; `budgets.max_steps` is 0: the run could do nothing"
+        );
+    }
+}
