@@ -32,6 +32,15 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
             || ToolContent { text: call.error_detail.clone().unwrap_or_default().into(), is_error: true },
             |content| ToolContent { is_error: true, ..content },
         )),
+        CallStatus::FailedDefinite
+            if call.resolution == Some(Resolution::NotHappened) && !call.policy.class.has_effect() =>
+        {
+            error(format!(
+                "The call brought no answer: {} It only reads, so nothing was changed by its {}.",
+                sentence(call.error_detail.as_deref().unwrap_or("nothing came back")),
+                ua_core::counted(call.attempt, "attempt")
+            ))
+        }
         CallStatus::FailedDefinite => error(format!(
             "The call was not carried out: {} Nothing happened outside, after {}.",
             sentence(call.error_detail.as_deref().unwrap_or("it could not be sent")),
@@ -40,6 +49,11 @@ pub fn answer_for(call: &CallRecord, receipt: Option<&ReceiptRecord>) -> Option<
         CallStatus::Cancelled => error(call.error_detail.clone().unwrap_or_else(|| "Not run.".to_owned())),
         CallStatus::Unknown if call.resolution == Some(Resolution::Skipped) => {
             let said = call.correction.as_ref().map_or_else(String::new, |said| format!(" {}", said.sentence()));
+            if !call.policy.class.has_effect() {
+                return error(format!(
+                    "The call brought no answer, and a person said to go on without it. It only reads, so nothing was changed.{said}"
+                ));
+            }
             error(format!(
                 "The outcome of this call is unknown: it was sent and may have happened. Do not repeat it; go on without it and say in \
                  your report that it is unconfirmed.{said}"

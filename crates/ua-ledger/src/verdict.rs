@@ -565,6 +565,9 @@ impl<'v> Case<'v> {
                     Some(format!("call {other} has the same {unique}, so a find proves nothing"))
                 }
             },
+            (OnUnknown::Continue, None) if self.is_mere_read() => {
+                Some("its policy goes on without an answer".to_owned())
+            }
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
             (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
@@ -621,10 +624,21 @@ impl<'v> Case<'v> {
         Decision { verdict: self.hold(asked, &because), closes }
     }
 
-    /// Asks a person what came of the call; a question that is there already stays.
+    /// Whether nothing is lost but an answer: the call only reads, and nobody wants to be asked about it all the same.
+    fn is_mere_read(&self) -> bool {
+        !self.call.policy.class.has_effect() && self.call.policy.on_unknown != OnUnknown::Hold
+    }
+
+    /// Asks a person what came of the call; a question that is there already stays. Whether a read happened is nobody's question: the model
+    /// is told that it brought no answer, and asks again if it needs one.
     pub(crate) fn hold(&self, asked: Option<&'v QuestionRecord>, because: &str) -> Verdict<'v> {
         if let Some(asked) = asked {
             return Verdict::Hold(asked);
+        }
+        if self.is_mere_read() {
+            let why = self.call.error_detail.clone().filter(|why| !why.trim().is_empty());
+            let resolution = UnknownResolution::NotHappened { why: why.unwrap_or_else(|| because.to_owned()) };
+            return Verdict::Resolve { resolution: Box::new(resolution), asked: None, replay: None };
         }
         let (call, attempts) = (self.call, &self.view.attempts);
         let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));

@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use ua_core::{CallId, CallStatus, RawReply, Role, SideEffectClass};
+use ua_core::{CallId, CallStatus, RawReply, SideEffectClass};
 use ua_evidence::{Artifact, ConditionResult};
 use ua_store::{RunRecords, Store, StoreError, whole_reply};
 
 use crate::error::RunError;
+use crate::recover::newest_answer;
 use crate::workspace::{Workspace, WorkspaceError};
 
 /// As much of a report as is looked through.
@@ -55,8 +56,7 @@ pub(crate) fn judge(
     let artifacts = workspace.artifacts()?;
     let files = ua_evidence::report_files(&records.run.spec, &artifacts);
     let texts: Vec<(&Artifact, String)> = files.into_iter().map(|file| (file, read(workspace, &file.path))).collect();
-    let words = records.messages.iter().rev().find(|record| record.message.role == Role::Assistant);
-    let words = words.map(|record| record.message.text()).unwrap_or_default();
+    let words = newest_answer(records);
     let sources = ua_evidence::fetched_sources(records, &|call| replies.get(&call.call_id));
     Ok(Some(ua_evidence::judge_citations(&texts, &words, &sources)))
 }

@@ -264,7 +264,9 @@ impl<'a> Driver<'a> {
                 }
                 Command::Commit { turn } => self.commit(turn).instrument(span).await?,
                 Command::FinishReplay { note } => self.finish_replay(note).instrument(span).await?,
-                Command::CheckEvidence => Event::Evidence(self.check_evidence().instrument(span).await?),
+                Command::CheckEvidence { last_word } => {
+                    Event::Evidence(self.check_evidence(&last_word).instrument(span).await?)
+                }
                 Command::EnterPhase { next } => self.enter_phase(&next).instrument(span).await?,
                 Command::EnterIteration { number, why } => self.enter_iteration(number, &why).instrument(span).await?,
                 Command::Guide { text } => self.guide(&text).instrument(span).await?,

@@ -26,6 +26,7 @@ pub use definition::Differs;
 pub use error::StepError;
 pub use outcome::StepOutcome;
 
+use crate::ports::ResultCheck;
 use crate::retry::RetryPolicy;
 use crate::watch::{RunEvent, Watcher};
 
@@ -108,6 +109,9 @@ pub struct GranularStep {
     /// The JSON Schema of the step's result: the last message has to be a value that fits it, and is asked for again until it is. A text
     /// when missing.
     pub output_schema: Option<Value>,
+    /// What a result has to pass beside its schema; what does not is told to the model and asked for again. No part of the definition, since
+    /// it says what the schema cannot say of the same type. Not asked without a schema.
+    pub accepts: Option<ResultCheck>,
     /// What must hold, over receipts and files, before the step counts as complete.
     pub stop_conditions: Vec<StopCondition>,
     /// Further limits. Its `max_turns` is not read: the step has its own.
@@ -134,6 +138,7 @@ impl GranularStep {
             enforce_idempotency,
             degraded_replay,
             output_schema: None,
+            accepts: None,
             stop_conditions: Vec::new(),
             budgets: Budgets::default(),
             constraints: Constraints::default(),

@@ -77,7 +77,7 @@ pub use machine::{
 };
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
-pub use ports::{RunSettings, park_for_tool_server};
+pub use ports::{ResultCheck, RunSettings, park_for_tool_server};
 pub use retry::{RetryPolicy, ThinkFailure, Tries};
 pub use road::RoadError;
 pub use seams::{Open, Seams};

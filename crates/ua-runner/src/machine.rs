@@ -14,6 +14,7 @@
 //! | a call that is held | wait for a person, after the other actions of its composite tool use |
 //! | all calls settled | commit the turn |
 //! | a reply that asks for nothing | check the evidence; if something is missing, say so to the model, a few times |
+//! | one that was cut | have it continued; the answer is all its pieces ([`Talk`]) |
 //! | one that was refused, is empty or ended oddly | say so to the model, once; then a person, or the run has failed ([`ReplyEnd`]) |
 //! | the evidence holds, and a phase follows | enter it, unless the steps are used up |
 //! | a harness: a full context, or a stop without the promise | the next iteration ([`iteration`]) |
@@ -34,6 +35,7 @@ mod request;
 mod start;
 #[cfg(test)]
 mod table_tests;
+mod talk;
 mod turn;
 
 use std::time::Duration;
@@ -48,6 +50,7 @@ pub use self::event::{Event, Missing, UnexpectedEvent};
 pub use self::reply_end::ReplyEnd;
 pub use self::request::FINAL;
 pub use self::start::Start;
+pub use self::talk::{Talk, Word};
 use self::turn::Turn;
 use crate::budget::{Estimate, Limits, Spent, Use, Used};
 use crate::iteration::{IterationEnd, IterationState};
@@ -75,9 +78,9 @@ enum State {
     /// The commit of a turn, all of whose calls are settled.
     Committing { turn: Turn },
     /// The resume packet and the note. With the model's last word, if it said one.
-    FinishingReplay { last_word: Option<String> },
+    FinishingReplay { last_word: Option<Word> },
     /// The evidence for the model's last word.
-    Checking { last_word: String },
+    Checking { last_word: Word },
     /// The beginning of the next phase.
     EnteringPhase { next: String },
     /// The beginning of the next iteration.
@@ -127,8 +130,8 @@ pub struct RunMachine {
     held_millis: u64,
     replaying: bool,
     nudges: u32,
-    /// Replies in a row that were no answer.
-    vain_replies: u32,
+    /// What the model says instead of asking for a tool.
+    talk: Talk,
     same_error: Option<(String, u32)>,
     steps: u32,
     phase: Option<PhaseState>,
@@ -147,7 +150,7 @@ impl RunMachine {
             held_millis: start.held_millis,
             replaying: start.is_resume,
             nudges: 0,
-            vain_replies: start.vain_replies,
+            talk: start.talk,
             same_error: start.same_error,
             steps: start.steps,
             phase: start.phase,
@@ -247,7 +250,7 @@ impl RunMachine {
             }
             State::Committing { .. } => Command::Commit { turn },
             State::FinishingReplay { last_word } => Command::FinishReplay { note: last_word.is_none() },
-            State::Checking { .. } => Command::CheckEvidence,
+            State::Checking { last_word } => Command::CheckEvidence { last_word: last_word.clone() },
             State::EnteringPhase { next } => Command::EnterPhase { next: next.clone() },
             State::EnteringIteration { number, why } => Command::EnterIteration { number: *number, why: why.clone() },
             State::Guiding(text) => Command::Guide { text: text.clone() },

@@ -18,6 +18,10 @@ use crate::spans;
 use crate::watch::Watcher;
 use crate::workspace::Workspace;
 
+/// A check of a result that fits the job's `output_schema` and may be none all the same: a schema says less than the type that a program
+/// reads it as. The error is told to the model, which is asked again; it says in words what is wrong, without a full stop.
+pub type ResultCheck = Arc<dyn Fn(&serde_json::Value) -> Result<(), String> + Send + Sync>;
+
 /// Everything the loop reaches the world through.
 pub(crate) struct Ports {
     /// The runtime database, as the run's owner sees it.
@@ -40,6 +44,8 @@ pub(crate) struct Ports {
     pub patience: Arc<dyn Patience>,
     /// How long the process stood still.
     pub still: Arc<Stillness>,
+    /// What a typed result has to pass beside its schema.
+    pub accepts: Option<ResultCheck>,
 }
 
 /// How the model is asked.

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use ua_core::{CallId, CallStatus, Role, Timestamp};
+use ua_core::{CallId, CallStatus, Origin, Role, StopReason, Timestamp};
 use ua_store::{
-    CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus, RunRecords, RunStore,
-    TurnRecord,
+    CallRecord, Choice, LedgerStore, MessageRecord, QuestionKind, QuestionRecord, QuestionStatus, ReplayStatus,
+    RunRecords, RunStore,
 };
 
 use crate::budget::{Below, Spent};
 use crate::error::RunError;
 use crate::iteration::IterationState;
-use crate::machine::{OpenCall, OpenTurn, ReplyEnd, Start, errors_in_a_row};
+use crate::machine::{OpenCall, OpenTurn, ReplyEnd, Start, Talk, Word, errors_in_a_row};
 use crate::phase::PhaseState;
 use crate::ports::{Ports, raise_run_question};
 use crate::spans;
@@ -156,20 +156,19 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
         }
     });
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
-    // A reply that was cut, refused or empty is no last word: the model is asked to go on.
-    let is_answer = |text: &str| {
-        records.turns.last().is_none_or(|turn| ReplyEnd::of(turn.reply.stop_reason, text) == ReplyEnd::Whole)
-    };
-    let last_word = last
-        .filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none())
-        .map(ua_core::Message::text)
-        .filter(|text| is_answer(text));
+    let last = last.filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none());
+    let (talk, newest) = talk_of(records);
+    let last_word = last.and_then(|message| match newest {
+        // A reply that was cut, refused or empty is no last word: the model is asked to go on.
+        Some(newest) => newest.ok(),
+        None => records.turns.is_empty().then(|| Word::of(message.text())),
+    });
     let below = Below::of(records, 0);
     Start {
         committed: run.turn_index,
         open,
         last_word,
-        vain_replies: vain_replies(records),
+        talk,
         is_resume: run.lease_epoch > 1,
         tool_calls: records.calls_from(0).saturating_add(below.tool_calls),
         spent: Spent::of_run(records, 0, &below),
@@ -182,20 +181,62 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
     }
 }
 
-/// How many of the newest committed replies in a row were no answer, since a person was last asked about such.
-pub(crate) fn vain_replies(records: &RunRecords) -> u32 {
+/// A committed reply that asked for nothing.
+pub(crate) struct Reply<'r> {
+    record: &'r MessageRecord,
+    stop_reason: StopReason,
+    text: String,
+    committed_at: Timestamp,
+}
+
+/// The newest committed replies that asked for nothing, oldest first, back to where nothing before can belong to them: to a reply that asked
+/// for tools, or that is an answer by itself. They are all that a [`Talk`] depends on.
+pub(crate) fn newest_replies(records: &RunRecords) -> Vec<Reply<'_>> {
+    let mut replies = Vec::new();
+    for turn in records.turns.iter().rev().filter(|turn| turn.turn <= records.run.turn_index) {
+        let record = records.messages.iter().find(|m| m.turn == turn.turn && m.message.role == Role::Assistant);
+        let (Some(record), Some(committed_at)) = (record, turn.committed_at) else { break };
+        let (stop_reason, text) = (turn.reply.stop_reason, record.message.text());
+        let is_answer = ReplyEnd::of(stop_reason, &text) == ReplyEnd::Whole;
+        if record.message.tool_uses().next().is_some() || (is_answer && !replies.is_empty()) {
+            break;
+        }
+        replies.push(Reply { record, stop_reason, text, committed_at });
+    }
+    replies.reverse();
+    replies
+}
+
+/// What the model says instead of asking for a tool, as the machine has it after the committed turns, and what came of the newest reply.
+fn talk_of(records: &RunRecords) -> (Talk, Option<Result<Word, ReplyEnd>>) {
     let asked =
         records.questions.iter().filter(|q| q.kind == QuestionKind::RepeatedFailures).map(|q| q.created_at).max();
-    let is_vain = |turn: &&TurnRecord| {
-        let Some(at) = turn.committed_at else { return false };
-        let reply = records.messages.iter().find(|m| m.turn == turn.turn && m.message.role == Role::Assistant);
-        let Some(reply) = reply.map(|record| &record.message) else { return false };
-        asked.is_none_or(|asked| at > asked)
-            && reply.tool_uses().next().is_none()
-            && ReplyEnd::of(turn.reply.stop_reason, &reply.text()) != ReplyEnd::Whole
-    };
-    let own = records.turns.iter().rev().filter(|turn| turn.turn <= records.run.turn_index);
-    u32::try_from(own.take_while(is_vain).count()).unwrap_or(u32::MAX)
+    let begins = |m: &&MessageRecord| matches!(m.message.origin, Origin::Phase | Origin::Iteration);
+    let began = records.messages.iter().filter(begins).map(|m| m.seq).max().unwrap_or(0);
+    let (mut talk, mut newest, mut before) = (Talk::default(), None, 0);
+    for reply in newest_replies(records) {
+        if (before..reply.record.seq).contains(&began) {
+            talk.begin_anew();
+        }
+        before = reply.record.seq;
+        newest = Some(talk.take(reply.stop_reason, &reply.text));
+        if asked.is_some_and(|asked| reply.committed_at <= asked) {
+            talk.forgive();
+        }
+    }
+    if began > before {
+        talk.begin_anew();
+    }
+    (talk, newest)
+}
+
+/// The model's newest answer, in all its pieces; what it said last, where that is none.
+pub(crate) fn newest_answer(records: &RunRecords) -> String {
+    let said = records.messages.iter().rev().find(|record| record.message.role == Role::Assistant);
+    match talk_of(records) {
+        (_, Some(Ok(answer))) => answer.text().to_owned(),
+        (_, Some(Err(_)) | None) => said.map(|record| record.message.text()).unwrap_or_default(),
+    }
 }
 
 /// The error that the newest settled calls ended with, and how often in a row: it counts on over kills and resumes, until a person

@@ -60,7 +60,7 @@ impl Spans {
             | Command::CancelAfterFailure { .. }
             | Command::Commit { .. } => self.turn(&parent, committed + 1, step, run),
             Command::FinishReplay { .. }
-            | Command::CheckEvidence
+            | Command::CheckEvidence { .. }
             | Command::EnterPhase { .. }
             | Command::EnterIteration { .. }
             | Command::Guide { .. }

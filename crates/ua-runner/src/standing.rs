@@ -14,7 +14,7 @@ use ua_store::{Keep, LeftOut, MessageRecord, RunRecords, RunStore as _, Store as
 use crate::error::RunError;
 use crate::iteration::context;
 use crate::ports::Ports;
-use crate::recover::{same_error, same_error_from, vain_replies};
+use crate::recover::{newest_replies, same_error, same_error_from};
 
 /// How many of the newest calls are read at least: more than a resume packet tells.
 const CALLS: u32 = 16;
@@ -59,7 +59,7 @@ fn is_enough(records: &RunRecords) -> bool {
     let ends_here = |so_far| same_error_from(records, so_far) == now;
     records.run.corrected_at.is_none()
         && here >= records.run.spec.settings.history_max_tokens
-        && (vain_replies(records) as usize) < turns
+        && newest_replies(records).len() < turns
         && ends_here(Some((String::new(), 1)))
         && ends_here(now.clone().map(|(error, _)| (error, 1)))
 }

@@ -14,7 +14,7 @@ use crate::drive::drive;
 use crate::error::RunError;
 use crate::host::owner_stamp;
 use crate::machine::Conclusion;
-use crate::ports::{Ports, RunSettings, chain, park_for_orphan, park_for_tool_server, run_end};
+use crate::ports::{Ports, ResultCheck, RunSettings, chain, park_for_orphan, park_for_tool_server, run_end};
 
 /// A run's desk, and the model that works at it.
 pub struct Worker {
@@ -22,6 +22,7 @@ pub struct Worker {
     llm: Arc<dyn LlmProvider>,
     settings: RunSettings,
     acquired_at: Timestamp,
+    accepts: Option<ResultCheck>,
 }
 
 /// How a process's work on a run ended.
@@ -60,7 +61,13 @@ impl Worker {
     /// Work on the run of `desk` with the model `llm`. `acquired_at` is when the run was taken; from then on the time counts as held.
     pub fn new(desk: Desk, llm: Arc<dyn LlmProvider>, settings: RunSettings, acquired_at: Timestamp) -> Self {
         let desk = desk.with_prices(settings.prices.clone());
-        Self { desk, llm, settings, acquired_at }
+        Self { desk, llm, settings, acquired_at, accepts: None }
+    }
+
+    /// The same, for a result that has to pass this check, too, when it fits the job's `output_schema`.
+    #[must_use]
+    pub fn accepting_results(self, accepts: Option<ResultCheck>) -> Self {
+        Self { accepts, ..self }
     }
 
     /// Ends the tool servers that an earlier process left, starts the run's own, and drives the run to a conclusion of this process. A
@@ -80,7 +87,7 @@ impl Worker {
     }
 
     async fn work_alive(self) -> Result<Worked, WorkError> {
-        let Self { desk, llm, settings, acquired_at } = self;
+        let Self { desk, llm, settings, acquired_at, accepts } = self;
         let (store, lease, env) = (desk.ports.store.as_ref(), &desk.ports.lease, &desk.ports.env);
         let outbox = desk.outbox();
         let parked = match desk.open(&outbox).await {
@@ -97,6 +104,7 @@ impl Worker {
                     stop: desk.ports.stop.clone(),
                     patience: desk.patience(),
                     still: desk.still.clone(),
+                    accepts,
                 };
                 let driven = Box::pin(drive(&ports, &settings, acquired_at)).await;
                 ports.llm.close().await;

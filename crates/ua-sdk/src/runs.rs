@@ -134,20 +134,25 @@ impl Runs {
     }
 
     /// Runs the step for a typed result: the model's last message has to be a `T`, by its JSON Schema. Models that write by a schema are given
-    /// it with each request; whatever a model is, what does not fit is told to it and asked for again, and the step is not complete before it
-    /// fits. Run again, a complete step returns the same result without a request.
+    /// it with each request; whatever a model is, what does not fit, or fits and cannot be read as a `T`, is told to it and asked for again, and
+    /// the step is not complete before it can. Run again, a complete step returns the same result without a request.
     ///
     /// # Errors
-    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled, or when its result fits the schema of `T`
-    /// and `T` cannot be read from it all the same.
+    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled, or when the result that an earlier version
+    /// of the program took cannot be read as today's `T`.
     pub async fn run_for<T>(&self, step: &Step, id: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + JsonSchema,
     {
-        let step = step.clone().output_schema(crate::tool::schema_of::<T>());
+        // Its schema says less than `T` where `T` is read in a way of its own, so the model is asked again by `T` itself.
+        let step = step.clone().output_schema(crate::tool::result_schema_of::<T>()).accepting(Arc::new(|value| {
+            serde_json::from_value::<T>(value.clone()).map(drop).map_err(|why| why.to_string())
+        }));
         match self.run(&step, id).await? {
             StepOutcome::Complete { final_output, .. } => serde_json::from_value(final_output)
-                .map_err(|why| Error::NotComplete(format!("the result cannot be read as what was asked for: {why}"))),
+                .map_err(|why| Error::NotComplete(format!(
+                    "the run is complete, and its stored result is not what this program asks for now: {why}. A fork asks the model again"
+                ))),
             other @ (StepOutcome::Waiting { .. }
             | StepOutcome::Stopped { .. }
             | StepOutcome::Failed { .. }

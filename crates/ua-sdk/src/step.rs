@@ -6,7 +6,7 @@ use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, StopCondition};
 use ua_dispatch::{LocalTools, ToolTransport};
-use ua_runner::{Agent, GranularStep};
+use ua_runner::{Agent, GranularStep, ResultCheck};
 
 use crate::error::Error;
 use crate::joined::{Joined, Part};
@@ -35,6 +35,7 @@ pub struct Step {
     temperature_milli: Option<u32>,
     seed: Option<u64>,
     output_schema: Option<Value>,
+    accepts: Option<ResultCheck>,
     history_max_tokens: Option<u64>,
     blob_threshold_bytes: Option<u64>,
     enforce_idempotency: bool,
@@ -64,6 +65,7 @@ impl Step {
             temperature_milli: None,
             seed: None,
             output_schema: None,
+            accepts: None,
             history_max_tokens: None,
             blob_threshold_bytes: None,
             enforce_idempotency: false,
@@ -151,6 +153,12 @@ impl Step {
     /// value that fits it, and is asked for again until it is.
     pub fn output_schema(mut self, schema: impl Into<Value>) -> Self {
         self.output_schema = Some(schema.into());
+        self
+    }
+
+    /// What has to hold of a result beside its schema: what it refuses is told to the model and asked for again.
+    pub(crate) fn accepting(mut self, accepts: ResultCheck) -> Self {
+        self.accepts = Some(accepts);
         self
     }
 
@@ -250,6 +258,7 @@ impl Step {
         step.enforce_idempotency = self.enforce_idempotency;
         step.degraded_replay = self.degraded_replay;
         step.output_schema.clone_from(&self.output_schema);
+        step.accepts.clone_from(&self.accepts);
         step.stop_conditions.clone_from(&self.stop_conditions);
         step.budgets = self.budgets.clone();
         step.constraints = self.constraints.clone();

@@ -147,13 +147,21 @@ where
 
 /// The schema of a tool's arguments. No arguments (`()`) are an empty object.
 pub(crate) fn schema_of<A: JsonSchema>() -> Value {
-    let mut schema = schemars::schema_for!(A).to_value();
+    let mut schema = result_schema_of::<A>();
+    if let Some(fields) = schema.as_object_mut()
+        && fields.get("type").and_then(Value::as_str) == Some("null")
+    {
+        fields.insert("type".to_owned(), Value::from("object"));
+    }
+    schema
+}
+
+/// The schema of a typed result. `()` is read from `null` and from nothing else.
+pub(crate) fn result_schema_of<T: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
     if let Some(fields) = schema.as_object_mut() {
         fields.remove("$schema");
         fields.remove("title");
-        if fields.get("type").and_then(Value::as_str) == Some("null") {
-            fields.insert("type".to_owned(), Value::from("object"));
-        }
     }
     schema
 }

@@ -120,6 +120,33 @@ async fn a_typed_result_is_checked_asked_for_again_and_kept() {
     assert!(other.contains("output_schema"), "{other}");
 }
 
+/// An even number: its schema knows integers only.
+#[derive(Debug, PartialEq, schemars::JsonSchema)]
+#[schemars(transparent)]
+struct Even(i64);
+
+impl<'de> serde::Deserialize<'de> for Even {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = i64::deserialize(from)?;
+        if number % 2 == 0 { Ok(Self(number)) } else { Err(serde::de::Error::custom(format!("{number} is odd"))) }
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_fits_the_schema_and_not_the_type_is_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let turns = json!([{"text": "3"}, {"text": "4", "expect": {"contains": ["refused all the same: 3 is odd"]}}]);
+    let step = Step::new("even").model(model(&turns)).input("Give an even number.");
+    for _ in 0..2 {
+        assert_eq!(runs.run_for::<Even>(&step, "even").await.unwrap(), Even(4));
+    }
+    assert_eq!(runs.get("even").await.unwrap().turn_index, 2);
+    // No result at all is one, too.
+    let nothing = Step::new("nothing").model(model(&json!([{"text": "null"}]))).input("Give null.");
+    runs.run_for::<()>(&nothing, "nothing").await.unwrap();
+}
+
 #[tokio::test]
 async fn what_happens_in_a_run_is_a_stream_that_drives_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -188,6 +188,8 @@ struct Case {
     needs_approval: bool,
     outside: Outside,
     obstacle: Obstacle,
+    /// It only reads.
+    is_read: bool,
 }
 
 impl Case {
@@ -452,6 +454,7 @@ fn cases() -> Vec<Case> {
                             needs_approval: false,
                             outside: Outside::Nothing,
                             obstacle: Obstacle::None,
+                            is_read: false,
                         };
                         if said == PersonAnswer::NotAsked && about != About::Itself {
                             continue;
@@ -480,7 +483,7 @@ const MAX_RETRIES: u32 = 2;
 impl Case {
     fn policy(&self) -> CallPolicy {
         CallPolicy {
-            class: SideEffectClass::External,
+            class: if self.is_read { SideEffectClass::ReadOnly } else { SideEffectClass::External },
             on_unknown: self.policy,
             on_scope_conflict: self.conflict,
             needs_approval: self.needs_approval,
@@ -795,4 +798,22 @@ fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
         let by_key = matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed) && case.outside == Outside::Gone;
         assert!(by_key || case.outside == Outside::AbsentInTime || ordered(case), "{case:?}");
     }
+}
+
+/// A read of which nothing came back, in whatever way: it is made again as its policy says, and then the model is told. A person is asked only
+/// where a policy wants it.
+#[test]
+fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
+    let (mut given_up, mut asked) = (0, 0);
+    for case in cases().into_iter().filter(|case| case.stand == S::Unknown) {
+        let (as_effect, case) = (case.verdict(), Case { is_read: true, ..case });
+        let wanted = match as_effect.as_str() {
+            "ask: unknown" | "go on without, ask" if case.policy != OnUnknown::Hold => "resolve: not happened",
+            other => other,
+        };
+        assert_eq!(case.verdict(), wanted, "{case:?}");
+        given_up += u32::from(wanted == "resolve: not happened");
+        asked += u32::from(wanted == "ask: unknown");
+    }
+    assert!(given_up > 100 && asked > 100, "{given_up} given up, {asked} asked");
 }

@@ -36,7 +36,7 @@ impl Start {
             | Command::CancelAfterFailure { .. }
             | Command::Commit { .. }
             | Command::FinishReplay { .. }
-            | Command::CheckEvidence
+            | Command::CheckEvidence { .. }
             | Command::EnterPhase { .. }
             | Command::EnterIteration { .. }
             | Command::Guide { .. }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{
-    CallStatus, CheckpointId, Message, Origin, QuestionId, Role, RunStatus, RunStop, StepStatus, StopCondition,
-};
+use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition};
 use ua_dispatch::OutputSchema;
 use ua_evidence::EvidenceReport;
 use ua_ledger::{is_left_open, settle_late_answers};
@@ -19,7 +18,7 @@ use super::Driver;
 use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
 use crate::files::{self, NextFiles, write_conclusion_with, write_packet};
-use crate::machine::{Conclusion, Event, Missing};
+use crate::machine::{Conclusion, Event, Missing, Word};
 use crate::ports::{chain, run_end};
 use crate::recover::InFlight;
 use crate::spans;
@@ -119,7 +118,7 @@ impl Driver<'_> {
     }
 
     /// Checks stop conditions over receipts and files. The transcript is written first: it may be one of them.
-    pub(super) async fn check_evidence(&self) -> Result<Result<(), Missing>, RunError> {
+    pub(super) async fn check_evidence(&self, last_word: &Word) -> Result<Result<(), Missing>, RunError> {
         // Who was to take results first and says that all is done has not taken them; it is told again, and then a person is asked.
         if !self.replay.is_empty() {
             return Ok(Err(self.replay.prompt().into()));
@@ -132,15 +131,33 @@ impl Driver<'_> {
             missing.push(report.missing_for_model());
         }
         if let Some(schema) = self.wanted_output() {
-            let mut said = records.messages.iter().rev().map(|record| &record.message);
-            let last = said.find(|message| message.role == Role::Assistant).map(Message::text);
-            missing.extend(read_output(schema, &last.unwrap_or_default()).err());
+            missing.extend(self.read_answer(schema, last_word).err());
         }
         Ok(if missing.is_empty() {
             Ok(())
         } else {
             Err(Missing { text: missing.join("\n\n"), is_for_a_person: report.needs_a_person() })
         })
+    }
+
+    /// The value that an answer gives. A number that came in several replies is none: a model that began again instead of continuing has
+    /// said another one, which nothing of it shows.
+    fn read_answer(&self, schema: &Value, answer: &Word) -> Result<Value, String> {
+        let value = read_output(schema, answer.text())?;
+        if answer.is_joined() && value.is_number() {
+            return Err("The result is not clear: your last reply was cut, and a number cannot be put together from pieces. Give the whole \
+                        result again, in one reply: one JSON value, and nothing beside it."
+                .to_owned());
+        }
+        if let Some(accepts) = &self.ports.accepts {
+            accepts(&value).map_err(|why| {
+                format!(
+                    "The result fits its schema and is refused all the same: {why}. Give the whole result again, corrected: one JSON value, \
+                     and nothing beside it."
+                )
+            })?;
+        }
+        Ok(value)
     }
 
     /// What the conditions come to that have to hold now, those about citations included.
@@ -313,7 +330,7 @@ impl Driver<'_> {
 }
 
 /// The value that a last message gives.
-fn read_output(schema: &serde_json::Value, message: &str) -> Result<serde_json::Value, String> {
+fn read_output(schema: &Value, message: &str) -> Result<Value, String> {
     // It was read before the run was stored; one that this version cannot read is told like a value that does not fit.
     OutputSchema::new(schema).map_err(|why| format!("The job's `output_schema` {why}."))?.read(message)
 }

@@ -72,7 +72,8 @@ impl GranularStep {
             stop: host.stop.clone(),
         };
         let desk = Desk::new(ports).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
-        let worker = Worker::new(desk, self.agent.provider.clone(), settings, acquired_at);
+        let worker = Worker::new(desk, self.agent.provider.clone(), settings, acquired_at)
+            .accepting_results(self.accepts.clone());
         let worked = worker.work().instrument(span).await.map_err(|error| match error {
             WorkError::Run(error) => StepError::Run(error),
             WorkError::Tools(error) => StepError::Tools(error),

@@ -2,7 +2,7 @@
 
 use ua_store::{QuestionKind, QuestionRecord};
 
-use super::{Conclusion, Guidance, MAX_NUDGES, Missing, Next, RunMachine, State, over};
+use super::{Conclusion, Guidance, MAX_NUDGES, Missing, Next, RunMachine, State, Word, over};
 use crate::phase::PhaseState;
 use crate::retry::Tries;
 
@@ -14,7 +14,7 @@ pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
 
 impl RunMachine {
     /// Between two turns: what a resume owes, then the evidence for a last word, else budgets and the next request.
-    pub(super) fn between_turns(&self, last_word: Option<String>) -> State {
+    pub(super) fn between_turns(&self, last_word: Option<Word>) -> State {
         if self.replaying {
             return State::FinishingReplay { last_word };
         }
@@ -36,13 +36,13 @@ impl RunMachine {
         let State::Checking { last_word } = state else { return Err(state) };
         let next = self.phase.as_ref().and_then(|phase| phase.next.clone());
         if next.is_none()
-            && let Some(state) = self.after_promise(&last_word, &found)
+            && let Some(state) = self.after_promise(last_word.text(), &found)
         {
             return Ok(state);
         }
         Ok(match (found, next) {
             (Ok(()), Some(next)) => self.after_phase(next),
-            (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word }),
+            (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word.text().to_owned() }),
             (Err(Missing { text, is_for_a_person: true }), _) => {
                 self.ask_about_missing(format!("The model says it is done. {text}"))
             }
@@ -54,6 +54,7 @@ impl RunMachine {
     pub(super) fn phase_entered(&mut self, state: State, phase: PhaseState) -> Next {
         let State::EnteringPhase { .. } = state else { return Err(state) };
         self.phase = Some(phase);
+        self.talk.begin_anew();
         self.steps += 1;
         self.nudges = 0;
         Ok(self.between_turns(None))

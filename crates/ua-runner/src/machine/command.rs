@@ -5,7 +5,7 @@ use std::time::Duration;
 use ua_core::{CallId, ModelTurn, RunStop};
 use ua_store::{EndMark, QuestionKind, QuestionRecord};
 
-use super::ReplyEnd;
+use super::{ReplyEnd, Word};
 use crate::iteration::IterationEnd;
 
 /// What is to be done next.
@@ -63,8 +63,11 @@ pub enum Command {
         /// Whether the model will be asked next.
         note: bool,
     },
-    /// Check stop conditions over receipts and files.
-    CheckEvidence,
+    /// Check stop conditions over receipts and files, and the answer by what the job wants it to be.
+    CheckEvidence {
+        /// The answer: nobody but the machine knows which replies it came in.
+        last_word: Word,
+    },
     /// End the phase and begin the next one, in one write.
     EnterPhase {
         /// The next phase.

@@ -86,6 +86,7 @@ impl RunMachine {
         let State::EnteringIteration { why, .. } = state else { return Err(state) };
         self.nudges = if self.is_idle(&why) { self.nudges + 1 } else { 0 };
         self.iteration = Some(entered);
+        self.talk.begin_anew();
         self.steps += 1;
         Ok(self.between_turns(None))
     }
@@ -130,7 +131,7 @@ mod tests {
         for event in events {
             machine.apply(event).unwrap();
         }
-        assert_eq!(machine.command(), Command::CheckEvidence);
+        assert!(matches!(machine.command(), Command::CheckEvidence { .. }));
         machine.apply(Event::Evidence(found)).unwrap();
         machine.command()
     }

@@ -2,7 +2,7 @@
 //!
 //! | the reply | what happens |
 //! |---|---|
-//! | says something and ended by itself | it is the model's last word: the evidence is checked |
+//! | says something and ended by itself | it is the model's last word, behind what was cut before it: the evidence is checked |
 //! | was cut at a limit, or paused | the model is told to go on, a few times in a row |
 //! | was refused or filtered, is empty, or ended for a reason that nobody knows | the model is told so, once; then a person is asked, or the run has failed |
 //!
@@ -48,7 +48,10 @@ impl ReplyEnd {
     pub fn guidance(self) -> &'static str {
         match self {
             Self::Whole => "",
-            Self::Cut => "Your reply was cut at its length limit. Continue, in smaller pieces.",
+            Self::Cut => {
+                "Your reply was cut short. Continue exactly where it ends and repeat nothing: both are joined to one answer. If it was a tool \
+                 call that was cut, make it in smaller pieces."
+            }
             Self::Refused => {
                 "Your last reply was a refusal, or was withheld by a filter. If part of the job can be done, do that part; if not, say in one \
                  sentence why not."

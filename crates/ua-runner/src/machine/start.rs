@@ -1,6 +1,7 @@
 //! Where a machine starts: what the records say when a process takes the run.
 
 use super::call::OpenTurn;
+use super::talk::{Talk, Word};
 use crate::budget::{Spent, Used};
 use crate::iteration::IterationState;
 use crate::phase::PhaseState;
@@ -12,10 +13,10 @@ pub struct Start {
     pub committed: u32,
     /// The turn to finish first.
     pub open: Option<OpenTurn>,
-    /// The history ends with the model's words, which asked for nothing: the evidence was not checked yet.
-    pub last_word: Option<String>,
-    /// Replies in a row that were no answer, since a person was last asked about them.
-    pub vain_replies: u32,
+    /// The history ends with the model's answer, which asked for nothing: the evidence was not checked yet.
+    pub last_word: Option<Word>,
+    /// The newest committed replies that asked for nothing.
+    pub talk: Talk,
     /// The run was driven before, so the model is told what happened in between.
     pub is_resume: bool,
     /// Tool calls charged so far, those of sub-agents included.
@@ -43,7 +44,7 @@ impl Start {
             committed: 0,
             open: None,
             last_word: None,
-            vain_replies: 0,
+            talk: Talk::default(),
             is_resume: false,
             tool_calls: 0,
             spent: Spent::default(),

@@ -52,8 +52,8 @@ fn next_state(state: &State) -> Option<State> {
             State::Cancelling { turn: turn(), calls: vec![call(2, true).call_id], failed: call(1, true).call_id }
         }
         State::Cancelling { .. } => State::Committing { turn: turn() },
-        State::Committing { .. } => State::FinishingReplay { last_word: Some("words".to_owned()) },
-        State::FinishingReplay { .. } => State::Checking { last_word: "words".to_owned() },
+        State::Committing { .. } => State::FinishingReplay { last_word: Some(Word::of("words")) },
+        State::FinishingReplay { .. } => State::Checking { last_word: Word::of("words") },
         State::Checking { .. } => State::EnteringPhase { next: "two".to_owned() },
         State::EnteringPhase { .. } => State::EnteringIteration { number: 2, why: IterationEnd::PromiseUnkept },
         State::EnteringIteration { .. } => State::Guiding(Guidance::Unfinished(ReplyEnd::Cut)),

@@ -6,7 +6,7 @@ use ua_core::{CallId, StopReason};
 use ua_dispatch::Dispatched;
 use ua_store::{Choice, QuestionKind, QuestionRecord, RequestEnd};
 
-use super::{Conclusion, Guidance, Next, OpenCall, ReplyEnd, RunMachine, State, interrupted, over, stopped};
+use super::{Conclusion, Guidance, Next, OpenCall, RunMachine, State, interrupted, over, stopped};
 use crate::budget::Use;
 use crate::phase::PhaseState;
 
@@ -181,17 +181,15 @@ impl RunMachine {
             return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
         }
         if turn.asks {
-            self.vain_replies = 0;
+            self.talk.asked_for_tools();
             return Ok(self.between_turns(None));
         }
-        let end = ReplyEnd::of(turn.stop_reason, &turn.text);
-        if end == ReplyEnd::Whole {
-            self.vain_replies = 0;
-            return Ok(self.between_turns(Some(turn.text)));
-        }
-        self.vain_replies += 1;
-        if end.is_given_up(self.vain_replies) {
-            let text = end.question(self.vain_replies, &turn.text);
+        let end = match self.talk.take(turn.stop_reason, &turn.text) {
+            Ok(answer) => return Ok(self.between_turns(Some(answer))),
+            Err(end) => end,
+        };
+        if end.is_given_up(self.talk.vain()) {
+            let text = end.question(self.talk.vain(), &turn.text);
             return Ok(self.ask_about_failures(QuestionKind::RepeatedFailures, text));
         }
         Ok(self.budget_stop().unwrap_or(State::Guiding(Guidance::Unfinished(end))))

@@ -111,8 +111,11 @@ fn an_answer_forgives_the_replies_that_were_none() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     assert!(matches!(said(&mut machine, StopReason::Refusal, "No."), Command::Guide { .. }));
     machine.apply(Event::Guided).unwrap();
-    assert_eq!(said(&mut machine, StopReason::EndTurn, "Done."), Command::CheckEvidence);
-    let resumed = Start { vain_replies: 1, ..Start::fresh() };
+    assert_eq!(
+        said(&mut machine, StopReason::EndTurn, "Done."),
+        Command::CheckEvidence { last_word: Word::of("Done.") }
+    );
+    let resumed = Start { talk: Talk::after_vain(1), ..Start::fresh() };
     let mut machine = RunMachine::new(Limits { ask_on_repeated_failures: true, ..Limits::default() }, resumed);
     assert!(matches!(said(&mut machine, StopReason::EndTurn, ""), Command::Ask { .. }), "it counts over a kill");
 }

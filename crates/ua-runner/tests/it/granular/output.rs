@@ -34,6 +34,67 @@ async fn a_result_is_asked_for_until_it_fits_its_schema_and_is_kept_as_a_value()
     assert_eq!(shop.requests(), 4);
 }
 
+/// Text and JSON, cut after each character by a limit or a pause, by a process that is started again after each turn.
+#[tokio::test]
+async fn an_answer_that_came_in_pieces_is_all_of_them_wherever_it_was_cut() {
+    let json = "{\"cents\": 900}";
+    for (whole, is_typed) in [("Ein Stück, und noch eins.", false), (json, true)] {
+        for (at, _) in whole.char_indices().skip(1) {
+            for (reason, is_killed) in [("max_tokens", false), ("pause_turn", false), ("max_tokens", true)] {
+                let script = json!({"turns": [
+                    {"text": whole[..at], "stop_reason": reason},
+                    {"text": whole[at..], "expect": {"contains": ["Continue exactly where it ends"]}},
+                ]});
+                let mut shop = Shop::new(&script.to_string(), POLICY, done);
+                shop.step.output_schema = is_typed.then(schema);
+                if is_killed {
+                    shop.leave_after_turn(1).await;
+                }
+                let outcome = shop.run().await.unwrap();
+                let StepOutcome::Complete { final_output, turns, .. } = &outcome else { panic!("{outcome:?}") };
+                let wanted = if is_typed { json!({"cents": 900}) } else { json!(whole) };
+                assert_eq!((final_output, *turns), (&wanted, 2), "cut at {at} by {reason}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn pieces_that_are_no_value_together_are_asked_for_as_a_whole() {
+    // One begins again instead of continuing, the other says a number of which nobody knows whether it did.
+    for (schema, first, second, last) in [
+        (schema(), "{\"cents\": 9", "{\"cents\": 900}", "{\"cents\": 900}"),
+        (json!({"type": "integer"}), "12", "34", "1234"),
+    ] {
+        let script = json!({"turns": [
+            {"text": first, "stop_reason": "max_tokens"},
+            {"text": second},
+            {"text": last, "expect": {"contains": ["one JSON value, and nothing beside it"]}},
+        ]});
+        let mut shop = Shop::new(&script.to_string(), POLICY, done);
+        shop.step.output_schema = Some(schema);
+        let outcome = shop.run().await.unwrap();
+        let StepOutcome::Complete { final_output, turns, .. } = &outcome else { panic!("{outcome:?}") };
+        assert_eq!((final_output.to_string(), *turns), (last.replace(' ', ""), 3));
+    }
+}
+
+#[tokio::test]
+async fn a_check_of_the_program_counts_as_the_schema_does() {
+    let script = json!({"turns": [
+        {"text": "{\"cents\": 900}"},
+        {"text": "{\"cents\": 901}", "expect": {"contains": ["fits its schema and is refused all the same: it is even"]}},
+    ]});
+    let mut shop = Shop::new(&script.to_string(), POLICY, done);
+    shop.step.output_schema = Some(schema());
+    shop.step.accepts = Some(std::sync::Arc::new(|value| {
+        if value["cents"].as_u64().is_some_and(|cents| cents % 2 == 1) { Ok(()) } else { Err("it is even".to_owned()) }
+    }));
+    let outcome = shop.run().await.unwrap();
+    let StepOutcome::Complete { final_output, turns, .. } = &outcome else { panic!("{outcome:?}") };
+    assert_eq!((final_output, *turns), (&json!({"cents": 901}), 2));
+}
+
 #[tokio::test]
 async fn a_result_that_never_fits_asks_a_person() {
     let turn = json!({"text": "I would rather not."});

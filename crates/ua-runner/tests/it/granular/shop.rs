@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Env, ModelTurn, RunId, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
-use ua_dispatch::{LocalCall, LocalFailure, LocalTools};
+use ua_dispatch::{LocalCall, LocalFailure, LocalTools, StopSignal};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, estimate_input_tokens};
-use ua_runner::{Agent, GranularStep, StepError, StepHost, StepOutcome};
+use ua_runner::{Agent, GranularStep, RunEvent, StepError, StepHost, StepOutcome};
 use ua_store::{Choice, MemStore, NewAnswer, QuestionRecord, RunRecords, RunStore as _};
 
 /// A script of three turns: a read, an order, the last word.
@@ -132,6 +132,20 @@ impl Shop {
 
     pub(crate) async fn run(&self) -> Result<StepOutcome, StepError> {
         self.step.run(&self.host, &run_id()).await
+    }
+
+    /// Runs the step until that turn is committed, and leaves the rest to another process.
+    pub(crate) async fn leave_after_turn(&self, turn: u32) {
+        let mut host = self.host.clone();
+        let stop = StopSignal::default();
+        host.stop = stop.clone();
+        host.watcher = Arc::new(move |event| {
+            if matches!(event, RunEvent::Committed { turn: now } if now == turn) {
+                stop.stop_gently();
+            }
+        });
+        let outcome = self.step.run(&host, &run_id()).await.unwrap();
+        assert!(matches!(outcome, StepOutcome::Stopped { .. }), "{outcome:?}");
     }
 
     pub(crate) fn requests(&self) -> u32 {
