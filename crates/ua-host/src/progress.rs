@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, Usage};
+use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp};
 use ua_dispatch::{Asked, CallProgress, Finding};
-use ua_report::LogLine;
+use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
-use ua_store::{CallRecord, RequestStatus};
+use ua_store::CallRecord;
 
 use crate::people::{ObservedEvent, People};
 use crate::text::line;
@@ -126,7 +126,7 @@ impl Progress {
                 };
                 (*calls > 0).then(|| format!("turn {turn} · {} planned · {used}", ua_core::counted(calls, "call")))
             }
-            RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost } => {
+            RunEvent::Charged { turn, status, was_sent, is_whole, charge, spent, max_tokens, max_cost } => {
                 let cost = charge.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
                 let of = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
                 let used = if spent.costs.is_empty() {
@@ -137,7 +137,7 @@ impl Progress {
                 let tokens = of(max_tokens.map(|max| max.to_string()));
                 Some(format!(
                     "turn {turn} · {}{cost} · used so far: {}{tokens} tokens{used}",
-                    charged_tokens(*status, *was_sent, charge.usage),
+                    charged_tokens(*status, *was_sent, *is_whole, charge.usage),
                     spent.tokens
                 ))
             }
@@ -210,18 +210,6 @@ pub(crate) fn keep_lines(workspace: &Workspace, redactor: &Redactor, lines: &[Lo
 fn keep(workspace: &Workspace, redactor: &Redactor, file: &str, text: &str) {
     if let Err(error) = workspace.append_line(file, &redactor.text(text)) {
         tracing::debug!(%error, file, "a line of progress could not be kept");
-    }
-}
-
-/// What one request was charged, in words.
-pub fn charged_tokens(status: RequestStatus, was_sent: bool, usage: Usage) -> String {
-    let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
-    match status {
-        RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
-        RequestStatus::Partial => format!("the reply broke off, charged {input} tokens in, {output} out until then"),
-        RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
-        RequestStatus::Zero if was_sent => "the provider refused the request, nothing is charged".to_owned(),
-        RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
     }
 }
 

@@ -42,12 +42,18 @@ pub enum LlmError {
         /// The provider's words.
         message: String,
     },
-    /// The provider knows no such model, or the base URL is not its address (HTTP 404).
+    /// The provider knows no such model: it says so itself (HTTP 404).
     #[error("the provider knows no model {model:?}: {message}")]
     NotFound {
         /// The model that was asked for.
         model: String,
         /// The provider's words.
+        message: String,
+    },
+    /// What answers at this address knows nothing of the API: the base URL is not the provider's (HTTP 404 with words of somebody else).
+    #[error("the provider's API is not at this address (HTTP 404): {message}")]
+    NoEndpoint {
+        /// What came instead of the provider's words.
         message: String,
     },
     /// The provider does not know the reply any more that the request was to continue from. The whole history does not need it.
@@ -127,6 +133,13 @@ pub enum LlmError {
         /// What was wrong with it.
         why: String,
     },
+    /// Something came that is no reply and no stream: the page of a proxy or a sign-in, an error in place of a reply, or JSON of something
+    /// else. No model has written anything that is known of, so nothing is charged; another request may find the provider.
+    #[error("no reply came from the provider's address, but {what}")]
+    NotAReply {
+        /// What it is, with its beginning.
+        what: String,
+    },
     /// The request has more tokens than the model takes; nothing was begun.
     #[error("the request does not fit into the model's context (HTTP {status}): {message}")]
     TooLong {
@@ -171,15 +184,18 @@ impl LlmError {
             | Self::Endless { .. }
             | Self::SessionForgotten { .. }
             | Self::Garbled { .. }
+            | Self::NotAReply { .. }
             | Self::Cut { .. } => FailureClass::Transient,
             Self::InvalidRequest { .. }
             | Self::BadTool { .. }
             | Self::TooLong { .. }
             | Self::Hopeless { .. }
             | Self::Protocol { .. } => FailureClass::Permanent,
-            Self::Setup { .. } | Self::Unauthorized { .. } | Self::NotFound { .. } | Self::NotRecorded { .. } => {
-                FailureClass::Operator
-            }
+            Self::Setup { .. }
+            | Self::Unauthorized { .. }
+            | Self::NotFound { .. }
+            | Self::NoEndpoint { .. }
+            | Self::NotRecorded { .. } => FailureClass::Operator,
         }
     }
 
@@ -197,6 +213,8 @@ impl LlmError {
             | Self::TooLong { message, .. }
             | Self::Hopeless { message, .. }
             | Self::Garbled { why: message }
+            | Self::NotAReply { what: message }
+            | Self::NoEndpoint { message }
             | Self::Setup { why: message }
             | Self::NotRecorded { why: message }
             | Self::Protocol { why: message } => Some(message),
@@ -227,11 +245,15 @@ impl LlmError {
             | Self::Garbled { .. }
             | Self::TooLong { .. }
             | Self::Hopeless { .. }
-            | Self::Protocol { .. } => true,
+            | Self::Protocol { .. }
+            | Self::NoEndpoint { .. }
+            | Self::NotAReply { .. } => true,
         }
     }
 
-    /// Whether the provider refused the request before it began with it, and so bills nothing (401, 404, 429, 529, …).
+    /// Whether no model has begun with the request, and so nothing is billed: it was refused (401, 404, 429, 529, …), failed without a reply
+    /// (409, 500, 501), or something else than the provider answered. Whoever gave up waiting for a model (408, 502, 504) does not know
+    /// whether one has written something.
     pub fn was_refused(&self) -> bool {
         match self {
             Self::Unauthorized { .. }
@@ -241,12 +263,14 @@ impl LlmError {
             | Self::SessionForgotten { .. }
             | Self::RateLimited { .. }
             | Self::TooLong { .. }
+            | Self::NoEndpoint { .. }
+            | Self::NotAReply { .. }
             | Self::Overloaded { .. } => true,
-            Self::Hopeless { status, .. } => *status < 500 || matches!(status, 503 | 529),
+            Self::Server { status, .. } => matches!(status, Some(409 | 500 | 501)),
+            Self::Hopeless { status, .. } => *status < 500 || matches!(status, 500 | 501 | 503 | 529),
             Self::Setup { .. }
             | Self::NotRecorded { .. }
             | Self::Unreachable { .. }
-            | Self::Server { .. }
             | Self::Timeout { .. }
             | Self::Endless { .. }
             | Self::Cut { .. }
@@ -255,9 +279,17 @@ impl LlmError {
         }
     }
 
-    /// Whether a reply had begun, or may have: each such failure may be billed like a reply.
+    /// Whether a reply had begun, or may have, so that each such failure may be billed like a reply; or something else came in its place. Such
+    /// a request is made again a few times only.
     pub fn had_begun(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::Endless { .. } | Self::Cut { .. } | Self::Garbled { .. })
+        matches!(
+            self,
+            Self::Timeout { .. }
+                | Self::Endless { .. }
+                | Self::Cut { .. }
+                | Self::Garbled { .. }
+                | Self::NotAReply { .. }
+        )
     }
 
     /// How long the provider asks to wait before the next request.
@@ -280,7 +312,9 @@ impl LlmError {
             | Self::Garbled { .. }
             | Self::TooLong { .. }
             | Self::Hopeless { .. }
-            | Self::Protocol { .. } => None,
+            | Self::Protocol { .. }
+            | Self::NoEndpoint { .. }
+            | Self::NotAReply { .. } => None,
         }
     }
 
@@ -298,8 +332,12 @@ impl LlmError {
             Self::Unauthorized { .. } => Some(
                 "check that the provider's key (ANTHROPIC_API_KEY, OPENAI_API_KEY) is valid and its account in good standing",
             ),
-            Self::NotFound { .. } => Some(
-                "check the model's name, and the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) if it is set",
+            Self::NotFound { .. } => Some("check the model's name; a fork of the run can take another model"),
+            Self::NoEndpoint { .. } => Some(
+                "check the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL): it is the address in front of `/v1`, or with it",
+            ),
+            Self::NotAReply { .. } => Some(
+                "check the provider's base URL (ANTHROPIC_BASE_URL, OPENAI_BASE_URL) and the proxy, then resume the run",
             ),
             Self::Setup { .. } => Some(
                 "check the provider's key and base URL (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL; OPENAI_API_KEY, OPENAI_BASE_URL)",
@@ -346,6 +384,7 @@ impl LlmError {
                 | Self::TooLong { .. }
                 | Self::Hopeless { .. }
                 | Self::NotFound { .. }
+                | Self::NoEndpoint { .. }
                 | Self::Unauthorized { .. }
         )
     }

@@ -139,7 +139,9 @@ impl HttpClient {
         if response.status() != StatusCode::OK {
             return Err(self.refused(response, model, &assembler).await);
         }
-        check_content_type(&response)?;
+        if let Some(stated) = not_a_stream(&response) {
+            return Err(reject::not_a_stream(&stated, &self.start_of(response).await));
+        }
         read_reply(limited(self.bytes(response), REPLY_LIMIT), model, assembler, observer).await
     }
 
@@ -174,6 +176,13 @@ impl HttpClient {
         let retry_after = in_millis
             .or_else(|| header(RETRY_AFTER.as_str()).and_then(|header| reject::retry_after(header, self.env.now())));
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
+        let body = self.start_of(response).await;
+        let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));
+        reject::as_advised(error, status, retry_after, should_retry)
+    }
+
+    /// The beginning of a body that is no reply, as far as it comes.
+    async fn start_of(&self, response: Response) -> String {
         let mut body = Vec::new();
         let mut pieces = self.bytes(response);
         while let Some(Ok(piece)) = pieces.next().await {
@@ -183,9 +192,7 @@ impl HttpClient {
                 break;
             }
         }
-        let body = String::from_utf8_lossy(&body);
-        let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));
-        reject::as_advised(error, status, retry_after, should_retry)
+        String::from_utf8_lossy(&body).into_owned()
     }
 }
 
@@ -202,13 +209,11 @@ impl Key {
     }
 }
 
-fn check_content_type(response: &Response) -> Result<(), LlmError> {
+/// The content type of an answer that is no stream of events.
+fn not_a_stream(response: &Response) -> Option<String> {
     let stated = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
-        return Ok(());
-    }
-    // A page of something in between (a proxy, a sign-in) is gone when that is.
-    Err(LlmError::Garbled { why: format!("its content type is {stated:?} instead of an event stream") })
+    let is_stream = stated.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
+    (!is_stream).then(|| stated.to_owned())
 }
 
 fn innermost(error: &reqwest::Error) -> String {

@@ -7,7 +7,7 @@
 //! row holds (waits, the answers of probes, failed requests' reasons).
 
 use serde_json::{Value, json};
-use ua_core::{Origin, Timestamp};
+use ua_core::{Origin, Timestamp, Usage};
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, QuestionRecord, RequestStatus, RunRecord, RunRecords,
 };
@@ -140,23 +140,8 @@ impl EventLogBuilder {
                 "event": "request_charged", "turn": turn, "status": request.status, "usage": request.usage, "cost": request.cost,
             });
             let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-            let output = request.usage.output_tokens;
-            let charged = match request.status {
-                RequestStatus::Actual | RequestStatus::Reserved => {
-                    format!("{} tokens in, {output} out", request.usage.total() - output)
-                }
-                RequestStatus::Partial => {
-                    let input = request.usage.total() - output;
-                    format!("the reply broke off, charged {input} tokens in, {output} out until then")
-                }
-                RequestStatus::Baseline => {
-                    format!("no usage came back, charged {} tokens as estimated", request.usage.total())
-                }
-                RequestStatus::Zero if request.network_attempted => {
-                    "the provider refused the request, nothing is charged".to_owned()
-                }
-                RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
-            };
+            let is_whole = records.brought_a_reply(request);
+            let charged = charged_tokens(request.status, request.network_attempted, is_whole, request.usage);
             self.note(closed_at, event, format!("turn {turn} · {charged}{cost}"));
         }
     }
@@ -294,12 +279,36 @@ fn took_millis(attempt: &AttemptRecord) -> Option<u64> {
     u64::try_from(took).ok()
 }
 
+/// What one request was charged, in words. `was_sent`: it left for the provider; `is_whole`: a whole reply came of it.
+pub fn charged_tokens(status: RequestStatus, was_sent: bool, is_whole: bool, usage: Usage) -> String {
+    let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
+    match status {
+        RequestStatus::Actual | RequestStatus::Reserved => format!("{input} tokens in, {output} out"),
+        RequestStatus::Partial if is_whole => {
+            format!("no usage came back, charged {input} tokens in, {output} out as estimated")
+        }
+        RequestStatus::Partial => format!("the reply broke off, charged {input} tokens in, {output} out until then"),
+        RequestStatus::Baseline => format!("no usage came back, charged {input} tokens as estimated"),
+        RequestStatus::Zero if was_sent => "the provider began no reply, nothing is charged".to_owned(),
+        RequestStatus::Zero => "nothing was sent, nothing is charged".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ua_core::RunStatus;
 
     use super::*;
     use ua_evidence::testing::{Story, hostile_story, mail_policy, read_policy};
+
+    #[test]
+    fn a_whole_reply_that_nobody_counted_has_not_broken_off() {
+        let usage = Usage { input_tokens: 9, output_tokens: 2, ..Usage::default() };
+        let told = |status, is_whole| charged_tokens(status, true, is_whole, usage);
+        assert_eq!(told(RequestStatus::Partial, true), "no usage came back, charged 9 tokens in, 2 out as estimated");
+        assert_eq!(told(RequestStatus::Partial, false), "the reply broke off, charged 9 tokens in, 2 out until then");
+        assert_eq!(told(RequestStatus::Zero, false), "the provider began no reply, nothing is charged");
+    }
 
     fn told() -> Story {
         let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);

@@ -72,8 +72,8 @@ pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};
 pub use machine::{
-    Command, Conclusion, Event, FINAL, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start,
-    UnexpectedEvent,
+    Command, Conclusion, Event, FINAL, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
+    UnexpectedEvent, Word,
 };
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};

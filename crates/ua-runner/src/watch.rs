@@ -116,6 +116,8 @@ pub enum RunEvent {
         status: RequestStatus,
         /// Whether it left: the provider may have refused it.
         was_sent: bool,
+        /// Whether a whole reply came of it. Where that one is charged in part only, its provider did not say what it cost.
+        is_whole: bool,
         /// How much.
         charge: Charge,
         /// What was charged so far, this request included.

@@ -767,6 +767,12 @@ impl RunRecords {
         &self.calls[from..from + count]
     }
 
+    /// Whether a whole reply came of a request: its end and the turn are one write.
+    pub fn brought_a_reply(&self, request: &RequestRecord) -> bool {
+        let is_it = |turn: &TurnRecord| turn.turn == request.turn && Some(turn.recorded_at) == request.closed_at;
+        self.turns.iter().any(is_it)
+    }
+
     /// The newest receipt of `call`.
     pub fn receipt(&self, call: &CallId) -> Option<&ReceiptRecord> {
         self.receipts.iter().filter(|receipt| receipt.call_id == *call).max_by_key(|receipt| receipt.attempt)

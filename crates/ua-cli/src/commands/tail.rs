@@ -14,6 +14,7 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
 use ua_host::home::Home;
 use ua_host::progress;
+use ua_report::charged_tokens;
 use ua_runner::RunLock;
 use ua_store::{AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
@@ -174,7 +175,12 @@ impl Tail {
                 event.text = format!(
                     "turn {} · {}{cost}",
                     request.turn,
-                    progress::charged_tokens(request.status, request.network_attempted, request.usage)
+                    charged_tokens(
+                        request.status,
+                        request.network_attempted,
+                        records.brought_a_reply(request),
+                        request.usage
+                    )
                 );
                 events.push(((request.turn, 1), event));
             }

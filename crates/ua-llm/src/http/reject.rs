@@ -17,7 +17,48 @@ pub(crate) fn by_status(status: u16, retry_after: Option<Duration>, body: &str, 
     if status == 413 || (matches!(status, 400 | 422) && says_too_long(body)) {
         return LlmError::TooLong { status, message };
     }
+    if status == 404 && !is_about_model(&message, body, model) {
+        return LlmError::NoEndpoint { message };
+    }
     by_status_and_message(status, retry_after, message, model)
+}
+
+/// Whether an API says of a 404 that it is the model which is not there. Another page, or an API that knows no such path, does not.
+fn is_about_model(message: &str, body: &str, model: &str) -> bool {
+    let is_json = serde_json::from_str::<Value>(body).is_ok_and(|body| body.is_object());
+    let said = message.to_ascii_lowercase();
+    let names_it = !model.is_empty() && said.contains(&model.to_ascii_lowercase());
+    is_json && (names_it || said.contains("model") || said.contains("deployment"))
+}
+
+/// What an answer with status 200 is that is no stream of events.
+pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
+    const SHOWN: usize = 120;
+    let content_type = content_type.split(';').next().unwrap_or_default().trim();
+    let start = || body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect::<String>();
+    let named = if content_type.is_empty() { "no content type" } else { content_type };
+    let trimmed = body.trim_start();
+    let what = match serde_json::from_str::<Value>(body) {
+        Ok(read) if ["error", "detail"].iter().any(|field| read.get(field).is_some_and(|value| !value.is_null())) => {
+            format!("an error in place of one: {}", message_in(body))
+        }
+        // Whoever wrote it has written, and may bill it.
+        Ok(read) if ["choices", "content", "output", "usage"].iter().any(|field| read.get(field).is_some()) => {
+            return LlmError::Protocol {
+                why: "it is a whole reply as JSON, and the request asked for a stream of events".to_owned(),
+            };
+        }
+        Ok(_) => format!("JSON that is none: {}", start()),
+        Err(_) if trimmed.starts_with("data:") || trimmed.starts_with("event:") => {
+            return LlmError::Garbled { why: format!("a stream of events is labelled as {named}") };
+        }
+        Err(_) if content_type.eq_ignore_ascii_case("text/html") || trimmed.starts_with('<') => {
+            format!("an HTML page: {}", start())
+        }
+        Err(_) if trimmed.is_empty() => format!("an empty answer ({named})"),
+        Err(_) => format!("something else ({named}): {}", start()),
+    };
+    LlmError::NotAReply { what }
 }
 
 /// What the provider's advice makes of an error: `x-should-retry` says of this very answer whether asking again may help.
@@ -132,6 +173,8 @@ mod tests {
             LlmError::TooLong { .. } => "too long",
             LlmError::Hopeless { .. } => "hopeless",
             LlmError::Garbled { .. } => "garbled",
+            LlmError::NoEndpoint { .. } => "no endpoint",
+            LlmError::NotAReply { .. } => "no reply",
             LlmError::Setup { .. }
             | LlmError::NotRecorded { .. }
             | LlmError::Unreachable { .. }
@@ -147,7 +190,7 @@ mod tests {
             (401, "unauthorized"),
             (402, "unauthorized"),
             (403, "unauthorized"),
-            (404, "not found"),
+            (404, "no endpoint"),
             (408, "server"),
             (409, "server"),
             (413, "too long"),
@@ -161,6 +204,54 @@ mod tests {
         ];
         for (status, expected) in cases {
             assert_eq!(name(status), expected, "HTTP {status}");
+        }
+    }
+
+    #[test]
+    fn only_an_api_that_speaks_of_a_model_says_that_it_knows_none() {
+        for body in [
+            r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}"#,
+            r#"{"error":{"message":"The model `gpt-x` does not exist","code":"model_not_found"}}"#,
+            r#"{"object":"error","message":"qwen-x is not served here","code":404}"#,
+            r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment does not exist."}}"#,
+        ] {
+            assert!(matches!(by_status(404, None, body, "qwen-x"), LlmError::NotFound { .. }), "{body}");
+        }
+        for body in ["404 page not found", "<html>no such model page</html>", r#"{"detail":"Not Found"}"#, ""] {
+            let error = by_status(404, None, body, "qwen-x");
+            assert!(matches!(error, LlmError::NoEndpoint { .. }), "{body}: {error}");
+            assert!(error.was_refused() && error.is_final() && error.hint().unwrap().contains("base URL"));
+        }
+    }
+
+    /// What no model has written is not charged, and it is called what it is.
+    #[test]
+    fn an_answer_that_is_no_stream_is_told_and_charged_by_what_it_is() {
+        let page = "<!doctype html>\n<title>Sign in</title>";
+        let proxied = r#"{"error":{"message":"no upstream"}}"#;
+        for (content_type, body, says, is_free) in [
+            ("text/html; charset=utf-8", page, "an HTML page: <!doctype html> <title>Sign in", true),
+            ("", page, "an HTML page", true),
+            ("application/json", "{\"status\": \"ok\"}", "JSON that is none: {\"status\": \"ok\"}", true),
+            ("application/json", proxied, "an error in place of one: no upstream", true),
+            ("text/plain", "Welcome", "something else (text/plain): Welcome", true),
+            ("text/plain", " ", "an empty answer (text/plain)", true),
+            ("application/json", r#"{"choices":[],"usage":{"prompt_tokens":9}}"#, "a whole reply as JSON", false),
+            ("text/plain", "data: {}\n\n", "labelled as text/plain", false),
+        ] {
+            let error = not_a_stream(content_type, body);
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!((error.left_us(), error.was_refused()), (true, is_free), "{error}");
+            assert_eq!(error.to_string().contains("garbled"), says.starts_with("labelled"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failure_without_a_reply_is_free_and_a_wait_that_was_given_up_is_not() {
+        for (status, is_free) in
+            [(408, false), (409, true), (500, true), (501, true), (502, false), (503, true), (504, false)]
+        {
+            assert_eq!(by_status(status, None, "", "m").was_refused(), is_free, "HTTP {status}");
         }
     }
 
@@ -204,7 +295,7 @@ mod tests {
         let advised = |status, should_retry| as_advised(by_status(status, None, "", "m"), status, None, should_retry);
         assert!(advised(500, None).may_retry() && !advised(400, None).may_retry());
         let hopeless = advised(500, Some(false));
-        assert!(!hopeless.may_retry() && !hopeless.was_refused() && advised(529, Some(false)).was_refused());
+        assert!(!hopeless.may_retry() && hopeless.was_refused() && advised(529, Some(false)).was_refused());
         assert!(advised(400, Some(true)).may_retry() && advised(400, Some(true)).was_refused());
     }
 

@@ -143,7 +143,10 @@ impl Driver<'_> {
     /// The value that an answer gives. A number that came in several replies is none: a model that began again instead of continuing has
     /// said another one, which nothing of it shows.
     fn read_answer(&self, schema: &Value, answer: &Word) -> Result<Value, String> {
-        let value = read_output(schema, answer.text())?;
+        let value = read_output(schema, answer.text()).map_err(|wrong| {
+            let pieces = "Your answer came in several replies, which were joined to one. ";
+            if answer.is_joined() { format!("{pieces}{wrong}") } else { wrong }
+        })?;
         if answer.is_joined() && value.is_number() {
             return Err("The result is not clear: your last reply was cut, and a number cannot be put together from pieces. Give the whole \
                         result again, in one reply: one JSON value, and nothing beside it."

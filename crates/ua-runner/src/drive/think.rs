@@ -150,12 +150,12 @@ impl Driver<'_> {
                 Err(error) => return Err(RunError::at(doing)(error)),
             }
         }
-        self.tell_charge(turn, &estimate, end);
+        self.tell_charge(turn, &estimate, end, false);
         Ok(())
     }
 
-    /// Tells what a request was charged, and logs by how much the estimate was wrong.
-    pub(super) fn tell_charge(&self, turn: u32, estimate: &Estimate, end: RequestEnd) {
+    /// Tells what a request was charged that brought a whole reply, or none, and logs by how much the estimate was wrong.
+    pub(super) fn tell_charge(&self, turn: u32, estimate: &Estimate, end: RequestEnd, is_whole: bool) {
         let charge = estimate.charge(end);
         let status = match end {
             RequestEnd::Actual(usage) => {
@@ -177,7 +177,16 @@ impl Driver<'_> {
         let limits = self.machine.limits();
         let (max_tokens, max_cost) = (limits.max_tokens, limits.max_cost);
         let was_sent = end != RequestEnd::Zero;
-        (self.ports.watcher)(RunEvent::Charged { turn, status, was_sent, charge, spent, max_tokens, max_cost });
+        (self.ports.watcher)(RunEvent::Charged {
+            turn,
+            status,
+            was_sent,
+            is_whole,
+            charge,
+            spent,
+            max_tokens,
+            max_cost,
+        });
     }
 
     /// Waits before the model is asked again. A signal ends the wait at once, a cancel within half a second.

@@ -90,7 +90,7 @@ impl Driver<'_> {
         };
         let calls = rules::calls_planned(&self.run, &draft.step_id, draft.calls.clone(), draft.at);
         self.ports.store.hold("record the model's reply", Change::RecordTurn(draft)).await;
-        self.tell_charge(turn, &reserved.estimate, end);
+        self.tell_charge(turn, &reserved.estimate, end, true);
         if self.ports.llm.conversation() == Conversation::InTheRequest {
             self.fit.learn(&reserved.estimate, end);
         }

@@ -298,7 +298,7 @@ async fn a_redirect_is_not_followed_and_a_page_is_no_reply() {
     assert!(matches!(&error, LlmError::Protocol { why } if why.contains("307")), "{error:?}");
     let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 7\r\n\r\n<html/>";
     let error = canned_error(page.to_owned()).await;
-    assert!(matches!(&error, LlmError::Garbled { why } if why.contains("text/html")), "{error:?}");
+    assert!(matches!(&error, LlmError::NotAReply { what } if what == "an HTML page: <html/>"), "{error:?}");
 }
 
 #[tokio::test]
