@@ -189,6 +189,7 @@ impl State {
             | RunEvent::Text { .. }
             | RunEvent::Accepted { .. }
             | RunEvent::ToolLeftOut { .. }
+            | RunEvent::HistoryCut { .. }
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }
             | RunEvent::SessionForgotten { .. }

@@ -97,6 +97,9 @@ impl Progress {
                 line(tool, 80),
                 line(why, 160)
             )),
+            RunEvent::HistoryCut { turn } => {
+                Some(format!("turn {turn} · too long for the model, asking again with less of the history"))
+            }
             RunEvent::SessionForgotten { turn, .. } => {
                 Some(format!("turn {turn} · the provider has forgotten the conversation, sending the whole history"))
             }
@@ -280,6 +283,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::ToolLeftOut { turn, tool, why } => {
             json!({"event": "tool_left_out", "turn": turn, "tool": tool, "why": why})
         }
+        RunEvent::HistoryCut { turn } => json!({"event": "history_cut", "turn": turn}),
         RunEvent::SessionForgotten { turn, response_id } => {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }

@@ -13,7 +13,9 @@ use ua_ledger::NotTaken;
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
-use ua_store::{Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore, Store};
+use ua_store::{
+    Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
+};
 
 use crate::corrections;
 use crate::error::HostError;
@@ -179,7 +181,10 @@ pub async fn answer(
         .hint("answer it in a terminal of your own"));
     }
     let choice = answer.choice;
-    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &host.settings().user()).await {
+    // A gateway answers its client's calls by itself, and its sessions have no process that drives them.
+    let may_be_driven = |run: &RunRecord| ua_store::is_gateway(run) || ua_runner::may_be_driven(run);
+    let by = host.settings().user();
+    let settled = match ua_ledger::give_answer(store, host.env(), question, answer, &by, may_be_driven).await {
         Ok(settled) => settled,
         Err(why) => return Err(not_taken(store, question, why).await?),
     };
@@ -213,6 +218,10 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
         NotTaken::NotOffered { question: id, choice } => {
             HostError::usage(format!("question {id} does not take `{}`", answers::word(question.kind, choice)))
                 .hint(format!("it takes {}", words(question)))
+        }
+        NotTaken::NobodyWaits { run, .. } => {
+            let top = tree::top(store, &run).await?;
+            said.hint(restart::how_to_resume(store, &top).await?)
         }
         NotTaken::NoWords { .. } => said.hint("give them with --text, or let the model decide with `skip`"),
         NotTaken::Form { .. } => {

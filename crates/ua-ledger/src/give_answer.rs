@@ -6,7 +6,7 @@
 
 use ua_core::{CallId, Env, RunId, RunStatus, Timestamp};
 use ua_store::{
-    Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus,
+    Answer, CallRecord, Choice, LedgerStore as _, NewAnswer, QuestionKind, QuestionRecord, QuestionStatus, RunRecord,
     RunStore as _, Store, StoreError, is_left_open,
 };
 
@@ -38,6 +38,17 @@ pub enum NotTaken {
         question: ua_core::QuestionId,
         /// What was chosen.
         choice: Choice,
+    },
+    /// A tool asked on a connection that is gone with the process that drove the run, so no answer reaches it.
+    #[error(
+        "the tool of question {question} waited on a connection that is gone with the process that drove run {run}: no answer reaches it \
+         any more. Resume the run; the tool asks again if its call is made again"
+    )]
+    NobodyWaits {
+        /// Which question.
+        question: ua_core::QuestionId,
+        /// Its run.
+        run: RunId,
     },
     /// What the model asked is answered by words, and there are none.
     #[error("question {question} is answered by words")]
@@ -100,6 +111,7 @@ impl NotTaken {
             Self::Settled(_)
             | Self::RunEnded { .. }
             | Self::NotOffered { .. }
+            | Self::NobodyWaits { .. }
             | Self::NoWords { .. }
             | Self::Form { .. }
             | Self::TooLong { .. }
@@ -110,7 +122,8 @@ impl NotTaken {
 }
 
 /// Stores what a person says to a question. The owner of a run applies it when it goes on; what a run that has ended left open is settled at
-/// once, and returned.
+/// once, and returned. `may_be_driven` says whether a process may be at work on a run, as far as whoever takes the answer can see: an answer
+/// that only such a process can hand over is refused when there is none, and never stored in vain.
 ///
 /// # Errors
 /// [`NotTaken`]: what is wrong with the answer, or with the store.
@@ -120,6 +133,7 @@ pub async fn give_answer(
     question: &QuestionRecord,
     answer: Answer,
     by: &str,
+    may_be_driven: impl Fn(&RunRecord) -> bool,
 ) -> Result<Vec<CallRecord>, NotTaken> {
     let id = || question.question_id.clone();
     if question.status != QuestionStatus::Open {
@@ -130,6 +144,10 @@ pub async fn give_answer(
         return Err(NotTaken::RunEnded { run: run.run_id, status: run.status });
     }
     fits(question, &answer)?;
+    // Whoever ends the run is heard all the same.
+    if waits_on_its_connection(question) && answer.choice != Choice::Abort && !may_be_driven(&run) {
+        return Err(NotTaken::NobodyWaits { question: id(), run: run.run_id });
+    }
     if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) =
         (question.kind, answer.choice, &question.call_id)
     {
@@ -150,6 +168,11 @@ pub async fn give_answer(
         });
     }
     settle_late_answers(store, env, &run.run_id).await.map_err(NotTaken::Unsettled)
+}
+
+/// Whether a tool waits for the answer on the connection of the process that drives the run.
+fn waits_on_its_connection(question: &QuestionRecord) -> bool {
+    question.kind == QuestionKind::Elicitation && question.detail["is_live"] == true
 }
 
 /// Whether the question takes an answer like this at all.

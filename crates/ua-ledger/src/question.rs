@@ -289,7 +289,8 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
     if let Why::Send { first, more, .. } = why {
         detail["reasons"] = std::iter::once(first).chain(more).map(|reason| json!(reason.code())).collect();
     }
-    if let Why::Elicitation { name, params, round, .. } = why {
+    if let Why::Elicitation { name, params, round, is_live } = why {
+        detail["is_live"] = json!(is_live);
         detail["request"] = json!(name);
         detail["params"] = (*params).clone();
         detail["round"] = json!(round);
@@ -336,7 +337,8 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
     }
     if is_live {
         text.push_str(
-            " The server waits for the answer on its connection: it cannot wait longer than this process does.",
+            " The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
+             answer reaches it: resume the run then.",
         );
     }
     text

@@ -644,12 +644,27 @@ impl<'v> Case<'v> {
         let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
         // What a later attempt came to is part of what is known.
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
-        let because = refused.unwrap_or(because).to_owned();
+        let mut because = refused.unwrap_or(because).to_owned();
+        if self.has_answer_in_vain() {
+            because.push_str("; what a person answered to its question was not handed over any more");
+        }
         let others = self.related().overtaken_by();
         let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
         let attempt = doubtful.or(attempts.last());
         let (sends, late) = (Sends::of(attempts), &self.view.late);
         Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
+    }
+
+    /// Whether a person answered what the tool asked on its connection, and the answer never left.
+    fn has_answer_in_vain(&self) -> bool {
+        let Some(attempt) = self.view.last_attempt() else { return false };
+        let input = attempt.handle.as_ref().and_then(|handle| handle.input.as_ref());
+        input.is_some_and(|input| input.is_live && !input.is_sent)
+            && self.view.questions.iter().any(|asked| {
+                asked.kind == QuestionKind::Elicitation
+                    && asked.answer.is_some()
+                    && asked.created_at >= attempt.started_at
+            })
     }
 
     /// Another attempt, under the old key.

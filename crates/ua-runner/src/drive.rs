@@ -161,6 +161,8 @@ struct Driver<'a> {
     correction_note: Option<String>,
     /// Whether somebody was told that the history does not fit.
     told_over_limit: bool,
+    /// The turn whose request was too long for the model, so that its history is cut.
+    cut_for: Option<u32>,
     corrected_at: Option<Timestamp>,
     /// What an agent that owns its loop is owed.
     replay: ForcedReplay,
@@ -200,6 +202,7 @@ impl<'a> Driver<'a> {
             files: NextFiles::of_start(records.run.turn_index, acquired_at),
             correction_note: None,
             told_over_limit: false,
+            cut_for: None,
             corrected_at: None,
             replay: ForcedReplay::default(),
             spans: Spans::default(),

@@ -1,7 +1,7 @@
 //! Which process this is: enough to tell it from a later one that got the same process id.
 
-use ua_core::Trace;
-use ua_store::OwnerStamp;
+use ua_core::{RunStatus, Trace};
+use ua_store::{OwnerStamp, RunRecord};
 
 /// The kernel's id of this boot; empty where the system has none.
 pub fn boot_id() -> String {
@@ -11,18 +11,23 @@ pub fn boot_id() -> String {
 /// The stamp of this process, with the trace it works under.
 pub fn owner_stamp(trace: Trace) -> OwnerStamp {
     let pid = std::process::id();
-    OwnerStamp {
-        pid,
-        start_ticks: start_ticks(pid).unwrap_or(0),
-        boot_id: boot_id(),
-        host: read_line("/proc/sys/kernel/hostname"),
-        trace,
-    }
+    OwnerStamp { pid, start_ticks: start_ticks(pid).unwrap_or(0), boot_id: boot_id(), host: host_name(), trace }
 }
 
 /// Whether the stamped process is still alive on this machine: same boot, same process id, same start time.
 pub fn process_is_alive(stamp: &OwnerStamp) -> bool {
     stamp.boot_id == boot_id() && start_ticks(stamp.pid) == Some(stamp.start_ticks)
+}
+
+/// Whether a process may be at work on the run, as far as this machine can tell: one that it cannot see is taken to be alive.
+pub fn may_be_driven(run: &RunRecord) -> bool {
+    let is_elsewhere = |owner: &OwnerStamp| owner.host != host_name();
+    run.status == RunStatus::Running
+        && run.owner.as_ref().is_some_and(|owner| is_elsewhere(owner) || process_is_alive(owner))
+}
+
+fn host_name() -> String {
+    read_line("/proc/sys/kernel/hostname")
 }
 
 /// When the process started, in clock ticks since boot (field 22 of its `stat`); `None` when it is gone, a process that
@@ -44,6 +49,8 @@ fn read_line(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ua_store::{RunStore as _, conformance};
+
     use super::*;
 
     #[test]
@@ -52,5 +59,19 @@ mod tests {
         assert!(process_is_alive(&stamp));
         assert!(!process_is_alive(&OwnerStamp { start_ticks: stamp.start_ticks + 1, ..stamp.clone() }));
         assert!(!process_is_alive(&OwnerStamp { boot_id: "other".to_owned(), ..stamp }));
+    }
+
+    #[tokio::test]
+    async fn a_run_may_be_driven_by_who_lives_and_by_who_cannot_be_seen() {
+        let stamp = owner_stamp(Trace::new(&ua_core::Env::simulated(1)));
+        let gone = OwnerStamp { start_ticks: stamp.start_ticks + 1, ..stamp.clone() };
+        let elsewhere = OwnerStamp { host: "another machine".to_owned(), ..gone.clone() };
+        let record = ua_store::MemStore::new().submit_run(conformance::samples::new_run("run_1")).await.unwrap();
+        let run = |status, owner: Option<&OwnerStamp>| {
+            may_be_driven(&RunRecord { status, owner: owner.cloned(), ..record.clone() })
+        };
+        assert!(run(RunStatus::Running, Some(&stamp)) && run(RunStatus::Running, Some(&elsewhere)));
+        assert!(!run(RunStatus::Running, Some(&gone)) && !run(RunStatus::Running, None));
+        assert!(!run(RunStatus::WaitingForHuman, Some(&stamp)), "it let go of the run");
     }
 }

@@ -65,7 +65,7 @@ pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_corrected, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
 pub use granular::{Agent, Differs, GranularStep, StepError, StepHost, StepOutcome};
-pub use host::{boot_id, owner_stamp, process_is_alive};
+pub use host::{boot_id, may_be_driven, owner_stamp, process_is_alive};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
 pub use interrupt::{DrainTimes, Interrupts};
 pub use iteration::{IterationEnd, IterationState};

@@ -4,9 +4,11 @@
 //! its number by start time and boot; the signal goes through a handle on that process, so it cannot reach another. A call
 //! that was in flight is unknown afterwards, like after any kill.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use ua_core::{Env, RunId};
 use ua_store::OwnerStamp;
@@ -51,14 +53,27 @@ async fn end(holder: &OwnerStamp, env: &Env) {
         return;
     }
     for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, SETTLE)] {
-        if let Err(error) = pidfd_send_signal(&process, signal) {
-            tracing::warn!(pid = holder.pid, %error, "the process that drives the run could not be signalled");
-            return;
+        match is_there_to_hear(&process, signal) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(pid = holder.pid, %error, "the process that drives the run could not be signalled");
+                return;
+            }
         }
         let until = env.now().plus(patience);
         while process_is_alive(holder) && env.now() < until {
             env.clock.sleep(PAUSE).await;
         }
+    }
+}
+
+/// Sends a signal. False when the process has ended by itself, which is all that is wanted of it.
+fn is_there_to_hear(process: &OwnedFd, signal: Signal) -> Result<bool, Errno> {
+    match pidfd_send_signal(process, signal) {
+        Ok(()) => Ok(true),
+        Err(Errno::SRCH) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -69,6 +84,16 @@ mod tests {
     use ua_core::Trace;
 
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_meanwhile_is_no_failure() {
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        assert_eq!(is_there_to_hear(&process, Signal::TERM), Ok(true));
+        child.wait().unwrap();
+        assert_eq!(is_there_to_hear(&process, Signal::KILL), Ok(false));
+    }
 
     #[tokio::test]
     async fn only_the_stamped_process_is_ended() {

@@ -96,6 +96,12 @@ pub enum RunEvent {
         /// The provider's words.
         why: String,
     },
+    /// A request was too long for the model. Its history is cut, as often as it takes, and the model asked again: told once for a turn, and
+    /// what these requests were charged, which is nothing, is not told of each.
+    HistoryCut {
+        /// The turn asked for.
+        turn: u32,
+    },
     /// The provider does not know the conversation any more; the whole history is sent.
     SessionForgotten {
         /// The turn asked for.

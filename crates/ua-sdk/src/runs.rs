@@ -257,7 +257,9 @@ impl Runs {
     /// # Errors
     /// [`Error::Refused`] for an answer that the question does not take, and for one that was answered before; [`Error::Store`].
     pub async fn answer(&self, question: &QuestionRecord, answer: impl Into<Answer>) -> Result<(), Error> {
-        let given = ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY).await;
+        let given =
+            ua_ledger::give_answer(&*self.store, &self.env, question, answer.into(), BY, ua_runner::may_be_driven)
+                .await;
         given.map(drop).map_err(|why| match why.into_store_failure() {
             Ok((doing, source)) => Error::store(doing)(source),
             Err(why @ NotTaken::NotOffered { .. }) => {

@@ -167,7 +167,8 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
     };
     let answer = Answer { choice, proof, text: Some(finding_text(asked)) };
     let by = format!("the probe `{}`", asked.tool);
-    let given = ua_ledger::give_answer(store, &ua_core::system::env(), question, answer, &by).await;
+    let given =
+        ua_ledger::give_answer(store, &ua_core::system::env(), question, answer, &by, ua_runner::may_be_driven).await;
     given.map(drop).map_err(|why| match why.into_store_failure() {
         Ok((doing, source)) => HostError::store(doing, &source),
         Err(why) => HostError::usage(why.to_string()),

@@ -87,7 +87,10 @@ impl Driver<'_> {
             self.close_request(turn, RequestEnd::Zero).await?;
             return Ok(Event::ThinkingInterrupted { end: RequestEnd::Zero });
         }
-        (self.ports.watcher)(RunEvent::Thinking { turn });
+        // Who asks again at once with less of the history still thinks about the same.
+        if self.cut_for != Some(turn) {
+            (self.ports.watcher)(RunEvent::Thinking { turn });
+        }
         loop {
             let Some(reserved) = &self.request else { unreachable!("a request is reserved until it is charged") };
             let span = spans::chat(self.ports.llm.name(), &reserved.request);
@@ -117,6 +120,10 @@ impl Driver<'_> {
                             "the request is too long for the model, cutting the history"
                         );
                         self.fit.cut_below(request, estimate);
+                    }
+                    let is_cut = matches!(error, LlmError::TooLong { .. });
+                    if is_cut && self.cut_for.replace(turn) != Some(turn) {
+                        (self.ports.watcher)(RunEvent::HistoryCut { turn });
                     }
                     let mut failure = failure(&error, heard, self.ports.env.entropy.next_u64());
                     // One that was not offered any more is not what is wrong.
@@ -177,6 +184,9 @@ impl Driver<'_> {
         let limits = self.machine.limits();
         let (max_tokens, max_cost) = (limits.max_tokens, limits.max_cost);
         let was_sent = end != RequestEnd::Zero;
+        if end == RequestEnd::Refused && self.cut_for == Some(turn) {
+            return;
+        }
         (self.ports.watcher)(RunEvent::Charged {
             turn,
             status,

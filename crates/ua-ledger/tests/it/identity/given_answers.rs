@@ -35,7 +35,7 @@ async fn asked(member: &Member, id: &str, kind: QuestionKind, offered: &[Choice]
 }
 
 async fn give(member: &Member, question: &QuestionRecord, answer: Answer) -> Result<(), NotTaken> {
-    give_answer(&*member.store, member.ledger.env(), question, answer, "ada").await.map(drop)
+    give_answer(&*member.store, member.ledger.env(), question, answer, "ada", |_| true).await.map(drop)
 }
 
 async fn stored(member: &Member, question: &QuestionRecord) -> QuestionRecord {
@@ -122,9 +122,42 @@ async fn a_run_that_has_ended_takes_answers_about_what_it_left_open_alone() {
     member.store.end_run(&member.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
     let refused = give(&member, &about_the_run, Answer::new(Choice::Skip)).await;
     assert!(matches!(refused, Err(NotTaken::RunEnded { .. })), "{refused:?}");
-    let given = give_answer(&*member.store, member.ledger.env(), &about_it, Answer::new(Choice::Happened), "ada").await;
-    let settled: Vec<_> = given.unwrap().into_iter().map(|call| (call.call_id, call.status)).collect();
+    let given =
+        give_answer(&*member.store, member.ledger.env(), &about_it, Answer::new(Choice::Happened), "ada", |_| false);
+    let settled: Vec<_> = given.await.unwrap().into_iter().map(|call| (call.call_id, call.status)).collect();
     assert_eq!(settled, [(doubt.call_id, CallStatus::Succeeded)]);
+}
+
+/// A tool that waits on the connection of a process that was killed gets no answer, so none is taken; one that can wait gets it later.
+#[tokio::test]
+async fn an_answer_that_nobody_can_hand_over_any_more_is_not_taken() {
+    let (member, _child) = lineage().await;
+    let mut number = 0;
+    for is_live in [true, false] {
+        for is_driven in [true, false] {
+            for choice in [Choice::Continue, Choice::Skip, Choice::Abort] {
+                number += 1;
+                let id = format!("q_live_{number}");
+                let detail = json!({"params": {}, "is_live": is_live});
+                let new = NewQuestion {
+                    kind: QuestionKind::Elicitation,
+                    choices: vec![Choice::Continue, Choice::Skip, Choice::Abort],
+                    detail,
+                    ..samples::question(&id, None)
+                };
+                let question = member.store.raise_question(&member.lease, new).await.unwrap();
+                let (store, env) = (&*member.store, member.ledger.env());
+                let given = give_answer(store, env, &question, Answer::new(choice), "ada", |_| is_driven).await;
+                if is_live && !is_driven && choice != Choice::Abort {
+                    let Err(why @ NotTaken::NobodyWaits { .. }) = given else { panic!("{given:?}") };
+                    assert!(why.to_string().contains("Resume the run"), "{why}");
+                    assert_eq!(stored(&member, &question).await, question);
+                } else {
+                    given.unwrap();
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

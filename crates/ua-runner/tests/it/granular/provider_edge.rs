@@ -10,12 +10,12 @@ use ua_store::Choice;
 use super::shop::{POLICY, SCRIPT, Shop, done, spec};
 
 #[tokio::test]
-async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits() {
+async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_is_told_once() {
     let page = json!({"tools": [{"name": "mcp__shop__list_page", "input": {}}]});
     let mut turns = vec![page; 9];
     turns.push(json!({"text": "Read."}));
     let script = json!({ "turns": turns }).to_string();
-    let shop = Shop::with_tools(&script, POLICY, done, |tools, _| {
+    let mut shop = Shop::with_tools(&script, POLICY, done, |tools, _| {
         let page = "stock and more stock. ".repeat(200);
         tools.with(spec("list_page", &json!({})), move |_: LocalCall| {
             let page = page.clone();
@@ -24,10 +24,22 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits() {
     });
     // Two pages fit; the estimate says that all of them do.
     shop.model.context.store(4_000, Ordering::SeqCst);
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = told.clone();
+    shop.host.watcher = std::sync::Arc::new(move |event| match event {
+        RunEvent::Thinking { turn } => kept.lock().unwrap().push((turn, "thinking")),
+        RunEvent::HistoryCut { turn } => kept.lock().unwrap().push((turn, "cut")),
+        RunEvent::Charged { turn, .. } => kept.lock().unwrap().push((turn, "charged")),
+        _ => {}
+    });
     let outcome = shop.run().await.unwrap();
     let StepOutcome::Complete { turns, usage, .. } = &outcome else { panic!("{outcome:?}") };
     assert_eq!((*turns, usage.requests["actual"]), (10, 10));
     assert!(usage.requests["zero"] >= 1, "what is too long is refused and free: {usage:?}");
+    let told = told.lock().unwrap().clone();
+    assert!(told.iter().any(|(_, what)| *what == "cut"), "{told:?}");
+    let each_once: std::collections::BTreeSet<_> = told.iter().collect();
+    assert_eq!(each_once.len(), told.len(), "{told:?}");
 }
 
 #[tokio::test]
