@@ -26,11 +26,14 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_
     shop.model.context.store(4_000, Ordering::SeqCst);
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = told.clone();
-    shop.host.watcher = std::sync::Arc::new(move |event| match event {
-        RunEvent::Thinking { turn } => kept.lock().unwrap().push((turn, "thinking")),
-        RunEvent::HistoryCut { turn } => kept.lock().unwrap().push((turn, "cut")),
-        RunEvent::Charged { turn, .. } => kept.lock().unwrap().push((turn, "charged")),
-        _ => {}
+    shop.host.watcher = std::sync::Arc::new(move |event| {
+        if let RunEvent::Thinking { turn } = event {
+            kept.lock().unwrap().push((turn, "thinking"));
+        } else if let RunEvent::HistoryCut { turn } = event {
+            kept.lock().unwrap().push((turn, "cut"));
+        } else if let RunEvent::Charged { turn, .. } = event {
+            kept.lock().unwrap().push((turn, "charged"));
+        }
     });
     let outcome = shop.run().await.unwrap();
     let StepOutcome::Complete { turns, usage, .. } = &outcome else { panic!("{outcome:?}") };

@@ -1,10 +1,13 @@
 //! Tools in the same process: what they are handed, and what each of their answers means.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::CallStatus;
-use ua_dispatch::{LocalCall, LocalFailure};
+use ua_core::{CallStatus, Outcome, RawReply, Timestamp, ToolSpec};
+use ua_dispatch::{Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
+use ua_ledger::{Enquiry, Permit};
 use ua_runner::{StepError, StepOutcome};
 use ua_store::{CallRecord, Choice};
 
@@ -116,6 +119,91 @@ async fn a_timeout_of_a_policy_leaves_the_call_in_doubt() {
     let StepOutcome::Waiting { .. } = shop.run().await.unwrap() else { panic!("nobody knows whether it happened") };
     let attempts = format!("{:?}", shop.records().await.attempts);
     assert!(attempts.contains("it did not answer within 3s"), "{attempts}");
+}
+
+/// Tools of which every call comes to the same.
+struct Always {
+    tools: Arc<dyn ToolTransport>,
+    outcome: Outcome,
+}
+
+#[async_trait]
+impl ToolTransport for Always {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        self.tools.list().await
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        self.tools.ready(server).await
+    }
+
+    async fn invoke(&self, _permit: &Permit) -> Outcome {
+        self.outcome.clone()
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        self.tools.ask(enquiry).await
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.tools.fence(server, generation, lost_at).await
+    }
+}
+
+/// Whatever a read comes to, nobody is asked whether it happened: it is made again where that may help, and then the model is told what
+/// went wrong. Only who writes that a person is to be asked about it has one asked.
+#[tokio::test]
+async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
+    const HELD: &str = "[[rule]]\nid = \"looks\"\nserver = \"shop\"\nname = \"list_stock\"\nside_effect_class = \"read_only\"\non_unknown = \"hold\"\n";
+    let script = json!({"turns": [
+        {"tools": [{"name": "mcp__shop__list_stock", "input": {}}]},
+        {"text": "{{result:toolu_1_1}}"},
+    ]});
+    let rpc = |code| Outcome::Raw(RawReply::RpcError { code, message: "it went wrong".to_owned() });
+    let http = |status| Outcome::Raw(RawReply::HttpStatus { status, body: "it went wrong".to_owned() });
+    let reported = json!({"content": [{"type": "text", "text": "it went wrong"}], "isError": true});
+    let lost = || Outcome::Lost { why: "it went wrong".to_owned() };
+    // What came, and whether it says what became of the call.
+    let table = [
+        (lost(), false),
+        (rpc(-32603), false),
+        (rpc(-32000), false),
+        (rpc(7), false),
+        (http(408), false),
+        (http(500), false),
+        (http(503), false),
+        (rpc(-32601), true),
+        (rpc(-32602), true),
+        (http(404), true),
+        (http(429), true),
+        (Outcome::NotSent { why: "it went wrong".to_owned() }, true),
+        (Outcome::Raw(RawReply::ToolResult { result: reported }), true),
+    ];
+    for (outcome, is_clear) in table {
+        for (policy, may_ask) in [(POLICY, false), (HELD, true)] {
+            let mut shop = Shop::new(&script.to_string(), policy, done);
+            shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+            match shop.run().await.unwrap() {
+                StepOutcome::Complete { final_output, .. } => {
+                    assert!(is_clear || !may_ask, "{outcome:?}: a person was to be asked");
+                    let told = final_output.as_str().unwrap_or_default().to_owned();
+                    assert!(told.contains("it went wrong"), "{outcome:?}: {told}");
+                    assert!(!told.contains("may have happened"), "{outcome:?}: {told}");
+                }
+                StepOutcome::Waiting { question } => {
+                    assert!(may_ask && !is_clear, "{outcome:?}: {}", question.text);
+                    assert!(question.text.contains("Did `list_stock` happen?"), "{}", question.text);
+                    shop.answer(&question, Choice::Skip).await;
+                    let after = shop.run().await.unwrap();
+                    let StepOutcome::Complete { final_output, .. } = &after else { panic!("{after:?}") };
+                    assert!(final_output.to_string().contains("It only reads"), "{final_output}");
+                }
+                other @ (StepOutcome::Stopped { .. } | StepOutcome::Failed { .. } | StepOutcome::Cancelled) => {
+                    panic!("{outcome:?}: {other:?}")
+                }
+            }
+        }
+    }
 }
 
 /// `place_order` leaves its mark, and `list_orders`, a tool in the same process, is asked whether it is there.
