@@ -4,6 +4,7 @@
 //! |---|---|
 //! | start, turn open | finish the open turn from the ledger; the model is not asked again |
 //! | start, last word was the model's | check the evidence |
+//! | start, last word was the model's and no answer | say so to the model |
 //! | start otherwise | reserve |
 //! | a request that does not fit the budget | stop |
 //! | no reply, and another request may bring one | wait, then reserve again, as long as the patience lasts |
@@ -132,6 +133,8 @@ pub struct RunMachine {
     nudges: u32,
     /// What the model says instead of asking for a tool.
     talk: Talk,
+    /// How the newest reply ended that an earlier process did not say anything about to the model.
+    untold: Option<ReplyEnd>,
     same_error: Option<(String, u32)>,
     steps: u32,
     phase: Option<PhaseState>,
@@ -151,6 +154,7 @@ impl RunMachine {
             replaying: start.is_resume,
             nudges: 0,
             talk: start.talk,
+            untold: start.untold,
             same_error: start.same_error,
             steps: start.steps,
             phase: start.phase,

@@ -158,16 +158,19 @@ pub(crate) fn start_of(records: &RunRecords) -> Start {
     let last = records.messages.last().filter(|_| open.is_none()).map(|m| &m.message);
     let last = last.filter(|m| m.role == Role::Assistant && m.tool_uses().next().is_none());
     let (talk, newest) = talk_of(records);
-    let last_word = last.and_then(|message| match newest {
+    let (last_word, untold) = match (last, newest) {
+        (None, _) => (None, None),
+        (Some(_), Some(Ok(answer))) => (Some(answer), None),
         // A reply that was cut, refused or empty is no last word: the model is asked to go on.
-        Some(newest) => newest.ok(),
-        None => records.turns.is_empty().then(|| Word::of(message.text())),
-    });
+        (Some(_), Some(Err(end))) => (None, Some(end)),
+        (Some(message), None) => (records.turns.is_empty().then(|| Word::of(message.text())), None),
+    };
     let below = Below::of(records, 0);
     Start {
         committed: run.turn_index,
         open,
         last_word,
+        untold,
         talk,
         is_resume: run.lease_epoch > 1,
         tool_calls: records.calls_from(0).saturating_add(below.tool_calls),

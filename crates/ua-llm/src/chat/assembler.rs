@@ -306,7 +306,7 @@ impl Assemble for Assembler {
 
     fn reported(&self, kind: &str, message: String, model: &str) -> LlmError {
         if let Ok(status @ 400..=599) = kind.parse::<u16>() {
-            return reject::by_status_and_message(status, None, message, model);
+            return reject::in_stream(status, message, model);
         }
         match kind {
             "authentication_error" | "invalid_api_key" => LlmError::Unauthorized { status: 401, message },

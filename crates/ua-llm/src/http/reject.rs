@@ -100,13 +100,19 @@ pub(crate) fn says_too_long(text: &str) -> bool {
     WORDS.iter().any(|words| text.contains(words))
 }
 
-/// The same for a status whose message has been read already.
-pub(crate) fn by_status_and_message(
-    status: u16,
-    retry_after: Option<Duration>,
-    message: String,
-    model: &str,
-) -> LlmError {
+/// Sorts an error inside a stream, to which a server has given the number of a status. The stream had begun, and what it brought may be billed:
+/// that the same number in front of one would be free says nothing here.
+pub(crate) fn in_stream(status: u16, message: String, model: &str) -> LlmError {
+    match by_status_and_message(status, None, message, model) {
+        LlmError::Server { message, .. } => {
+            LlmError::Server { status: None, retry_after: None, message: format!("{status}: {message}") }
+        }
+        other => other,
+    }
+}
+
+/// The same as [`by_status`] for a status whose message has been read already.
+fn by_status_and_message(status: u16, retry_after: Option<Duration>, message: String, model: &str) -> LlmError {
     match status {
         401..=403 => LlmError::Unauthorized { status, message },
         404 => LlmError::NotFound { model: model.to_owned(), message },

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::error::LlmError;
-use crate::http::reject::{by_status_and_message, says_too_long};
+use crate::http::reject::{in_stream, says_too_long};
 use crate::session::KnownPrefix;
 
 #[derive(Deserialize)]
@@ -39,7 +39,7 @@ pub(crate) fn refine(error: LlmError, status: u16, body: &str, known: Option<&Kn
 /// Sorts an error inside a stream.
 pub(crate) fn by_code(code: &str, message: String, known: Option<&KnownPrefix>) -> LlmError {
     if let Ok(status @ 400..=599) = code.parse::<u16>() {
-        return by_status_and_message(status, None, message, "");
+        return in_stream(status, message, "");
     }
     match (code, known) {
         (_, Some(known)) if is_forgotten(code, None, &message) => forgotten(known, message),

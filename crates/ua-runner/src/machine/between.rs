@@ -13,14 +13,18 @@ pub(super) fn asked(state: State, question: Box<QuestionRecord>) -> Next {
 }
 
 impl RunMachine {
-    /// Between two turns: what a resume owes, then the evidence for a last word, else budgets and the next request.
-    pub(super) fn between_turns(&self, last_word: Option<Word>) -> State {
+    /// Between two turns: what a resume owes, then the evidence for a last word, else budgets, what the model has to be told, and the next
+    /// request.
+    pub(super) fn between_turns(&mut self, last_word: Option<Word>) -> State {
         if self.replaying {
             return State::FinishingReplay { last_word };
         }
         match last_word {
             Some(last_word) => State::Checking { last_word },
-            None => self.budget_stop().unwrap_or(State::Reserving { tries: Tries::default() }),
+            None => self.budget_stop().unwrap_or_else(|| match self.untold.take() {
+                Some(end) => State::Guiding(Guidance::Unfinished(end)),
+                None => State::Reserving { tries: Tries::default() },
+            }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where a machine starts: what the records say when a process takes the run.
 
 use super::call::OpenTurn;
+use super::reply_end::ReplyEnd;
 use super::talk::{Talk, Word};
 use crate::budget::{Spent, Used};
 use crate::iteration::IterationState;
@@ -15,6 +16,8 @@ pub struct Start {
     pub open: Option<OpenTurn>,
     /// The history ends with the model's answer, which asked for nothing: the evidence was not checked yet.
     pub last_word: Option<Word>,
+    /// The history ends with a reply that is no answer, and the model was not told so yet.
+    pub untold: Option<ReplyEnd>,
     /// The newest committed replies that asked for nothing.
     pub talk: Talk,
     /// The run was driven before, so the model is told what happened in between.
@@ -44,6 +47,7 @@ impl Start {
             committed: 0,
             open: None,
             last_word: None,
+            untold: None,
             talk: Talk::default(),
             is_resume: false,
             tool_calls: 0,

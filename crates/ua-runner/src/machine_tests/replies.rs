@@ -106,6 +106,22 @@ fn a_reply_that_is_no_answer_is_told_once_and_never_a_success() {
     }
 }
 
+/// A process that was killed before it could say so to the model has not said it: the next one does, behind the note of the resume.
+#[test]
+fn a_resume_tells_the_model_what_a_kill_left_untold() {
+    let mut talk = Talk::default();
+    let end = talk.take(StopReason::MaxTokens, "The first half, ").unwrap_err();
+    let start = Start { committed: 1, is_resume: true, untold: Some(end), talk, ..Start::fresh() };
+    let mut machine = RunMachine::new(Limits::default(), start);
+    let commands = feed(&mut machine, [Event::ReplayFinished, Event::Guided]);
+    let told = Command::Guide { text: Guidance::Unfinished(ReplyEnd::Cut) };
+    assert_eq!(commands, [Command::FinishReplay { note: true }, told, Command::Reserve { turn: 2 }]);
+    let Command::CheckEvidence { last_word } = said(&mut machine, StopReason::EndTurn, "and the second.") else {
+        panic!("it is an answer")
+    };
+    assert_eq!(last_word.text(), "The first half, and the second.");
+}
+
 #[test]
 fn an_answer_forgives_the_replies_that_were_none() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
