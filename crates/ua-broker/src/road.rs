@@ -32,6 +32,7 @@ impl Broker {
             store: self.store.clone(),
             lease: session.lease.clone(),
             run: session.run.clone(),
+            past: session.past.clone(),
             workspace,
             tools: upstream.clone(),
             classifier: self.classifier.clone(),

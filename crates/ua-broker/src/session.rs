@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use ua_core::{CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
 use ua_ledger::Outbox;
 use ua_mcp::LockDir;
-use ua_runner::{RunLock, owner_stamp};
+use ua_runner::{PastError, PastKnown, RunLock, owner_stamp};
 use ua_store::{
     Author, Batch, Change, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession, NewStep,
     QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
@@ -72,6 +72,7 @@ pub(crate) struct Session {
     pub(crate) record: SessionRecord,
     pub(crate) run: RunRecord,
     pub(crate) lease: RunLease,
+    pub(crate) past: PastKnown,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) step: StepId,
     pub(crate) trace: Trace,
@@ -275,6 +276,8 @@ impl Broker {
         let lock =
             RunLock::take(&self.config.locks, &run_id, &owner).map_err(|error| Broken::new(error.to_string()))?;
         let now = self.env.now();
+        let record_of_run = self.store.run(&run_id).await.map_err(Broken::at("read the session"))?;
+        let past = PastKnown::of(self.store.as_ref(), &record_of_run).await.map_err(|error| went_back(&error))?;
         let taken = self.store.acquire_run(&run_id, &owner, now).await;
         let (lease, run) = taken.map_err(Broken::at("take the session"))?;
         let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()).of_one_that_reads_anew());
@@ -296,6 +299,7 @@ impl Broker {
         let session = Arc::new(Session {
             record,
             run,
+            past,
             lease,
             outbox,
             step,
@@ -375,6 +379,16 @@ impl Broker {
 
 /// What the names of connections begin with, under which tool servers have their locks.
 pub(crate) const HOLDER: &str = "gw_";
+
+/// A session is not worked on while the database lacks what it sent.
+fn went_back(error: &PastError) -> Broken {
+    Broken::new(match error {
+        PastError::Forgotten { run, .. } => {
+            format!("{error}; nothing was sent: look what became of it (`ua db check`), then `ua db accept {run}`")
+        }
+        PastError::Store(source) => format!("{error}: {source}"),
+    })
+}
 
 #[cfg(test)]
 mod tests {

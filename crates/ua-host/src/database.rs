@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
-    FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, QueueDepth,
-    QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
+    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf,
+    QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
 };
 #[cfg(feature = "postgres")]
 use ua_store_postgres::PostgresStore;
-use ua_store_sqlite::{Forgotten, SqliteStore};
+use ua_store_sqlite::SqliteStore;
 
 use crate::error::HostError;
 
@@ -40,30 +40,6 @@ impl Database {
             Self::File(store) => store,
             #[cfg(feature = "postgres")]
             Self::Server(store) => store,
-        }
-    }
-
-    /// What `effects.log` knows about the family of a run and the database does not. There is none beside a server.
-    ///
-    /// # Errors
-    /// The log or the database cannot be read.
-    pub async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        match self {
-            Self::File(store) => store.forgotten(run).await,
-            #[cfg(feature = "postgres")]
-            Self::Server(_) => Ok(Vec::new()),
-        }
-    }
-
-    /// Notes that a person accepted what was forgotten.
-    ///
-    /// # Errors
-    /// The log cannot be written.
-    pub fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        match self {
-            Self::File(store) => store.accept_forgotten(forgotten, at),
-            #[cfg(feature = "postgres")]
-            Self::Server(_) => Ok(()),
         }
     }
 
@@ -192,6 +168,14 @@ impl Store for Database {
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.port().blob(blob).await
+    }
+
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        self.port().forgotten(run).await
+    }
+
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.port().accept_forgotten(forgotten, at).await
     }
 }
 

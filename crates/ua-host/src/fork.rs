@@ -16,7 +16,7 @@ use crate::launch::{Launch, LaunchOptions};
 use crate::people::People;
 use crate::session::{self, Ending};
 use crate::settings::Settings;
-use crate::{forgotten, input_files, paths, tree};
+use crate::{input_files, paths, tree};
 
 /// What is different in a fork.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,6 @@ impl Fork {
     pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(Database, RunRecord), HostError> {
         let (home, env) = (host.home(), host.env());
         let store = home.open()?;
-        forgotten::refuse(&store, &self.plan.parent.run.run_id).await?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
         let run_id = run_id.unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
@@ -164,6 +163,7 @@ fn refused(error: &ForkError) -> HostError {
         ForkError::Store { source: StoreError::Exists { .. }, .. } => {
             HostError::usage(message).hint("choose another --run-id, or resume that run with `ua resume`")
         }
+        ForkError::Past(error) => error.into(),
         ForkError::Store { doing, source } => HostError::store(doing, source),
     }
 }

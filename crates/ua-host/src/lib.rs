@@ -30,7 +30,7 @@ pub mod env;
 mod error;
 pub mod escape;
 pub mod fleet;
-pub mod forgotten;
+mod forgotten;
 pub mod fork;
 pub mod gateway;
 pub mod home;

@@ -10,7 +10,7 @@ use crate::Database;
 use tracing::Instrument as _;
 use ua_core::{RunStatus, RunStop, Trace};
 use ua_dispatch::StopSignal;
-use ua_runner::{Conclusion, RunLock, Worked, Workspace, owner_stamp};
+use ua_runner::{Conclusion, PastKnown, RunLock, Worked, Workspace, owner_stamp};
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
@@ -19,7 +19,7 @@ use crate::home::{self, Home};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{Begun, End, People, Presence};
-use crate::{budgets, forgotten, questions, restart, servers, tree};
+use crate::{budgets, questions, restart, servers, tree};
 
 use self::driver::{Driver, Taken};
 
@@ -150,10 +150,7 @@ async fn life(
 ) -> Result<Life, HostError> {
     let (home, env) = (host.home(), host.env());
     let owner = owner_stamp(trace.clone());
-    // A run that is to end sends nothing more, so it may end whatever the database forgot.
-    if run.end_mark().is_none() {
-        forgotten::refuse(store, &run.run_id).await?;
-    }
+    let past = PastKnown::of(store.as_ref(), &run).await?;
     let port = host.seams().store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
     ua_runner::settle_workspace(home.root(), &run)?;
@@ -191,7 +188,7 @@ async fn life(
         launch: launch.clone(),
         trace,
     };
-    let worked = driver.work(Taken { run, lease, workspace: workspace.clone(), acquired_at }, stop).await;
+    let worked = driver.work(Taken { run, lease, past, workspace: workspace.clone(), acquired_at }, stop).await;
     people.paused();
     let Worked { conclusion, run, is_driven } = worked?;
     let mut records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;

@@ -20,11 +20,12 @@ use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
-use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope};
+use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
-    GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord,
-    RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store, StoreError, Turns,
+    Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf,
+    ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
+    StoreError, Turns,
 };
 
 use crate::late::{LateReplies, NoLateReplies, late_reply};
@@ -405,5 +406,15 @@ impl Store for Outbox {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.flush().await?;
         self.store.blob(blob).await
+    }
+
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        self.flush().await?;
+        self.store.forgotten(run).await
+    }
+
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.flush().await?;
+        self.store.accept_forgotten(forgotten, at).await
     }
 }

@@ -16,6 +16,7 @@ use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
 use crate::error::RunError;
+use crate::past::PastKnown;
 use crate::patience::UntilStopped;
 use crate::ports::effect_limits;
 use crate::seams::{Open, Seams};
@@ -32,6 +33,8 @@ pub struct DeskPorts {
     pub lease: RunLease,
     /// The run, as it was when it was taken.
     pub run: RunRecord,
+    /// That the database knows what the run has sent.
+    pub past: PastKnown,
     /// The run's folder.
     pub workspace: Workspace,
     /// The run's tool servers.
@@ -78,7 +81,11 @@ pub(crate) enum Opened {
 
 impl Desk {
     /// A desk of which nobody is told anything, that knows no secret, and whose run has no sub-agents.
+    ///
+    /// # Panics
+    /// When the past that is known is another run's.
     pub fn new(ports: DeskPorts) -> Self {
+        assert_eq!(ports.past.run(), &ports.lease.run_id, "the past of another run says nothing about this one");
         Self {
             still: Arc::new(Stillness::new(ports.env.clone())),
             ports,

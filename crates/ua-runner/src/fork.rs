@@ -24,6 +24,7 @@ use ua_store::{
 
 use crate::host::owner_stamp;
 use crate::lock::{LockError, RunLock};
+use crate::past::{PastError, refuse_forgotten};
 use crate::workspace::{Workspace, WorkspaceError, open_file};
 
 /// Why a run cannot be forked. Nothing was stored.
@@ -42,6 +43,9 @@ pub enum ForkError {
     /// Another process uses the fork's name.
     #[error(transparent)]
     Locked(#[from] LockError),
+    /// More was sent by its family than the database knows: the fork would not share the receipts of it.
+    #[error(transparent)]
+    Past(#[from] PastError),
     /// A file cannot be copied.
     #[error("cannot copy the files of the fork")]
     Workspace(#[from] WorkspaceError),
@@ -57,7 +61,7 @@ pub enum ForkError {
 }
 
 impl ForkError {
-    fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+    pub(crate) fn at(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
         move |source| Self::Store { doing, source }
     }
 }
@@ -144,6 +148,16 @@ impl ForkPlan {
         spec: Option<RunSpec>,
     ) -> Result<Self, ForkError> {
         let parent = store.load(parent).await.map_err(ForkError::at("load the run"))?;
+        Self::of(store, parent, at_turn, spec).await
+    }
+
+    /// The same of a run that was read, whose folder is where its record says.
+    pub(crate) async fn of(
+        store: &dyn Store,
+        parent: RunRecords,
+        at_turn: Option<u32>,
+        spec: Option<RunSpec>,
+    ) -> Result<Self, ForkError> {
         let committed = parent.run.turn_index;
         let at_turn = at_turn.unwrap_or(committed);
         if at_turn > committed {
@@ -167,6 +181,7 @@ impl ForkPlan {
         place: ForkPlace<'_>,
         env: &Env,
     ) -> Result<RunRecord, ForkError> {
+        refuse_forgotten(store, &self.parent.run.run_id).await?;
         let lock = RunLock::take(place.locks, &place.run_id, &owner_stamp(Trace::new(env)))?;
         let staging = staging(place.root, &place.run_id);
         // What an earlier process of this name left behind, if its fork was never stored.

@@ -24,7 +24,7 @@ use ua_store::Store;
 
 pub use definition::Differs;
 pub use error::StepError;
-pub use outcome::StepOutcome;
+pub use outcome::{StepOutcome, question_of_a_program};
 
 use crate::ports::ResultCheck;
 use crate::retry::RetryPolicy;

@@ -35,6 +35,8 @@ pub struct PinSettings {
     /// Changed components that a person accepts: they are pinned as they are now. Only those that
     /// [`Component::may_be_accepted`] allows.
     pub accept: Vec<Component>,
+    /// What is stored with what is accepted about a component that no step is pinned to, once nothing else differs.
+    pub also: Vec<(Component, Value)>,
     /// Who accepts.
     pub accepted_by: String,
 }
@@ -67,6 +69,7 @@ impl Default for PinSettings {
             estimator: none(),
             switches: std::collections::BTreeMap::new(),
             accept: Vec::new(),
+            also: Vec::new(),
             accepted_by: "a person".to_owned(),
         }
     }
@@ -206,19 +209,35 @@ async fn first_step(ports: &Ports, settings: &RunSettings, records: &RunRecords)
     opened.map_err(RunError::at("open the step"))
 }
 
-/// Pins what a person accepts, as it is now. What did not change is said and not stored.
+/// Pins what a person accepts, as it is now. What did not change is said and not stored. All is compared before anything is stored: while
+/// something else differs, the run is refused as it stands, and putting everything back makes it the old run again.
 async fn accept(
     ports: &Ports,
     settings: &RunSettings,
-    mut pinned: PinnedStep,
+    pinned: PinnedStep,
     now: &Fingerprint,
 ) -> Result<PinnedStep, RunError> {
-    for component in settings.pins.accept.iter().copied() {
-        let changes = pinned.fingerprint.diff(now).of(component);
-        let repinned = pinned.fingerprint.clone().repinned(component, now);
+    let pins = &settings.pins;
+    let row = |component: Component, value: Value| NewOverride {
+        run_id: ports.lease.run_id.clone(),
+        kind: OverrideKind::Pin,
+        component: component.as_str().to_owned(),
+        value,
+        made_by: pins.accepted_by.clone(),
+        at: ports.env.now(),
+    };
+    let mut fingerprint = pinned.fingerprint.clone();
+    let mut rows: Vec<NewOverride> =
+        pins.also.iter().map(|(component, value)| row(*component, value.clone())).collect();
+    let mut accepted = Vec::new();
+    for component in pins.accept.iter().copied() {
+        let changes = fingerprint.diff(now).of(component);
+        let repinned = fingerprint.clone().repinned(component, now);
         // Tools that are new are no difference, and a person who accepts the tools wants them.
-        if repinned == pinned.fingerprint {
-            (ports.watcher)(RunEvent::NothingToAccept { component });
+        if repinned == fingerprint {
+            if pins.also.iter().all(|(also, _)| *also != component) {
+                (ports.watcher)(RunEvent::NothingToAccept { component });
+            }
             continue;
         }
         let value = json!({
@@ -226,20 +245,19 @@ async fn accept(
             "differences": changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "fingerprint": repinned.to_stored(),
         });
-        let change = NewOverride {
-            run_id: ports.lease.run_id.clone(),
-            kind: OverrideKind::Pin,
-            component: component.as_str().to_owned(),
-            value,
-            made_by: settings.pins.accepted_by.clone(),
-            at: ports.env.now(),
-        };
-        ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
-        ports.store.insert_override(change).await.map_err(RunError::at("store what was accepted"))?;
-        pinned = PinnedStep { fingerprint: repinned, differs: OnceLock::new(), ..pinned };
-        (ports.watcher)(RunEvent::Accepted { component, changes });
+        rows.push(row(component, value));
+        accepted.push(RunEvent::Accepted { component, changes });
+        fingerprint = repinned;
     }
-    Ok(pinned)
+    if rows.is_empty() || !fingerprint.diff(now).is_empty() {
+        return Ok(pinned);
+    }
+    ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
+    for row in rows {
+        ports.store.insert_override(row).await.map_err(RunError::at("store what was accepted"))?;
+    }
+    accepted.into_iter().for_each(|event| (ports.watcher)(event));
+    Ok(PinnedStep { fingerprint, differs: OnceLock::new(), ..pinned })
 }
 
 /// What a person is told when the setup is not the pinned one: what changed, and what can be done about it.
@@ -260,7 +278,10 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
         (true, Audience::Terminal) => format!(", or accept it: `ua resume RUN --accept {names}`."),
         (true, Audience::Program) => {
             let names: Vec<String> = components.iter().map(|component| format!("Component::{component:?}")).collect();
-            format!(", or accept it: `run_accepting` with {}.", names.join(", "))
+            format!(
+                ", or accept it: `Runs::run_accepting` (of a typed result `Runs::run_for_accepting`) with {}.",
+                names.join(", ")
+            )
         }
         (false, audience) => format!("; {}.", another_run_hint(audience)),
     });

@@ -90,15 +90,23 @@ impl Workspace {
     /// Makes the folder that of one run: what lies in it is that run's, so that another one is never judged by it. `Err` has the run whose
     /// folder it is already. The mark is no artifact, and no fork takes it over.
     pub(crate) fn claim(&self, run: &RunId) -> Result<Result<(), String>, WorkspaceError> {
+        match self.owner()? {
+            Some(owner) if owner.is_empty() || owner == run.as_str() => Ok(Ok(())),
+            Some(owner) => Ok(Err(owner)),
+            None => self.replace(OWNER, format!("{run}\n")).map(Ok),
+        }
+    }
+
+    /// The run whose folder it is by its mark, which a kill may have left empty; `None` when there is no mark.
+    pub(crate) fn owner(&self) -> Result<Option<String>, WorkspaceError> {
         let path = self.path(OWNER);
         match self.folder.open_file(OWNER) {
             Ok(mut file) => {
                 let mut owner = String::new();
                 file.read_to_string(&mut owner).map_err(WorkspaceError::at("read", &path))?;
-                let owner = owner.trim();
-                Ok(if owner.is_empty() || owner == run.as_str() { Ok(()) } else { Err(owner.to_owned()) })
+                Ok(Some(owner.trim().to_owned()))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.replace(OWNER, format!("{run}\n")).map(Ok),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(WorkspaceError::at("read", &path)(error)),
         }
     }

@@ -7,9 +7,9 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
-    FleetRows as _, FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf,
-    QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
-    apply, apply_fleet,
+    FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord,
+    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -131,6 +131,15 @@ impl Store for PostgresStore {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
+    }
+
+    /// Nothing is kept beside a server, which tells itself when it lost writes ([`StoreError::WentBack`]).
+    async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+        Ok(())
     }
 }
 

@@ -56,6 +56,5 @@ pub use config::SqliteConfig;
 pub use departure::Departure;
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore};
-pub use mirror::Forgotten;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
-use ua_core::{RunId, Timestamp};
-use ua_store::StoreError;
+use ua_core::Timestamp;
+use ua_store::{Forgotten, StoreError};
 
 use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
-use crate::mirror::{self, Forgotten};
+use crate::mirror;
 use crate::store::read_uuid;
 use crate::{SqliteStore, event_chain, open};
 
@@ -82,30 +82,8 @@ impl SqliteStore {
         .await
     }
 
-    /// What `effects.log` knows about the family of `run` (the runs that it is joined with by forks and tasks) and this database does not:
-    /// attempts, what came of them, words of people; and attempts of which nobody knows any more whose they are. While there are any, driving the run could repeat them. Of a run that
-    /// the database does not know itself, its own ones count.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable` when the log or the database cannot be read.
-    pub async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
-        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
-        let run = run.clone();
-        self.read(move |db| log.unknown_to_family(db, &run)).await
-    }
-
-    /// Notes in `effects.log` that a person looked at what it knows about the runs of `forgotten` and accepts it: it no longer counts
-    /// as forgotten.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable` when the log cannot be written.
-    pub fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        mirror::accept(&self.effects_log(), self.db_uuid(), forgotten, at)
-    }
-
-    fn effects_log(&self) -> PathBuf {
+    /// The log beside the database.
+    pub(crate) fn effects_log(&self) -> PathBuf {
         open::folder_of(self.path()).join("effects.log")
     }
 }

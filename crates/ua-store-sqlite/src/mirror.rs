@@ -10,95 +10,46 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
 use rusqlite::OptionalExtension as _;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
-use ua_store::{Correction, StoreError};
+use ua_store::{Forgotten, StoreError};
 
 use crate::column::stored_name;
 use crate::db::Db;
 use crate::effects;
 use crate::error::{DbError, refused_because};
 
-/// What `effects.log` knows and the database does not: an attempt, what came of one, or a person's word.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Forgotten {
-    /// When it was sent, answered or said, as the log has it.
-    pub at: String,
-    /// The first run of its lineage; lines of older versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub root: Option<String>,
-    /// The run at the top of its run's tree; lines of older versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tree: Option<String>,
-    /// Its run.
-    pub run_id: String,
-    /// Its call; a word about a run has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_call_id: Option<String>,
-    /// The number of the attempt; 0 for a word.
-    #[serde(default)]
-    pub attempt: u32,
-    /// The tool, as the model named it; empty for a word.
-    #[serde(default)]
-    pub tool: String,
-    /// The key it was sent under.
-    pub idempotency_key: Option<String>,
-    /// The last status that the log has for it; empty for a word.
-    #[serde(default)]
-    pub status: String,
-    /// What a person said about the attempt with `ua calls resolve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub correction: Option<Correction>,
-    /// What a person said: an answer, or `cancel`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub word: Option<String>,
-    /// The question that was answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question_id: Option<String>,
+/// Whether the database, which has the run, knows less about it.
+fn is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
+    if known.word.is_some() {
+        return word_is_news(known, db);
+    }
+    let Some(call) = known.tool_call_id.as_ref().and_then(|call| CallId::parse(call).ok()) else { return Ok(false) };
+    let sql = "SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1";
+    let newest: Option<u32> = db.connection.prepare_cached(sql)?.query_row([call.as_str()], |row| row.get(0))?;
+    let Some(newest) = newest.filter(|newest| *newest >= known.attempt) else { return Ok(true) };
+    if newest > known.attempt {
+        return Ok(false);
+    }
+    let stored = db.call(&call)?;
+    let is_open = |status: &str| matches!(status, "running" | "unknown");
+    let knows_no_end = is_open(&stored_name(&stored.status)?) && !is_open(&known.status);
+    let word = known.correction.as_ref();
+    let lacks_a_word = word.is_some_and(|word| stored.correction.is_none_or(|stored| stored.at < word.at));
+    Ok(knows_no_end || lacks_a_word)
 }
 
-impl Forgotten {
-    /// What it is about; a later line about the same takes its place.
-    fn about(&self) -> String {
-        match (&self.word, &self.question_id, &self.tool_call_id) {
-            (Some(_), Some(question), _) => question.clone(),
-            (Some(word), None, _) => format!("{}/{word}", self.run_id),
-            (None, _, call) => format!("{}/{}", call.as_deref().unwrap_or_default(), self.attempt),
-        }
-    }
-
-    /// Whether the database, which has the run, knows less about it.
-    fn is_news(&self, db: &Db<'_>) -> Result<bool, DbError> {
-        if self.word.is_some() {
-            return self.word_is_news(db);
-        }
-        let Some(call) = self.tool_call_id.as_ref().and_then(|call| CallId::parse(call).ok()) else { return Ok(false) };
-        let sql = "SELECT max(attempt) FROM tool_attempts WHERE tool_call_id = ?1";
-        let newest: Option<u32> = db.connection.prepare_cached(sql)?.query_row([call.as_str()], |row| row.get(0))?;
-        let Some(newest) = newest.filter(|newest| *newest >= self.attempt) else { return Ok(true) };
-        if newest > self.attempt {
-            return Ok(false);
-        }
-        let known = db.call(&call)?;
-        let is_open = |status: &str| matches!(status, "running" | "unknown");
-        let knows_no_end = is_open(&stored_name(&known.status)?) && !is_open(&self.status);
-        let word = self.correction.as_ref();
-        let lacks_a_word = word.is_some_and(|word| known.correction.is_none_or(|known| known.at < word.at));
-        Ok(knows_no_end || lacks_a_word)
-    }
-
-    fn word_is_news(&self, db: &Db<'_>) -> Result<bool, DbError> {
-        let sql = match self.question_id {
-            Some(_) => "SELECT 1 FROM answers WHERE question_id = ?1",
-            None => {
-                "SELECT 1 FROM runs WHERE run_id = ?1 AND (cancel_requested_at IS NOT NULL \
+fn word_is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
+    let sql = match known.question_id {
+        Some(_) => "SELECT 1 FROM answers WHERE question_id = ?1",
+        None => {
+            "SELECT 1 FROM runs WHERE run_id = ?1 AND (cancel_requested_at IS NOT NULL \
                      OR status IN ('succeeded', 'failed', 'cancelled'))"
-            }
-        };
-        let id = self.question_id.as_ref().unwrap_or(&self.run_id);
-        Ok(!db.connection.prepare_cached(sql)?.exists([id])?)
-    }
+        }
+    };
+    let id = known.question_id.as_ref().unwrap_or(&known.run_id);
+    Ok(!db.connection.prepare_cached(sql)?.exists([id])?)
 }
 
 /// What every line has; the rest is a [`Forgotten`], but for one that says what a person accepted.
@@ -178,7 +129,7 @@ impl Mirror {
         let mut deleted = db.connection.prepare_cached("SELECT 1 FROM deleted_runs WHERE run_id = ?1")?;
         let mut forgotten = Vec::new();
         for known in self.newest.into_values() {
-            if known.is_news(db)? && !deleted.exists([&known.run_id])? {
+            if is_news(&known, db)? && !deleted.exists([&known.run_id])? {
                 forgotten.push(known);
             }
         }

@@ -7,12 +7,13 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
-    FleetDone, FleetRows as _, FleetState, FleetStore, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord,
-    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns, apply, apply_fleet,
+    FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords,
+    RunsOf, Store, StoreError, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
+use crate::mirror;
 use crate::store::SqliteStore;
 
 #[async_trait]
@@ -137,6 +138,16 @@ impl Store for SqliteStore {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
+    }
+
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        let run = run.clone();
+        self.read(move |db| log.unknown_to_family(db, &run)).await
+    }
+
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        mirror::accept(&self.effects_log(), self.db_uuid(), forgotten, at)
     }
 }
 

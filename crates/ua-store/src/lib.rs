@@ -25,6 +25,7 @@ pub mod conformance;
 mod corpus;
 mod error;
 pub mod fleet;
+mod forgotten;
 mod gateway;
 pub mod invariants;
 mod iteration;
@@ -60,6 +61,7 @@ pub use fleet::{
     CatchUp, ConcurrencyKey, FleetChange, FleetDone, FleetRows, FleetState, FleetStore, QueueDepth, QueueEntry,
     QueueOptions, QueueState, Release, ScheduleRecord, WorkerRecord, apply_fleet,
 };
+pub use forgotten::Forgotten;
 pub use gateway::{
     ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
     SessionRecord, SessionsOf, is_gateway,

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, Resolution, RunId, Scope};
+use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, Resolution, RunId, Scope, Timestamp};
 
 use self::rows::Transaction;
 use crate::apply::apply;
@@ -24,6 +24,7 @@ use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
+use crate::forgotten::Forgotten;
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::lineage::LineageRecords;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
@@ -205,5 +206,14 @@ impl Store for MemStore {
         let stored = model.blobs.iter().find(|stored| stored.blob.blob_id == blob.blob_id);
         let pruned_at = stored.and_then(|stored| stored.pruned_at);
         Ok(rules::blob_read(blob, stored.and_then(|stored| stored.content.clone()), pruned_at))
+    }
+
+    /// Nothing is kept beside it.
+    async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+        Ok(())
     }
 }

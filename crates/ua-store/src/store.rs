@@ -1,12 +1,13 @@
 //! The storage port: one write and the reads.
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, Timestamp};
 
 use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Committed};
 use crate::error::StoreError;
+use crate::forgotten::Forgotten;
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::record::{
     AttemptRecord, CallRecord, EventRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords,
@@ -130,6 +131,15 @@ pub trait Store: Send + Sync {
 
     /// What a reference to a blob names, checked against its size and digest.
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;
+
+    /// What is known beside this database about the family of `run` (the runs that it is joined with by forks and tasks) and not in it: attempts,
+    /// what came of them, words of people; and attempts of which nobody knows any more whose they are. While there is any, the database went back
+    /// in time, and driving the run could repeat an effect. Of a run that the database does not know itself, its own ones count. A store
+    /// that keeps nothing beside itself, or cannot go back, knows of none.
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError>;
+
+    /// Notes that a person looked at what was [forgotten](Self::forgotten) and accepts it: it no longer counts.
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
 }
 
 /// The one row that was asked for.

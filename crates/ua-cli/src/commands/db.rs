@@ -11,12 +11,10 @@ use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
 use ua_core::RunId;
 use ua_host::Database;
-use ua_host::forgotten::shown;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
-use ua_store::{LedgerStore as _, RunStore as _};
-use ua_store_sqlite::Forgotten;
+use ua_store::{Forgotten, LedgerStore as _, RunStore as _, Store as _};
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};
@@ -197,7 +195,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
         );
     }
     for attempt in &health.forgotten {
-        print(crate::output::plain(&format!("  {}\n", shown(attempt))))?;
+        print(crate::output::plain(&format!("  {attempt}\n")))?;
     }
     if !health.forgotten.is_empty() {
         tell(
@@ -265,9 +263,9 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    store.accept_forgotten(&forgotten, now).map_err(|e| HostError::store("write effects.log", &e))?;
+    store.accept_forgotten(&forgotten, now).await.map_err(|e| HostError::store("write effects.log", &e))?;
     for attempt in &forgotten {
-        tell(format!("accepted: {}", shown(attempt)));
+        tell(format!("accepted: {attempt}"));
     }
     tell(format!("run {run} may be resumed: `ua resume {run}`"));
     Ok(OK)
@@ -331,7 +329,7 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         tell(format!("what was there is kept as {}", kept.display()));
     }
     for attempt in &health.forgotten {
-        tell(format!("after the copy was made: {}", shown(attempt)));
+        tell(format!("after the copy was made: {attempt}"));
     }
     refused_runs(home, &health.forgotten).await?.iter().for_each(tell);
     Ok(OK)

@@ -14,8 +14,8 @@ use tracing::Instrument as _;
 use ua_core::{Redactor, Timestamp, Trace};
 use ua_dispatch::{StopSignal, SubAgentError, ToolTransport};
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, LateFile, PinSettings, RunEvent, RunLock, Watcher, Worked, Worker,
-    Workspace, owner_stamp, park_for_tool_server, run_span,
+    ChildDriver, Conclusion, Desk, DeskPorts, LateFile, PastKnown, PinSettings, RunEvent, RunLock, Watcher, Worked,
+    Worker, Workspace, owner_stamp, park_for_tool_server, run_span,
 };
 use ua_store::{QuestionsOf, RunLease, RunRecord, RunStore, Store, budgets_with, is_task};
 
@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::{People, Presence};
 use crate::redaction::scrub_logs;
-use crate::{claude_code, forgotten, pricing, progress, questions, servers, unknown_tools};
+use crate::{claude_code, pricing, progress, questions, servers, unknown_tools};
 
 /// What the process has for all runs of a tree.
 #[derive(Clone)]
@@ -42,6 +42,7 @@ pub(super) struct Driver {
 pub(super) struct Taken {
     pub(super) run: RunRecord,
     pub(super) lease: RunLease,
+    pub(super) past: PastKnown,
     pub(super) workspace: Workspace,
     pub(super) acquired_at: Timestamp,
 }
@@ -140,7 +141,7 @@ impl Driver {
         watcher: Watcher,
         stop: &StopSignal,
     ) -> Result<Worker, HostError> {
-        let Taken { run, lease, workspace, acquired_at } = taken;
+        let Taken { run, lease, past, workspace, acquired_at } = taken;
         let (host, launch) = (&self.host, &self.launch);
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
@@ -158,6 +159,7 @@ impl Driver {
             store: self.port.clone(),
             lease,
             run,
+            past,
             workspace,
             tools,
             classifier: Arc::new(launch.classifier(host.settings())?),
@@ -187,9 +189,7 @@ impl Driver {
         let owner = owner_stamp(self.trace.clone());
         // Its parent's lock is what counts; this one says to others that it is driven.
         let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
-        if child.end_mark().is_none() {
-            forgotten::refuse(&self.store, &child.run_id).await?;
-        }
+        let past = PastKnown::of(self.store.as_ref(), &child).await?;
         let workspace = Workspace::create(Path::new(&child.workspace_dir))?;
         let acquired_at = self.host.env().now();
         let (lease, run) = self
@@ -197,7 +197,7 @@ impl Driver {
             .acquire_task_run(above, &child.run_id, &owner, acquired_at)
             .await
             .map_err(|e| HostError::store("take the sub-agent's run", &e))?;
-        let worked = self.work(Taken { run, lease, workspace, acquired_at }, stop).await?;
+        let worked = self.work(Taken { run, lease, past, workspace, acquired_at }, stop).await?;
         Ok((worked.conclusion, worked.run))
     }
 }

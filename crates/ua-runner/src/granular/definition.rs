@@ -76,7 +76,7 @@ impl GranularStep {
 /// A part of a definition that a stored run does not share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Differs {
-    /// The part, by the name of its field: `input`, `max_turns`, `agent.model`.
+    /// The part, by the name of its field: `input`, `max_turns`, `model`, `escalation.ask_user`.
     pub part: String,
     /// What the run was started with, as JSON; `null` for what was not said.
     pub stored: String,
@@ -86,19 +86,57 @@ pub struct Differs {
 
 /// The most characters of a value in a message.
 const SHOWN: usize = 80;
+/// What was not said, as JSON.
+const NOT_SET: &str = "null";
+/// How many of them stand before the first one that differs.
+const LEAD: usize = 20;
 
 impl fmt::Display for Differs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |text: &str| match text.char_indices().nth(SHOWN) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
+        let same = self.stored.chars().zip(self.now.chars()).take_while(|(stored, now)| stored == now).count();
+        let lengths = [&self.stored, &self.now].map(|text| text.chars().count());
+        // Two long values are told apart by where they part.
+        let from = if lengths.into_iter().all(|length| length <= SHOWN) { 0 } else { same.saturating_sub(LEAD) };
+        let short = |text: &str| {
+            if text == NOT_SET {
+                return "not set".to_owned();
+            }
+            let (before, shown) = (if from > 0 { "…" } else { "" }, text.chars().skip(from).take(SHOWN));
+            let after = if text.chars().count() > from + SHOWN { "…" } else { "" };
+            format!("{before}{}{after}", shown.collect::<String>())
         };
         write!(f, "{} (stored: {}, now: {})", self.part, short(&self.stored), short(&self.now))
     }
 }
 
+/// What helps against a difference, in the words of the library.
+pub(super) fn what_helps(differs: &[Differs]) -> String {
+    let is_budget = |part: &str| part == "max_turns" || part.starts_with("budgets.");
+    let mut ways = Vec::new();
+    if differs.iter().any(|other| is_budget(&other.part)) {
+        ways.push("`Runs::set_budget` changes a budget of a run that exists, whose step keeps the old one");
+    }
+    if differs.iter().any(|other| other.part == super::run::THRESHOLD) {
+        ways.push("`Runs::run_accepting` with `Component::BlobThreshold` accepts another threshold");
+    }
+    let is_place = differs.iter().any(|other| other.part == "workspace");
+    if is_place {
+        ways.push("its files are part of it, so run it in the folder that it was started in, which may be moved");
+    }
+    let may_be_forked = |part: &str| !is_budget(part) && part != super::run::THRESHOLD && part != "workspace";
+    if differs.iter().any(|other| may_be_forked(&other.part)) {
+        ways.push(
+            "`Runs::fork` makes a run that goes on from its turns under the new definition and repeats no effect",
+        );
+    }
+    if !is_place {
+        ways.push("the old values resume it; under another id everything is done again");
+    }
+    ways.join("; ")
+}
+
 /// The parts of the definition that a stored run does not share.
-pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value, workspace: &str) -> Vec<Differs> {
+pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value) -> Vec<Differs> {
     let mut differs: Vec<Differs> = Vec::new();
     let (stored, wanted) = (json!(run.spec), json!(spec));
     for name in names(&stored, &wanted) {
@@ -114,19 +152,49 @@ pub(super) fn differences(run: &RunRecord, spec: &RunSpec, launch: &Value, works
                 let part = if field == "max_turns" { field.clone() } else { format!("budgets.{field}") };
                 note(&mut differs, part, &old[&field], &new[&field]);
             }),
+            "constraints" | "escalation" => names(old, new).for_each(|field| {
+                note(&mut differs, format!("{name}.{field}"), &old[&field], &new[&field]);
+            }),
             "objective" | "inputs" if differs.iter().all(|other| other.part != "input") => {
                 note(&mut differs, "input".to_owned(), old, new);
             }
             "objective" | "inputs" => {}
+            "output_schema" => note(&mut differs, name, &bare(old), &bare(new)),
             _ => note(&mut differs, name, old, new),
         }
     }
     for name in names(&run.launch, launch) {
-        let part = if name == "step" { "name".to_owned() } else { format!("agent.{name}") };
-        note(&mut differs, part, &run.launch[&name], &launch[&name]);
+        let part = if name == "step" { "name" } else { &name };
+        note(&mut differs, part.to_owned(), &run.launch[&name], &launch[&name]);
     }
-    note(&mut differs, "workspace".to_owned(), &json!(run.workspace_dir), &json!(workspace));
     differs
+}
+
+/// What a schema demands, without what it only says to people: two of which one has other comments take the same values.
+fn bare(schema: &Value) -> Value {
+    const WORDS: [&str; 6] = ["$schema", "$comment", "title", "description", "examples", "deprecated"];
+    // Below these the names are those of fields and definitions, not of keywords.
+    const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+    // And these are values.
+    const VALUES: [&str; 4] = ["enum", "const", "default", "required"];
+    match schema {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| !WORDS.contains(&name.as_str()));
+            let bare_of = |(name, value): (&String, &Value)| {
+                let value = match value {
+                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                        named.iter().map(|(name, schema)| (name.clone(), bare(schema))).collect()
+                    }
+                    value if VALUES.contains(&name.as_str()) => value.clone(),
+                    value => bare(value),
+                };
+                (name.clone(), value)
+            };
+            kept.map(bare_of).collect()
+        }
+        Value::Array(schemas) => schemas.iter().map(bare).collect(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other.clone(),
+    }
 }
 
 /// The names of the fields of both, each once.
@@ -139,5 +207,48 @@ fn names(stored: &Value, wanted: &Value) -> impl Iterator<Item = String> {
 fn note(differs: &mut Vec<Differs>, part: String, stored: &Value, now: &Value) {
     if stored != now {
         differs.push(Differs { part, stored: stored.to_string(), now: now.to_string() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_shown_where_they_part() {
+        let long = |end: &str| format!("{}{end}", "x".repeat(300));
+        let differs = Differs { part: "system".to_owned(), stored: long("before"), now: long("after, and more") };
+        let lead = "x".repeat(LEAD);
+        let told = format!("system (stored: …{lead}before, now: …{lead}after, and more)");
+        assert_eq!(differs.to_string(), told);
+    }
+
+    #[test]
+    fn a_schema_is_told_from_another_by_what_it_demands() {
+        let schema = |title: &str, kind: &str| {
+            json!({"$schema": "s", "title": title, "description": title, "type": "object", "required": ["title"],
+                   "properties": {"title": {"type": kind, "description": title}}, "$defs": {"A": {"title": title}}})
+        };
+        assert_eq!(bare(&schema("One", "string")), bare(&schema("Two", "string")));
+        assert_ne!(bare(&schema("One", "string")), bare(&schema("One", "integer")), "a field may be called `title`");
+        let other = json!({"properties": {}});
+        assert_ne!(bare(&json!({"properties": {"description": {}}})), bare(&other));
+    }
+
+    #[test]
+    fn each_difference_is_told_with_what_helps() {
+        let of =
+            |part: &str| what_helps(&[Differs { part: part.to_owned(), stored: String::new(), now: String::new() }]);
+        for (part, helps, does_not) in [
+            ("max_turns", "set_budget", "fork"),
+            ("budgets.max_tokens", "set_budget", "fork"),
+            ("model", "fork", "set_budget"),
+            ("output_schema", "fork", "set_budget"),
+            ("blob_threshold_bytes", "run_accepting", "fork"),
+            ("workspace", "folder", "fork"),
+        ] {
+            let told = of(part);
+            assert!(told.contains(helps) && !told.contains(does_not), "{part}: {told}");
+        }
     }
 }

@@ -6,10 +6,11 @@ use ua_core::{FailureClass, RunId, SpecError};
 use ua_dispatch::DispatchError;
 use ua_store::StoreError;
 
-use super::definition::Differs;
+use super::definition::{Differs, what_helps};
 use crate::error::RunError;
 use crate::fork::ForkError;
 use crate::lock::LockError;
+use crate::past::PastError;
 use crate::workspace::WorkspaceError;
 
 /// Why a step could not be driven (the PRD's `ResumeError` and `ConfigurationError`). The last committed turn stands, and
@@ -17,10 +18,10 @@ use crate::workspace::WorkspaceError;
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// The definition cannot be worked with; nothing was stored.
-    #[error("the step is not well defined")]
-    Definition(#[from] SpecError),
-    /// The run of that id was started with another definition, which never changes. Take another id.
-    #[error("run {run} was started with another {}; take another id, or the old values", told(differs))]
+    #[error("the step is not well defined: {}", of_a_step(.0))]
+    Definition(SpecError),
+    /// The run of that id was started with another definition, which never changes. A budget is changed beside it, anything else is a fork.
+    #[error("run {run} was started with another {}; {}", told(differs), what_helps(differs))]
     AnotherDefinition {
         /// The run.
         run: RunId,
@@ -72,6 +73,13 @@ pub enum StepError {
         #[source]
         source: StoreError,
     },
+    /// More was sent for the run than the database knows, which was put back from a copy. Nothing was sent.
+    #[error("{}", went_back(source))]
+    Past {
+        /// What it lacks.
+        #[from]
+        source: PastError,
+    },
     /// The run cannot be forked; nothing was stored.
     #[error(transparent)]
     Fork(#[from] ForkError),
@@ -82,6 +90,39 @@ pub enum StepError {
 
 fn told(differs: &[Differs]) -> String {
     differs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl From<SpecError> for StepError {
+    fn from(error: SpecError) -> Self {
+        Self::Definition(error)
+    }
+}
+
+/// What is wrong with the contract that a step is stored as, by the names that its fields have in a step.
+fn of_a_step(error: &SpecError) -> String {
+    match error {
+        SpecError::Invalid { field, why } => {
+            let field = match field.as_str() {
+                "objective" | "inputs" => "input",
+                "budgets.max_turns" => "max_turns",
+                other => other.strip_prefix("settings.").or_else(|| other.strip_prefix("agent.")).unwrap_or(other),
+            };
+            format!("`{field}` {why}")
+        }
+        SpecError::Syntax(why) => why.clone(),
+        SpecError::UnknownField { field, .. } => format!("there is no field `{field}`"),
+    }
+}
+
+/// With what helps: the source alone says what is wrong.
+fn went_back(error: &PastError) -> String {
+    match error {
+        PastError::Forgotten { run, .. } => format!(
+            "{error}; nothing was sent: put back a newer copy of the database, or look what became of them, then accept it with \
+             `Runs::accept_forgotten` or `ua db accept {run}`"
+        ),
+        PastError::Store(_) => error.to_string(),
+    }
 }
 
 impl StepError {
@@ -105,9 +146,11 @@ impl StepError {
                 ForkError::NotCommitted { .. } => FailureClass::Permanent,
                 ForkError::Locked(LockError::Held { .. }) => FailureClass::Transient,
                 ForkError::Locked(LockError::Io { .. }) | ForkError::Workspace(_) => FailureClass::Operator,
+                ForkError::Past(source) => source.class(),
                 ForkError::Store { source, .. } => source.class(),
             },
             Self::Store { source, .. } => source.class(),
+            Self::Past { source } => source.class(),
             Self::Run(source) => source.class(),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
-use ua_store::{QuestionRecord, RunRecords};
+use ua_store::{Choice, QuestionRecord, RunRecords, Store, StoreError};
 
 use crate::machine::Conclusion;
 
@@ -26,7 +26,7 @@ pub enum StepOutcome {
     /// A person has to answer first: `ua answer`, or [`insert_answer`](ua_store::RunStore::insert_answer). Then the step is
     /// run again.
     Waiting {
-        /// The question.
+        /// The question; about a lost call its text ends with what the call's last attempt said.
         question: Box<QuestionRecord>,
     },
     /// A limit, a signal, the provider or a tool server stopped it between turns; run again, it goes on when the reason is
@@ -75,6 +75,25 @@ impl StepOutcome {
     }
 }
 
+/// A question as a program is told it: by the names that answers have there, and, about a call, with what its last attempt said, which
+/// somebody who is to know what became of it needs.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn question_of_a_program(
+    store: &dyn Store,
+    mut question: QuestionRecord,
+) -> Result<QuestionRecord, StoreError> {
+    let again = if question.choices.contains(&Choice::Continue) { Choice::Continue } else { Choice::Execute };
+    question.text = question.text.replace("answer `retry`", &format!("answer `{}`", again.as_str()));
+    let Some(call) = &question.call_id else { return Ok(question) };
+    let said = store.trail(call).await?.attempts.pop().and_then(|attempt| attempt.detail);
+    if let Some(said) = said.filter(|said| !said.is_empty() && !question.text.contains(said.as_str())) {
+        question.text = format!("{}\nIts last attempt said: {said}", question.text.trim_end());
+    }
+    Ok(question)
+}
+
 impl fmt::Display for StepOutcome {
     /// In one line, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,7 +103,16 @@ impl fmt::Display for StepOutcome {
             }
             Self::Complete { final_output, turns, .. } => write!(f, "complete after {turns} turns: {final_output}"),
             Self::Waiting { question } => write!(f, "answer first: {}", question.text),
-            Self::Stopped { reason, detail } => write!(f, "stopped ({reason}), run it again: {detail}"),
+            Self::Stopped { reason: reason @ RunStop::Budget, detail } => {
+                write!(f, "stopped ({reason}): {detail}; raise it with `Runs::set_budget`, then run it again")
+            }
+            // What is to be done about it stands in the detail.
+            Self::Stopped { reason: reason @ (RunStop::Fingerprint | RunStop::Provider), detail } => {
+                write!(f, "stopped ({reason}): {detail}")
+            }
+            Self::Stopped { reason: reason @ (RunStop::Interrupt | RunStop::ToolServer | RunStop::Idle), detail } => {
+                write!(f, "stopped ({reason}), run it again: {detail}")
+            }
             Self::Failed { why } => write!(f, "failed: {why}"),
             Self::Cancelled => f.write_str("cancelled"),
         }

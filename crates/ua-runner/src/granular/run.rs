@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::Instrument as _;
 use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
-use ua_store::{NewOverride, NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError};
+use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
 
 use super::definition::{Differs, differences};
+use super::outcome::question_of_a_program;
 use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::desk::{Desk, DeskPorts};
-use crate::fork::{ForkPlace, ForkPlan, settle_workspace};
+use crate::fork::{ForkError, ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
 use crate::lock::{LockError, RunLock};
+use crate::past::PastKnown;
 use crate::pin::PinSettings;
 use crate::ports::RunSettings;
 use crate::spans::run_span;
@@ -20,7 +22,7 @@ use crate::worker::{WorkError, Worked, Worker};
 use crate::workspace::Workspace;
 
 /// The part of a definition that may be accepted beside what a run is pinned to.
-const THRESHOLD: &str = "blob_threshold_bytes";
+pub(super) const THRESHOLD: &str = "blob_threshold_bytes";
 
 /// `entrypoint` and `run_mode` of a run that a program started.
 const LIBRARY: &str = Audience::LIBRARY;
@@ -39,13 +41,14 @@ impl GranularStep {
         let trace = Trace::new(&host.env);
         let owner = owner_stamp(trace.clone());
         let _lock = host.locks.as_ref().map(|locks| RunLock::take(locks, run_id, &owner)).transpose()?;
-        let run = self.stored_run(host, run_id, spec).await?;
+        let (run, also) = self.stored_run(host, run_id, spec).await?;
         if let Some(outcome) = host.ended(&run).await? {
             return Ok(outcome);
         }
         if host.locks.is_none() {
             refuse_living_owner(&run, &owner)?;
         }
+        let past = PastKnown::of(&*host.store, &run).await?;
         let folder = Path::new(&run.workspace_dir);
         if run.lease_epoch > 0 && !folder.is_dir() {
             return Err(StepError::WorkspaceGone { run: run.run_id, path: folder.to_path_buf() });
@@ -57,13 +60,15 @@ impl GranularStep {
         }
         let acquired_at = host.env.now();
         let taken = host.store.acquire_run(&run.run_id, &owner, acquired_at).await;
-        let (lease, run) = taken.map_err(StepError::store("take the run"))?;
+        let (lease, taken) = taken.map_err(StepError::store("take the run"))?;
+        let run = RunRecord { workspace_dir: run.workspace_dir, ..taken };
         let span = run_span(&run);
-        let settings = self.settings(&run.spec, &host.accept);
+        let settings = self.settings(&run.spec, &host.accept, also);
         let ports = DeskPorts {
             store: host.store.clone(),
             lease,
             run,
+            past,
             workspace,
             tools: self.agent.tools.clone(),
             classifier: self.agent.classifier.clone(),
@@ -80,7 +85,16 @@ impl GranularStep {
         })?;
         let Worked { conclusion, run, .. } = worked;
         let records = host.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
-        Ok(StepOutcome::of(conclusion, &records))
+        Ok(match StepOutcome::of(conclusion, &records) {
+            StepOutcome::Waiting { question } => {
+                let question = question_of_a_program(&*host.store, *question).await;
+                StepOutcome::Waiting { question: Box::new(question.map_err(StepError::store("read the call"))?) }
+            }
+            other @ (StepOutcome::Complete { .. }
+            | StepOutcome::Stopped { .. }
+            | StepOutcome::Failed { .. }
+            | StepOutcome::Cancelled) => other,
+        })
     }
 
     /// Makes `run_id` a fork of `parent` that is this step: it shares the parent's turns up to `at_turn`, or all committed ones, and its
@@ -101,6 +115,10 @@ impl GranularStep {
         let root = workspace_dir.parent().unwrap_or(&workspace_dir).to_path_buf();
         match host.store.run(run_id).await {
             Ok(run) if run.parent_run_id.as_ref() == Some(parent) => {
+                let mut run = run;
+                if is_folder_of(&run, &workspace_dir)? {
+                    run.workspace_dir = workspace_dir.display().to_string();
+                }
                 settle_workspace(&root, &run)?;
                 return Ok(run);
             }
@@ -108,7 +126,13 @@ impl GranularStep {
             Ok(_) | Err(StoreError::NotFound { .. }) => {}
             Err(source) => return Err(StepError::Store { doing: "look for the run", source }),
         }
-        let mut plan = ForkPlan::new(&*host.store, parent, at_turn, Some(self.spec()?)).await?;
+        let mut records = host.store.load(parent).await.map_err(ForkError::at("load the run"))?;
+        // The parent's folder lies beside the fork's, wherever that was when the parent was started.
+        let beside = root.join(parent.as_str());
+        if beside.is_dir() && is_folder_of(&records.run, &beside)? {
+            records.run.workspace_dir = beside.display().to_string();
+        }
+        let mut plan = ForkPlan::of(&*host.store, records, at_turn, Some(self.spec()?)).await?;
         let found = &plan.parent.run;
         if found.entrypoint != LIBRARY {
             let (run, entrypoint) = (found.run_id.clone(), found.entrypoint.clone());
@@ -126,8 +150,14 @@ impl GranularStep {
         Ok(plan.carry_out(&*host.store, place, &host.env).await?)
     }
 
-    /// The run of that id: made now, or found and compared.
-    async fn stored_run(&self, host: &StepHost, run_id: &RunId, spec: RunSpec) -> Result<RunRecord, StepError> {
+    /// The run of that id, made now, or found and compared, with the folder where it is now; and what else is to be stored when what changed
+    /// is accepted.
+    async fn stored_run(
+        &self,
+        host: &StepHost,
+        run_id: &RunId,
+        spec: RunSpec,
+    ) -> Result<(RunRecord, Vec<(Component, Value)>), StepError> {
         let workspace = std::path::absolute(&host.workspace).unwrap_or_else(|_| host.workspace.clone());
         let workspace_dir = workspace.display().to_string();
         let launch = self.launch();
@@ -161,16 +191,26 @@ impl GranularStep {
         if found.entrypoint != LIBRARY {
             return Err(StepError::AnotherEntrypoint { run: found.run_id, entrypoint: found.entrypoint });
         }
-        let mut differs = differences(&found, &spec, &launch, &workspace_dir);
+        let mut differs = differences(&found, &spec, &launch);
+        let mut also = Vec::new();
         if let Some(at) = differs.iter().position(|part| part.part == THRESHOLD)
-            && host.accepts_threshold(&found, &differs[at]).await?
+            && let Some(accepted) = host.accepts_threshold(&found, &differs[at]).await?
         {
             differs.remove(at);
+            also = accepted;
         }
-        if differs.is_empty() { Ok(found) } else { Err(StepError::AnotherDefinition { run: found.run_id, differs }) }
+        // What has ended has no more use for its folder.
+        if !found.status.is_terminal() && !is_folder_of(&found, &workspace)? {
+            let stored = found.workspace_dir.clone();
+            differs.push(Differs { part: "workspace".to_owned(), stored, now: workspace_dir.clone() });
+        }
+        if !differs.is_empty() {
+            return Err(StepError::AnotherDefinition { run: found.run_id, differs });
+        }
+        Ok((RunRecord { workspace_dir, ..found }, also))
     }
 
-    fn settings(&self, spec: &RunSpec, accept: &[Component]) -> RunSettings {
+    fn settings(&self, spec: &RunSpec, accept: &[Component], also: Vec<(Component, Value)>) -> RunSettings {
         let agent = &self.agent;
         let accepted_by = "the program".to_owned();
         RunSettings {
@@ -184,34 +224,28 @@ impl GranularStep {
             seed: agent.seed,
             prices: agent.prices.clone(),
             retry: agent.retry,
-            pins: PinSettings { accept: accept.to_vec(), accepted_by, ..PinSettings::of(spec, &agent.prices) },
+            pins: PinSettings { accept: accept.to_vec(), also, accepted_by, ..PinSettings::of(spec, &agent.prices) },
         }
     }
 }
 
 impl StepHost {
-    /// Whether another blob threshold was accepted, now or before. The run keeps the one it was started with: where a result lies is
-    /// nothing that the model sees.
-    async fn accepts_threshold(&self, run: &RunRecord, differs: &Differs) -> Result<bool, StepError> {
-        let records = self.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
+    /// Whether another blob threshold was accepted, now or before, and what is to be stored about it then. The run keeps the one it was
+    /// started with: where a result lies is nothing that the model sees.
+    async fn accepts_threshold(
+        &self,
+        run: &RunRecord,
+        differs: &Differs,
+    ) -> Result<Option<Vec<(Component, Value)>>, StepError> {
+        let records = self.store.load_of(&run.run_id, Turns::NONE).await.map_err(StepError::store("load the run"))?;
         let is_it =
             |row: &OverrideRecord| row.kind == OverrideKind::Pin && row.value[THRESHOLD] == differs.now.as_str();
         if records.overrides.iter().any(is_it) {
-            return Ok(true);
+            return Ok(Some(Vec::new()));
         }
-        if !self.accept.contains(&Component::BlobThreshold) {
-            return Ok(false);
-        }
-        let change = NewOverride {
-            run_id: run.run_id.clone(),
-            kind: OverrideKind::Pin,
-            component: Component::BlobThreshold.as_str().to_owned(),
-            value: json!({ THRESHOLD: differs.now, "differences": [differs.to_string()] }),
-            made_by: "the program".to_owned(),
-            at: self.env.now(),
-        };
-        self.store.insert_override(change).await.map_err(StepError::store("store what was accepted"))?;
-        Ok(true)
+        let accepted = json!({ THRESHOLD: differs.now, "differences": [differs.to_string()] });
+        let is_accepted = self.accept.contains(&Component::BlobThreshold);
+        Ok(is_accepted.then(|| vec![(Component::BlobThreshold, accepted)]))
     }
 
     /// The outcome of a run that has ended for good.
@@ -221,6 +255,22 @@ impl StepHost {
         }
         let records = self.store.load(&run.run_id).await.map_err(StepError::store("load the run"))?;
         Ok(StepOutcome::of_ended(&records))
+    }
+}
+
+/// Whether `folder` is the run's: the one that it was started in, by whatever path, or one with the run's mark in it, which was moved. Where
+/// there is no folder of the run left, or it was never worked in, nothing tells another one from it.
+fn is_folder_of(run: &RunRecord, folder: &Path) -> Result<bool, StepError> {
+    let stored = Path::new(&run.workspace_dir);
+    let is_same = || {
+        std::fs::canonicalize(stored).is_ok_and(|stored| std::fs::canonicalize(folder).is_ok_and(|now| now == stored))
+    };
+    if stored == folder || is_same() {
+        return Ok(true);
+    }
+    match folder.is_dir().then(|| Workspace::open(folder)?.owner()).transpose()?.flatten() {
+        Some(owner) => Ok(owner == run.run_id.as_str()),
+        None => Ok(!stored.exists() && (run.lease_epoch == 0 || !folder.is_dir())),
     }
 }
 

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, PlannedCall, Position, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, PlannedCall, Position, RunId, Scope, Timestamp};
 
 use crate::archive_store::{CallQuery, RunHead, RunQuery};
 use crate::blob_store::Blob;
 use crate::change::{Author, Batch, Change, Committed};
 use crate::error::{Retry, StoreError};
+use crate::forgotten::Forgotten;
 use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::ledger_store::LedgerStore;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
@@ -342,5 +343,13 @@ impl Store for StoreSeam<'_> {
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner().blob(blob).await.map(|found| self.writes.seen_blob(found))
+    }
+
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        self.inner().forgotten(run).await
+    }
+
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.inner().accept_forgotten(forgotten, at).await
     }
 }

@@ -32,7 +32,8 @@ use ua_llm::{
     AnthropicConfig, AnthropicProvider, LlmError, LlmProvider, ModelRequest, RedactingProvider, StreamObserver,
 };
 use ua_runner::{
-    Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunEvent, RunSettings, Worker, Workspace, owner_stamp,
+    Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunEvent, RunSettings, Worker, Workspace,
+    owner_stamp,
 };
 use ua_store::{NewRun, RunStore, Store};
 use ua_store_sqlite::{Batches, SqliteConfig, SqliteStore};
@@ -219,10 +220,12 @@ async fn one_run(
     let trace = Trace::new(&env);
     let acquired_at = env.now();
     let (lease, run) = store.acquire_run(&run.run_id, &owner_stamp(trace.clone()), acquired_at).await?;
+    let past = PastKnown::of(store.as_ref(), &run).await?;
     let ports = DeskPorts {
         store,
         lease,
         run,
+        past,
         workspace: Workspace::create(&workspace)?,
         tools: Arc::new(World::new([(own_tool("send_email"), Honours::Keys)])),
         classifier: Arc::new(Classifier::new(Vec::new(), &Lists::default(), HashSet::new())?),

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
-    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, GatewayOf, GatewayRecords,
-    MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns,
+    Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
+    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, Turns,
 };
 
 /// What was committed, in order.
@@ -101,5 +101,13 @@ impl Store for Recording {
 
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner.blob(blob).await
+    }
+
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
+        self.inner.forgotten(run).await
+    }
+
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.inner.accept_forgotten(forgotten, at).await
     }
 }

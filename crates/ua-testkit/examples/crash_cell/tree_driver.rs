@@ -12,8 +12,8 @@ use ua_dispatch::{StopSignal, SubAgentError, SubAgents, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worked, Worker,
-    Workspace, owner_stamp,
+    ChildDriver, Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunSettings, Seams, WorkError,
+    Worked, Worker, Workspace, owner_stamp,
 };
 use ua_store::{RunLease, RunRecord, RunStore, Store};
 use ua_store_sqlite::SqliteStore;
@@ -71,12 +71,14 @@ impl TreeDriver {
             Some(above) => self.store.acquire_task_run(&above, &run, &owner, acquired_at).await?,
             None => self.store.acquire_run(&run, &owner, acquired_at).await?,
         };
+        let past = PastKnown::of(self.store.as_ref(), &run).await?;
         let policy = self.broken.map_or(self.policy.clone(), |rule| rule.policy(&self.policy));
         let policy = PolicyRules::parse(&policy, "cell.toml")?;
         let ports = DeskPorts {
             store: self.store.clone(),
             lease,
             run,
+            past,
             workspace,
             tools: self.transport.clone(),
             classifier: Arc::new(Classifier::new(vec![policy], &Lists::default(), HashSet::new())?),

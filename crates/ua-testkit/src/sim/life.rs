@@ -14,8 +14,8 @@ use ua_dispatch::{StopSignal, SubAgentError, SubAgents, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunSettings, Seams, WorkError, Worker,
-    Workspace, owner_stamp,
+    ChildDriver, Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunSettings, Seams, WorkError,
+    Worker, Workspace, owner_stamp,
 };
 use ua_store::conformance::StoreSeam;
 use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
@@ -163,6 +163,7 @@ impl Life {
         let ports = DeskPorts {
             store,
             lease,
+            past: PastKnown::of(self.store.as_ref(), &record).await?,
             run: record,
             workspace,
             tools: Arc::new(reach),

@@ -1,9 +1,8 @@
 //! What `effects.log` is to a database: a line for each attempt that is not simply done again, for what came of it and for each word of a
 //! person, which a restored copy does not take back.
 //!
-//! The check before a run is driven, `forgotten::refuse`, lives above the runner (`ua-host/src/forgotten.rs`, over
-//! `SqliteStore::forgotten`), which the simulation does not run. It is modelled here from its source, in one place, for both
-//! stores: a run is refused while the log has something about its family that the database does not have, unless a person said that the run
+//! The check before a run is driven (`PastKnown` of the runner, over `Store::forgotten`) asks the store, and the simulation's stores
+//! (`InRounds`) keep nothing beside themselves. The log is modelled here from its source, in one place, for both stores: a run is refused while the log has something about its family that the database does not have, unless a person said that the run
 //! is to end. What is left out: words of people that put a record right, which nobody says in the simulation, lines that a death between commit and append loses, cut lines, and lines of older versions, which do not
 //! say whose family they are of.
 

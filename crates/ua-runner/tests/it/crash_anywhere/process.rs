@@ -10,8 +10,8 @@ use ua_dispatch::{StopSignal, ToolTransport};
 use ua_ledger::PeopleRules;
 use ua_llm::LlmProvider;
 use ua_runner::{
-    ChildDriver, Conclusion, Desk, DeskPorts, PinSettings, RetryPolicy, RunError, RunSettings, Seams, WorkError,
-    Worker, Workspace, owner_stamp, top_of_tree,
+    ChildDriver, Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunError, RunSettings, Seams,
+    WorkError, Worker, Workspace, owner_stamp, top_of_tree,
 };
 use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store};
 use ua_testkit::{Plan, Seam, World};
@@ -50,6 +50,7 @@ impl Process {
             Some(above) => store.acquire_task_run(&above, run_id, &owner, now).await.unwrap(),
             None => store.acquire_run(run_id, &owner, now).await.unwrap(),
         };
+        let past = PastKnown::of(store.as_ref(), &run).await.unwrap();
         let job = top_of_tree(store.as_ref(), &run).await?.spec;
         let workspace = Workspace::create(Path::new(&run.workspace_dir)).unwrap();
         let prices = prices.map_or_else(PriceTable::default, |text| PriceTable::parse("prices", text).unwrap());
@@ -57,6 +58,7 @@ impl Process {
             store,
             lease,
             run,
+            past,
             workspace,
             tools: world,
             classifier: classifier(policy.as_deref()),

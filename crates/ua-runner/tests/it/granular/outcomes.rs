@@ -119,8 +119,8 @@ async fn the_same_id_with_another_definition_is_refused_by_its_parts() {
         ("input", |shop| shop.step.input = "Restock everything.".into()),
         ("max_turns", |shop| shop.step.max_turns = 9),
         ("blob_threshold_bytes", |shop| shop.step.blob_threshold_bytes = 300),
-        ("agent.model", |shop| shop.step.agent.model = "another".into()),
-        ("agent.system", |shop| shop.step.agent.system = "Be brief.".into()),
+        ("model", |shop| shop.step.agent.model = "another".into()),
+        ("system", |shop| shop.step.agent.system = "Be brief.".into()),
         ("workspace", |shop| shop.host.workspace = shop.host.workspace.with_file_name("elsewhere")),
     ];
     for (part, change) in changes {
