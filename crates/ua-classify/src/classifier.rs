@@ -311,11 +311,20 @@ impl Classifier {
         Err(nearest.filter(|name| likeness(name) > 0.8).map(str::to_owned))
     }
 
-    /// The digest of everything that decides (`policy_version`): rules, lists, trusted servers and vocabulary. File
+    /// What a tool says of itself in rules ([`PolicyRules::of_the_tools`]), by the names of their settings; what is not said is left out.
+    pub fn declared_by(&self, tool: &ToolSpec) -> BTreeMap<String, Value> {
+        let own = self.user.iter().filter(|file| file.is_of_tools).flat_map(|file| &file.rules);
+        let settings = own.filter(|rule| rule.selector.matches(tool)).map(|rule| serde_json::to_value(&rule.settings));
+        let fields = settings.filter_map(|said| if let Ok(Value::Object(said)) = said { Some(said) } else { None });
+        fields.flatten().filter(|(_, value)| !value.is_null()).collect()
+    }
+
+    /// The digest of everything that decides (`policy_version`), but for what tools say of themselves: rules, lists, trusted servers and vocabulary. File
     /// names, comments and layout do not count.
     pub fn version(&self) -> Sha256 {
         let mut key = KeyBuilder::new("ua.policy.v1").field("algorithm", ALGORITHM).field("words", &vocabulary());
-        for rule in self.user.iter().chain([&self.shipped]).flat_map(|file| &file.rules) {
+        let policies = self.user.iter().filter(|file| !file.is_of_tools);
+        for rule in policies.chain([&self.shipped]).flat_map(|file| &file.rules) {
             // A rule is made of texts, numbers and enums, which serde_json always can write.
             key = key.field("rule", &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
         }

@@ -193,7 +193,7 @@ impl Pack {
         Some(self.cautious.get_or_init(|| {
             let cautious =
                 rules.rules.iter().map(|rule| Rule { settings: rule.settings.only_caution(), ..rule.clone() });
-            PolicyRules { file: rules.file.clone(), rules: cautious.collect() }
+            PolicyRules { rules: cautious.collect(), ..rules.clone() }
         }))
     }
 

@@ -90,7 +90,7 @@ impl PolicyRules {
                 rules.push(rule);
             }
         }
-        Ok(Self { file: file_name.to_owned(), rules })
+        Ok(Self { file: file_name.to_owned(), rules, is_of_tools: false })
     }
 }
 

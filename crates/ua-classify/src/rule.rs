@@ -16,12 +16,22 @@ use ua_core::{
 pub struct PolicyRules {
     pub(crate) file: String,
     pub(crate) rules: Vec<Rule>,
+    /// Whether it is what tools say of themselves.
+    pub(crate) is_of_tools: bool,
 }
 
 impl PolicyRules {
     /// The file's name, as it was given to [`PolicyRules::parse`].
     pub fn file(&self) -> &str {
         &self.file
+    }
+
+    /// The same as what tools say of themselves: it is told apart from one tool to the other, as their descriptions are, and makes no other
+    /// policy version. Rules about no single tool by its name do not belong there.
+    #[must_use]
+    pub fn of_the_tools(mut self) -> Self {
+        self.is_of_tools = true;
+        self
     }
 
     /// How many rules there are.

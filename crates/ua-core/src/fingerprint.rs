@@ -128,6 +128,10 @@ pub struct ToolPin {
     pub annotations: Sha256,
     /// The class that the policy gives it.
     pub class: SideEffectClass,
+    /// What the tool's author said about how it behaves, by the name of the setting: class, key, timeout. Empty for tools of others, about
+    /// which the policy says it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub declared: BTreeMap<String, Value>,
 }
 
 impl ToolPin {
@@ -140,11 +144,52 @@ impl ToolPin {
             schema: Pin::of_json(&spec.input_schema).digest,
             annotations: Pin::of_json(&annotations).digest,
             class,
+            declared: BTreeMap::new(),
         }
+    }
+
+    /// The same with what its author said about how it behaves.
+    #[must_use]
+    pub fn declaring(mut self, declared: BTreeMap<String, Value>) -> Self {
+        self.declared = declared;
+        self
+    }
+
+    /// Whether it is the same tool by its own words, whatever the policy makes of it.
+    fn is_same_tool(&self, other: &Self) -> bool {
+        self.digest == other.digest && self.declared == other.declared
+    }
+
+    /// The settings that are declared otherwise, on both sides.
+    fn declared_otherwise(&self, now: &Self) -> Option<(String, String)> {
+        let names: BTreeSet<&String> = self.declared.keys().chain(now.declared.keys()).collect();
+        let changed: Vec<&String> =
+            names.into_iter().filter(|name| self.declared.get(*name) != now.declared.get(*name)).collect();
+        let side = |of: &Self| {
+            let said = |name: &&String| match of.declared.get(*name) {
+                Some(Value::String(text)) => format!("{name} {text}"),
+                Some(value) => format!("{name} {value}"),
+                None => format!("{name} not set"),
+            };
+            changed.iter().map(said).collect::<Vec<_>>().join(", ")
+        };
+        (!changed.is_empty()).then(|| (side(self), side(now)))
     }
 
     /// What differs in the server's words about the tool, if anything does.
     fn changed_parts(&self, now: &Self) -> Option<(String, String)> {
+        let declared = self.declared_otherwise(now);
+        let told = self.told_otherwise(now);
+        match (told, declared) {
+            (Some((before, after)), Some((said, says))) => {
+                Some((format!("{before}, {said}"), format!("{after}, {says}")))
+            }
+            (told, declared) => told.or(declared),
+        }
+    }
+
+    /// What differs in what a model is told about it, on both sides.
+    fn told_otherwise(&self, now: &Self) -> Option<(String, String)> {
         if self.digest == now.digest {
             return None;
         }
@@ -293,7 +338,7 @@ impl Fingerprint {
         for (name, pin) in &self.tools {
             // A class that changed under an unchanged tool is the policy's doing.
             if let Some(other) = now.tools.get(name)
-                && other.digest == pin.digest
+                && other.is_same_tool(pin)
                 && other.class != pin.class
             {
                 let (before, after) = (pin.class.to_string(), other.class.to_string());
@@ -330,7 +375,7 @@ impl Fingerprint {
         }
         if component == Component::Policy {
             for (name, pin) in &mut self.tools {
-                if let Some(tool) = now.tools.get(name).filter(|tool| tool.digest == pin.digest) {
+                if let Some(tool) = now.tools.get(name).filter(|tool| tool.is_same_tool(pin)) {
                     pin.class = tool.class;
                 }
             }

@@ -68,7 +68,7 @@ impl Catalog {
                 );
             }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
-            let pin = ToolPin::of(&spec, policy.class);
+            let pin = ToolPin::of(&spec, policy.class).declaring(classifier.declared_by(&spec));
             let entry = Entry {
                 digest: spec.digest(),
                 pin,

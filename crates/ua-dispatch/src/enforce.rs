@@ -93,7 +93,7 @@ pub(crate) fn no_channel(policy: &CallPolicy, audience: Audience) -> String {
         ),
         (
             "`enforce_idempotency` of the step",
-            "`key_channel` (\"meta\" for a tool of the program, which reads the key of its call; { argument = \"…\" } or { header = \"…\" })",
+            "`key_channel` (`keyed()` or \"meta\" for a tool of the program, which reads the key of its call; { argument = \"…\" } or { header = \"…\" })",
             "",
         ),
     );
