@@ -156,9 +156,27 @@ fn texts(folder: &Path) -> anyhow::Result<Vec<String>> {
     files.sort();
     let read = |file: &PathBuf| -> anyhow::Result<String> {
         let text = fs::read_to_string(file)?;
-        Ok(text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned())
+        Ok(written_out(text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default()))
     };
     files.iter().map(read).collect()
+}
+
+/// A source with the enums of `text_enum!` written as what they come to.
+fn written_out(text: &str) -> String {
+    let (mut written, mut is_inside) = (String::new(), false);
+    for line in text.lines() {
+        match (is_inside, line) {
+            (false, "text_enum! {") => is_inside = true,
+            (true, "}") => is_inside = false,
+            (true, line) => {
+                let inner = line.strip_prefix("    ").unwrap_or(line);
+                let is_name = inner.ends_with('{') && inner.starts_with(|c: char| c.is_ascii_uppercase());
+                let _infallible = writeln!(written, "{}{inner}", if is_name { "pub enum " } else { "" });
+            }
+            (false, line) => written.extend([line, "\n"]),
+        }
+    }
+    written
 }
 
 /// Everything public about an item: how it is declared, its fields and variants, its functions, its traits.
@@ -363,6 +381,14 @@ pub struct Thingy;
             ]
         );
         assert_eq!(face("Kind", texts.iter()), ["pub enum Kind", "One", "Many { count: u8, }"]);
+    }
+
+    #[test]
+    fn the_variants_of_a_text_enum_are_part_of_it() {
+        let source = "text_enum! {\n    /// A part.\n    Part {\n        /// One.\n        One = \"one\",\n    }\n}\n\npub struct Last;\n";
+        let texts = [written_out(source)];
+        assert_eq!(face("Part", texts.iter()), ["pub enum Part", "One = \"one\""]);
+        assert_eq!(face("Last", texts.iter()), ["pub struct Last;"]);
     }
 
     #[test]

@@ -37,7 +37,15 @@ pub enum LockError {
 /// The lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct RunLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for RunLock {
+    /// The stamp goes with the lock: a drive that was dropped in a process that lives on drives nothing any more. After a kill the stamp's
+    /// process is gone, which says the same.
+    fn drop(&mut self) {
+        let _stale = self.file.set_len(0);
+    }
 }
 
 impl RunLock {
@@ -71,7 +79,7 @@ impl RunLock {
             }
             let stamp = serde_json::to_string(owner).unwrap_or_default();
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
-            return Ok(Self { _file: file });
+            return Ok(Self { file });
         }
     }
 
@@ -184,6 +192,7 @@ mod tests {
         let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err();
         assert!(matches!(&refused, LockError::Held { owner: Some(o), .. } if o.pid == std::process::id()), "{refused}");
         drop(lock);
+        assert!(!RunLock::is_held(dir.path(), &run), "the process lives, and does not drive it any more");
         RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
         assert!(!RunLock::is_held(dir.path(), &run));
     }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
 use ua_classify::PolicyError;
 use ua_core::InvalidId;
 use ua_llm::LlmError;
-use ua_runner::StepError;
+use ua_runner::{StepError, StepOutcome};
 use ua_store::StoreError;
 
 /// Why a step could not be run. How the step itself went is an [`Outcome`](crate::Outcome), never an error. The text has the whole chain of
@@ -52,9 +53,19 @@ pub enum Error {
         /// The store's error.
         source: StoreError,
     },
-    /// The step is not complete, and a value was asked for.
-    #[error("the step has no result yet: {0}")]
-    NotComplete(String),
+    /// The step is not complete, and a value was asked for. What to do is as for the outcome of [`Runs::run`](crate::Runs::run).
+    #[error("the step has no result: {0}")]
+    NotComplete(Box<StepOutcome>),
+    /// The step is complete, and the result that is stored is no value of the type that the program asks for now.
+    #[error(
+        "the run is complete, and its stored result is not what this program asks for now: {why}. `Runs::fork` makes a run that asks the model again"
+    )]
+    Result {
+        /// The result, as it is stored.
+        result: Value,
+        /// Why it cannot be read.
+        why: String,
+    },
     /// What was asked of a run cannot be done with it.
     #[error("{0}")]
     Refused(String),

@@ -2,6 +2,7 @@
 //!
 //! One database, one folder of locks, and a folder for each run: one run's files are never another's.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{Component, Env, Redactor, RunId, RunStatus};
+use ua_core::{Audience, Component, Env, Redactor, RunId, RunStatus};
 use ua_dispatch::ToolTransport;
 use ua_ledger::NotTaken;
-use ua_runner::{RunEvent, StepHost, StepOutcome};
-use ua_store::{Answer, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunRecord, RunStore as _, Store};
+use ua_runner::{RunEvent, RunLock, StepHost, StepOutcome};
+use ua_store::{
+    Answer, Forgotten, NewOverride, OverrideKind, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore as _,
+    Store,
+};
 
 use crate::error::Error;
 use crate::step::Step;
@@ -113,13 +117,17 @@ impl Runs {
     /// in this process or another, is how a step is resumed.
     ///
     /// # Errors
-    /// Another definition or owner, tools or a store that cannot be used. Never how the step itself went: that is the outcome.
+    /// Another definition or owner, tools or a store that cannot be used; a database that was put back from an older copy
+    /// ([`Runs::forgotten`]). Never how the step itself went: that is the outcome.
+    ///
+    /// # Panics
+    /// Without a Tokio runtime whose time is enabled (`enable_time`, which `#[tokio::main]` does).
     pub async fn run(&self, step: &Step, id: &str) -> Result<StepOutcome, Error> {
         Box::pin(self.drive(step, id, &[])).await
     }
 
-    /// The same, accepting that these changed since the run began: tools ([`Component::Tools`]), policies, prices. Another model, prompt or
-    /// input is another definition and takes another id.
+    /// The same, accepting that these changed since the run began: tools ([`Component::Tools`]), policies, prices. All that changed is accepted at
+    /// once or nothing is. Another model, prompt or input is another definition: a [fork](Runs::fork).
     ///
     /// # Errors
     /// As [`Runs::run`]; [`Error::Refused`] for a component that cannot be accepted.
@@ -127,7 +135,8 @@ impl Runs {
         if let Some(part) = changed.iter().find(|part| !part.may_be_accepted()) {
             let part = part.as_str();
             return Err(Error::Refused(format!(
-                "a change of `{part}` cannot be accepted; run the step under another id"
+                "a change of `{part}` cannot be accepted: it makes another run; `Runs::fork` makes one that goes on from this one's turns and \
+                 repeats no effect"
             )));
         }
         Box::pin(self.drive(step, id, changed)).await
@@ -138,25 +147,31 @@ impl Runs {
     /// the step is not complete before it can. Run again, a complete step returns the same result without a request.
     ///
     /// # Errors
-    /// As [`Runs::run`]; [`Error::NotComplete`] when the step waits, stopped, failed or was cancelled, or when the result that an earlier version
-    /// of the program took cannot be read as today's `T`.
+    /// As [`Runs::run`]; [`Error::NotComplete`] with the outcome when the step waits, stopped, failed or was cancelled; [`Error::Result`] when the
+    /// result that an earlier version of the program took cannot be read as today's `T`.
     pub async fn run_for<T>(&self, step: &Step, id: &str) -> Result<T, Error>
     where
         T: DeserializeOwned + JsonSchema,
     {
-        // Its schema says less than `T` where `T` is read in a way of its own, so the model is asked again by `T` itself.
-        let step = step.clone().output_schema(crate::tool::result_schema_of::<T>()).accepting(Arc::new(|value| {
-            serde_json::from_value::<T>(value.clone()).map(drop).map_err(|why| why.to_string())
-        }));
-        match self.run(&step, id).await? {
-            StepOutcome::Complete { final_output, .. } => serde_json::from_value(final_output)
-                .map_err(|why| Error::NotComplete(format!(
-                    "the run is complete, and its stored result is not what this program asks for now: {why}. A fork asks the model again"
-                ))),
+        self.run_for_accepting(step, id, &[]).await
+    }
+
+    /// The same, accepting changes as [`Runs::run_accepting`] does.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub async fn run_for_accepting<T>(&self, step: &Step, id: &str, changed: &[Component]) -> Result<T, Error>
+    where
+        T: DeserializeOwned + JsonSchema,
+    {
+        match self.run_accepting(&step.clone().output::<T>(), id, changed).await? {
+            StepOutcome::Complete { final_output: result, .. } => {
+                serde_json::from_value(result.clone()).map_err(|why| Error::Result { result, why: why.to_string() })
+            }
             other @ (StepOutcome::Waiting { .. }
             | StepOutcome::Stopped { .. }
             | StepOutcome::Failed { .. }
-            | StepOutcome::Cancelled) => Err(Error::NotComplete(other.to_string())),
+            | StepOutcome::Cancelled) => Err(Error::NotComplete(Box::new(other))),
         }
     }
 
@@ -215,7 +230,7 @@ impl Runs {
 
     /// Makes `id` a fork of the run `parent` with another model, prompt, input or other tools: `step`. It shares the parent's turns up to
     /// `at_turn`, or all that are committed, and its receipts: what the parent did is not done again. Run it under `id` then. A fork that
-    /// was made before is found again.
+    /// was made before is found again. For a typed result fork [`Step::output`].
     ///
     /// # Errors
     /// [`Error::Id`]; [`Error::Run`] when there is no such run or turn, or `id` is another run.
@@ -242,13 +257,68 @@ impl Runs {
         self.store.run(&run_id(id)?).await.map_err(Error::store("read the run"))
     }
 
-    /// The questions of a run that wait for an answer, oldest first.
+    /// The runs that have not ended and that nobody drives, newest first: run their steps again to resume them. One whose status is `Running` was
+    /// killed; `Queued` was not begun yet, as a fork; `Stopped` and `WaitingForHuman` are as their [`Outcome`](crate::Outcome) said.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn unfinished(&self) -> Result<Vec<RunRecord>, Error> {
+        use RunStatus::{Queued, Running, Stopped, WaitingForHuman};
+        let statuses = vec![Queued, Running, WaitingForHuman, Stopped];
+        let query = RunQuery { statuses, limit: u32::MAX, ..RunQuery::default() };
+        let heads = self.store.find_runs(&query).await.map_err(Error::store("look for the runs"))?;
+        let mut runs = Vec::new();
+        for head in heads.into_iter().filter(|head| head.run_mode == Audience::LIBRARY) {
+            let run = self.store.run(&head.run_id).await.map_err(Error::store("read the run"))?;
+            if !run.status.is_terminal() && !self.is_driven(run.run_id.as_str())? {
+                runs.push(run);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Whether a living process drives the run, this one included. A run whose status is `Running` and that nobody drives was killed.
+    /// A process in another container is not seen; running the step is refused then, because its lock is held.
+    ///
+    /// # Errors
+    /// [`Error::Id`].
+    pub fn is_driven(&self, id: &str) -> Result<bool, Error> {
+        Ok(RunLock::is_held(&self.locks(), &run_id(id)?))
+    }
+
+    /// What was sent and said about a run and those it is joined with, and that the database does not know: it was put back from an older copy.
+    /// While there is any the run is not driven, because effects could happen again.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::Store`].
+    pub async fn forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
+        self.store.forgotten(&run_id(id)?).await.map_err(Error::store("compare the database with effects.log"))
+    }
+
+    /// Notes that a person looked what became of all that, and lets the run be driven: what the database does not know of is done again when the
+    /// model asks for it. The same as `ua db accept`.
+    ///
+    /// # Errors
+    /// [`Error::Id`], [`Error::Store`].
+    pub async fn accept_forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
+        let forgotten = self.forgotten(id).await?;
+        let noted = self.store.accept_forgotten(&forgotten, self.env.now()).await;
+        noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
+    }
+
+    /// The questions of a run that wait for an answer, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Id`]; [`Error::Store`], also when there is no such run.
     pub async fn questions(&self, id: &str) -> Result<Vec<QuestionRecord>, Error> {
-        let open = self.store.open_questions(Some(&run_id(id)?)).await.map_err(Error::store("read the questions"))?;
-        Ok(open.into_iter().filter(|question| question.status == QuestionStatus::Open).collect())
+        let run = self.get(id).await?.run_id;
+        let open = self.store.open_questions(Some(&run)).await.map_err(Error::store("read the questions"))?;
+        let mut questions = Vec::new();
+        for question in open.into_iter().filter(|question| question.status == QuestionStatus::Open) {
+            let question = ua_runner::question_of_a_program(&*self.store, question).await;
+            questions.push(question.map_err(Error::store("read the call"))?);
+        }
+        Ok(questions)
     }
 
     /// Stores a person's answer: a [`Choice`](crate::Choice), or an [`Answer`] with words or a proof. It counts when the step is run again;
@@ -287,14 +357,16 @@ impl Runs {
     pub async fn set_budget(&self, id: &str, budget: &str, value: impl Into<Value>) -> Result<(), Error> {
         let (run, value) = (self.get(id).await?, value.into());
         let mut fields = serde_json::to_value(&run.spec.budgets).unwrap_or_default();
+        let mut names: BTreeSet<&str> = BTreeSet::from(["max_turns"]);
         let known = serde_json::to_value(ua_core::Budgets::default()).unwrap_or_default();
+        names.extend(known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
+        if !names.contains(budget) {
+            let names: Vec<&str> = names.into_iter().collect();
+            return Err(Error::Refused(format!("there is no budget `{budget}`; budgets are {}", names.join(", "))));
+        }
         fields[budget] = value.clone();
         if let Err(why) = serde_json::from_value::<ua_core::Budgets>(fields) {
-            let names: Vec<&str> = known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            let (before, names) = (&known[budget], names.join(", "));
-            return Err(Error::Refused(format!(
-                "set the budget `{budget}` from {before} to {value}: {why}; budgets are {names}, max_turns"
-            )));
+            return Err(Error::Refused(format!("the budget `{budget}` cannot be {value}: {why}")));
         }
         let change = NewOverride {
             run_id: run.run_id,
@@ -307,14 +379,17 @@ impl Runs {
         self.store.insert_override(change).await.map(drop).map_err(Error::store("change the budget"))
     }
 
-    /// Waits until nobody works on a run: it ended, stopped, or waits for a person. What drives it may be another process.
+    /// Waits until nobody works on a run: it ended, stopped, waits for a person, or its process died ([`Runs::unfinished`] has it then). What drives
+    /// it may be another process. A run that nobody has begun is not waited for.
     ///
     /// # Errors
     /// [`Error::Id`], [`Error::Store`].
     pub async fn wait(&self, id: &str) -> Result<RunRecord, Error> {
         loop {
+            // In this order: whoever drives a run writes how it ended before letting go of it.
+            let is_driven = self.is_driven(id)?;
             let run = self.get(id).await?;
-            if !matches!(run.status, RunStatus::Running | RunStatus::Queued) {
+            if !is_driven || !matches!(run.status, RunStatus::Running | RunStatus::Queued) {
                 return Ok(run);
             }
             self.env.clock.sleep(LOOK).await;

@@ -1,7 +1,10 @@
 //! A step: a model, tools, an input, and limits.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ua_classify::{Classifier, Lists, PolicyRules};
 use ua_core::{Budgets, Constraints, Env, Escalation, PriceTable, StopCondition};
@@ -156,10 +159,14 @@ impl Step {
         self
     }
 
-    /// What has to hold of a result beside its schema: what it refuses is told to the model and asked for again.
-    pub(crate) fn accepting(mut self, accepts: ResultCheck) -> Self {
-        self.accepts = Some(accepts);
-        self
+    /// The same for a result that is a `T`, as [`Runs::run_for`](crate::Runs::run_for) runs it: with its schema, and what fits that and cannot be
+    /// read as a `T` is told to the model and asked for again. What is forked for a typed result is this step.
+    pub fn output<T: DeserializeOwned + JsonSchema>(self) -> Self {
+        // Its schema says less than `T` where `T` is read in a way of its own, so the model is asked again by `T` itself.
+        let reads = |value: &Value| serde_json::from_value::<T>(value.clone()).map(drop).map_err(|why| why.to_string());
+        let mut step = self.output_schema(crate::tool::result_schema_of::<T>());
+        step.accepts = Some(Arc::new(reads));
+        step
     }
 
     /// The most tokens of history that a request carries; beyond it the middle is left out.
@@ -228,7 +235,8 @@ impl Step {
             )));
         }
         let (rules, own) = self.own_tools(env)?;
-        let trusted = own.servers();
+        // Whether it has tools or not: that is no matter of policy.
+        let trusted = HashSet::from([SERVER.to_owned()]);
         let classifier = self.vouched(Classifier::new(rules, &Lists::default(), trusted)?)?;
         let mut parts = vec![Part { servers: Some(vec![SERVER.to_owned()]), transport: Arc::new(own) }];
         for (names, transport) in &self.others {
@@ -281,7 +289,7 @@ impl Step {
             let (run, only_reads) = (tool.run.clone(), tool.only_reads());
             tools = tools.with(tool.spec.clone(), move |call| run(call, only_reads));
         }
-        rules.push(PolicyRules::parse(&said, "what the program says of its tools")?);
+        rules.push(PolicyRules::parse(&said, "what the program says of its tools")?.of_the_tools());
         Ok((rules, tools))
     }
 

@@ -24,7 +24,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// The idempotency key: the same for every attempt of this call, and of no other call.
+    /// The idempotency key: the same for every attempt of this call, and of no call with another effect. Calls that come to the same effect
+    /// share it ([`Tool::external`] says which do); a later one is then not made.
     pub fn key(&self) -> &str {
         self.inner.key()
     }
@@ -35,7 +36,8 @@ impl Call {
     }
 }
 
-/// How a tool says that it did not do what it was asked. Any error becomes one by `?`; then nobody knows whether anything happened, and
+/// How a tool says that it did not do what it was asked. Any type that is a [`std::error::Error`] becomes one by `?`; `anyhow::Error`, boxed errors
+/// and texts are none: wrap these with one of the words below, `.map_err(|e| Failure::unknown(e.to_string()))`. By `?` nobody knows whether anything happened, and
 /// the call is settled as a lost one is: under its key, or by a person. A tool that only reads tells the model instead.
 #[derive(Debug)]
 pub struct Failure(ToolFailure);
@@ -95,7 +97,8 @@ pub struct Tool {
 }
 
 /// A tool called `name`, which a model reads `description` about. The closure gets the call and its arguments, whose schema is that of
-/// their type; it may capture what can be cloned, and is cloned for each call. Its answer is a text or any other JSON value.
+/// their type; it may capture what can be cloned, and is cloned for each call. Its answer is a text or any other JSON value. An object that
+/// says `"successful": false` counts as failed, as [`Failure::reported`] does.
 pub fn tool<A, O, E, F, R>(name: &str, description: &str, run: F) -> Tool
 where
     A: DeserializeOwned + JsonSchema,
@@ -182,7 +185,10 @@ impl Tool {
         self
     }
 
-    /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name.
+    /// It has an effect outside, of a kind such as `invoice.send`; stop conditions count it by that name. The verb decides whether the same call
+    /// made twice is one effect. After a creating verb (send, create, upload, publish, post, invite, comment, reply, forward, pay, notify) a
+    /// call with the arguments of an earlier one is not made, and gets that one's answer; after any other verb, as in `invoice.issue`, two
+    /// calls are two effects.
     #[must_use]
     pub fn external(mut self, effect_kind: &str) -> Self {
         self.class = Class::External;

@@ -111,6 +111,7 @@ fn of_a_step(error: &SpecError) -> String {
         }
         SpecError::Syntax(why) => why.clone(),
         SpecError::UnknownField { field, .. } => format!("there is no field `{field}`"),
+        SpecError::Several(errors) => errors.iter().map(of_a_step).collect::<Vec<_>>().join("; "),
     }
 }
 

@@ -1,0 +1,196 @@
+//! A program that changed since its run began: what may be accepted, what is a fork, and what a refusal leaves behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use ua_sdk::crates::ua_store::{OverrideKind, RunStore as _};
+use ua_sdk::prelude::*;
+use ua_sdk::{Component, Error, PriceTable, RunStop, Step, Tool};
+
+use crate::{Invoice, invoices, model, sending};
+
+/// The components that may be accepted, and the change of each.
+const CHANGES: [Component; 4] = [Component::Tools, Component::Policy, Component::Pricing, Component::BlobThreshold];
+
+fn send(description: &str) -> Tool {
+    tool("send_invoice", description, async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order))
+        .external("invoice.send")
+        .keyed()
+}
+
+fn step_of(tools: impl IntoIterator<Item = Tool>) -> Step {
+    let step = Step::new("invoices").model(model(&sending())).input("Send the invoice.").max_turns(1);
+    tools.into_iter().fold(step, Step::tool)
+}
+
+fn changed(changes: &[Component]) -> Step {
+    let description = if changes.contains(&Component::Tools) { "Sends it by post." } else { "Sends it." };
+    let mut step = step_of([send(description)]);
+    for change in changes {
+        step = match change {
+            Component::Policy => {
+                step.policy("[[rule]]\nid = \"later\"\nname = \"other\"\nside_effect_class = \"read_only\"\n")
+            }
+            Component::Pricing => {
+                step.prices(PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap())
+            }
+            Component::BlobThreshold => step.blob_threshold_bytes(30_000),
+            _ => step,
+        };
+    }
+    step
+}
+
+fn subsets(of: &[Component]) -> Vec<Vec<Component>> {
+    let chosen = |mask: usize| of.iter().enumerate().filter(move |(bit, _)| mask >> bit & 1 == 1).map(|(_, of)| *of);
+    (0..1 << of.len()).map(|mask| chosen(mask).collect()).collect()
+}
+
+/// Whatever changed, and whichever part of it is accepted.
+#[tokio::test]
+async fn a_refused_acceptance_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for (number, changes) in subsets(&CHANGES).into_iter().enumerate().skip(1) {
+        let (back, taken) = (format!("back-{number}"), format!("taken-{number}"));
+        for id in [&back, &taken] {
+            let _stopped = runs.run(&changed(&[]), id).await.unwrap();
+            runs.set_budget(id, "max_turns", 5).await.unwrap();
+        }
+        let before = runs.store().overrides(&runs.get(&back).await.unwrap().run_id).await.unwrap();
+        for accepted in subsets(&changes).into_iter().filter(|accepted| *accepted != changes) {
+            let refused = runs.run_accepting(&changed(&changes), &back, &accepted).await;
+            let is_refused = match &refused {
+                Ok(Outcome::Stopped { reason, .. }) => *reason == RunStop::Fingerprint,
+                Err(Error::Run(_)) => true,
+                _ => false,
+            };
+            assert!(is_refused, "{changes:?} with {accepted:?} accepted: {refused:?}");
+            let after = runs.store().overrides(&runs.get(&back).await.unwrap().run_id).await.unwrap();
+            assert_eq!(after, before, "{changes:?} with {accepted:?} accepted");
+        }
+        let outcome = runs.run(&changed(&[]), &back).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "put back as it was: {outcome:?}");
+        let outcome = runs.run_accepting(&changed(&changes), &taken, &changes).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{changes:?} all accepted: {outcome:?}");
+        let rows = runs.store().overrides(&runs.get(&taken).await.unwrap().run_id).await.unwrap();
+        assert_eq!(rows.iter().filter(|row| row.kind == OverrideKind::Pin).count(), changes.len());
+    }
+}
+
+/// A program that says something else about its tools changed its tools, and no policy.
+#[tokio::test]
+async fn what_a_program_says_of_its_tools_is_accepted_as_its_tools() {
+    let plain = || tool("send_invoice", "Sends it.", async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order));
+    let look = || tool("look", "Looks.", async |_: Call, (): ()| Ok::<_, Failure>("nothing")).reads();
+    let changes: [(&str, Vec<Tool>, &str); 7] = [
+        ("timeout", vec![send("Sends it.").timeout(Duration::from_secs(9)), look()], "timeout"),
+        ("kind", vec![plain().external("invoice.issue").keyed(), look()], "invoice.issue"),
+        ("key", vec![plain().external("invoice.send"), look()], "key_channel"),
+        ("class", vec![plain().local(), look()], "side_effect_class"),
+        ("approval", vec![send("Sends it.").approved_by_a_person(), look()], "approval"),
+        ("removed", vec![send("Sends it.")], "look"),
+        ("none", vec![], "gone"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    for (id, tools, told) in changes {
+        let _stopped = runs.run(&step_of([send("Sends it."), look()]), id).await.unwrap();
+        runs.set_budget(id, "max_turns", 5).await.unwrap();
+        let changed = step_of(tools);
+        let stopped = runs.run(&changed, id).await.unwrap().to_string();
+        assert!(stopped.contains(told) && stopped.contains("mcp__program__"), "{id}: {stopped}");
+        assert!(stopped.contains("with Component::Tools.") && !stopped.contains("digest"), "{id}: {stopped}");
+        let outcome = runs.run_accepting(&changed, id, &[Component::Tools]).await.unwrap();
+        assert!(matches!(outcome, Outcome::Complete { .. }), "{id}: {outcome:?}");
+    }
+    // One more is no difference, and is offered once it is accepted.
+    let _stopped = runs.run(&step_of([send("Sends it.")]), "added").await.unwrap();
+    runs.set_budget("added", "max_turns", 5).await.unwrap();
+    let more = step_of([send("Sends it."), look()]);
+    let outcome = runs.run_accepting(&more, "added", &[Component::Tools]).await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+}
+
+mod before {
+    use super::*;
+
+    /// The price of an order.
+    #[derive(Deserialize, JsonSchema, Debug, PartialEq)]
+    pub(super) struct Price {
+        /// In cents.
+        pub(super) cents: u32,
+    }
+}
+
+mod after {
+    use super::*;
+
+    /// What an order costs, with other words about it.
+    #[derive(Deserialize, JsonSchema, Debug, PartialEq)]
+    #[schemars(title = "Another name")]
+    pub(super) struct Price {
+        /// As a whole number.
+        pub(super) cents: u32,
+    }
+}
+
+#[tokio::test]
+async fn a_typed_run_goes_on_over_changed_tools_and_comments_and_is_forked() {
+    let turns = json!([
+        {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17", "cents": 900}}]},
+        {"text": "{\"cents\": 900}"},
+    ]);
+    let step = |description| {
+        Step::new("price").model(model(&turns)).tool(send(description)).input("What is the price?").max_turns(1)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let stopped = runs.run_for::<before::Price>(&step("Sends it."), "price").await.unwrap_err();
+    let Error::NotComplete(outcome) = &stopped else { panic!("{stopped}") };
+    assert!(matches!(**outcome, Outcome::Stopped { reason: RunStop::Budget, .. }), "{outcome:?}");
+    runs.set_budget("price", "max_turns", 5).await.unwrap();
+
+    let changed = step("Sends it by post.");
+    let told = runs.run_for::<after::Price>(&changed, "price").await.unwrap_err().to_string();
+    assert!(told.contains("Component::Tools") && told.contains("run_for_accepting"), "{told}");
+    let fork = changed.clone().system("Be brief.").output::<after::Price>();
+    runs.fork(&fork, "fork", "price", None).await.unwrap();
+    let accepted: after::Price = runs.run_for_accepting(&changed, "price", &[Component::Tools]).await.unwrap();
+    assert_eq!(accepted, after::Price { cents: 900 });
+    runs.set_budget("fork", "max_turns", 5).await.unwrap();
+    let forked: before::Price = runs.run_for(&changed.clone().system("Be brief."), "fork").await.unwrap();
+    assert_eq!(forked, before::Price { cents: 900 });
+
+    // The same schema said by hand is the same definition.
+    let schema = schemars::schema_for!(before::Price);
+    let _stopped = runs.run_for::<before::Price>(&step("Sends it."), "by-hand").await;
+    runs.set_budget("by-hand", "max_turns", 5).await.unwrap();
+    let outcome = runs.run(&step("Sends it.").output_schema(schema.to_value()), "by-hand").await.unwrap();
+    assert!(matches!(outcome, Outcome::Complete { .. }), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn another_definition_is_refused_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let step = invoices(&sending(), &sent).max_turns(1);
+    let _stopped = runs.run(&step, "november").await.unwrap();
+    let asking = ua_sdk::Escalation { ask_user: true, ..Default::default() };
+    let told = runs.run(&step.clone().escalation(asking), "november").await.unwrap_err().to_string();
+    assert!(
+        told.contains("escalation.ask_user (stored: not set, now: true)") && told.contains("`Runs::fork`"),
+        "{told}"
+    );
+    let told = runs.run(&step.clone().max_turns(9), "november").await.unwrap_err().to_string();
+    assert!(told.contains("`Runs::set_budget`") && !told.contains("`Runs::fork`"), "{told}");
+
+    let refused = runs.set_budget("november", "max_turn", 5).await.unwrap_err().to_string();
+    assert_eq!(refused.matches("max_turns").count(), 1, "{refused}");
+    let refused = runs.set_budget("november", "max_turns", "many").await.unwrap_err().to_string();
+    assert!(refused.contains("`max_turns` cannot be \"many\"") && !refused.contains("null"), "{refused}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
