@@ -125,3 +125,24 @@ fn a_call_outlives_its_bridge() {
     next.done();
     world.check();
 }
+
+/// A database that was put back from a copy has forgotten what its session sent: nothing is sent before somebody has looked.
+#[test]
+fn a_session_whose_sends_are_forgotten_sends_nothing_again() {
+    let world = GatewayWorld::new();
+    let (database, copy) = (world.path("runtime_state.db"), world.path("copy.db"));
+    let mut client = world.session("s1").greet();
+    client.result("read_page", &json!({"page": "1"}));
+    ua_store_sqlite::backup(&database, &copy).unwrap();
+    let sent = client.result("send_email", &mail());
+    assert_eq!((sent["isError"].clone(), world.effects().len()), (json!(false), 1), "{sent}");
+    client.done();
+    world.kill_broker();
+    until("the copy in place", || ua_store_sqlite::restore(&copy, &database, ua_core::system::env().now()).ok());
+    let mut again = world.session("s1").greet();
+    let id = again.call("send_email", &mail());
+    let answer = again.answer(id).to_string();
+    assert!(answer.contains("went back in time") && answer.contains("ua db accept"), "{answer}");
+    assert_eq!(world.effects().len(), 1);
+    again.done();
+}
