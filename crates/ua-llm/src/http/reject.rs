@@ -103,11 +103,11 @@ pub(crate) fn says_too_long(text: &str) -> bool {
 /// Sorts an error inside a stream, to which a server has given the number of a status. The stream had begun, and what it brought may be billed:
 /// that the same number in front of one would be free says nothing here.
 pub(crate) fn in_stream(status: u16, message: String, model: &str) -> LlmError {
-    match by_status_and_message(status, None, message, model) {
-        LlmError::Server { message, .. } => {
-            LlmError::Server { status: None, retry_after: None, message: format!("{status}: {message}") }
-        }
-        other => other,
+    let error = by_status_and_message(status, None, message, model);
+    if let LlmError::Server { message, .. } = error {
+        LlmError::Server { status: None, retry_after: None, message: format!("{status}: {message}") }
+    } else {
+        error
     }
 }
 
