@@ -66,12 +66,12 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
         let body = ErrorBody {
             code: code(error),
             message: error.message().to_owned(),
-            hint: error.hint_text().map(str::to_owned),
+            hint: error.hint_text().map(|hint| crate::output::complete(hint).into_owned()),
             detail: error.detail(),
         };
         if let Ok(text) = crate::output::json_line(&ErrorShown { error: body }) {
             // One line, whatever reads it. Nobody is left who could be told that this failed.
-            crate::terminal::write_err(&Shown::from(text).then("\n")).ok();
+            crate::terminal::write_err(&Shown::exact(&text).then("\n")).ok();
             return;
         }
     }

@@ -235,6 +235,7 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
     let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
     let host = Host::new(settings, cli.root.as_deref(), redactor)?.with_spans(spans);
     let host = if cli.trust_root { host.trusting_root() } else { host };
+    output::set_commands(host.home().commands());
     Ok(match &parts.seams {
         Some(seams) => host.with_seams(seams.clone()),
         None => host,

@@ -1,9 +1,12 @@
 //! Text for a terminal and JSON for a machine.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
+use ua_resume::Commands;
 use unicode_width::UnicodeWidthStr;
 
 use crate::error::HostError;
@@ -11,6 +14,28 @@ use crate::shown::Shown;
 
 pub(crate) use crate::table::print_table;
 pub(crate) use ua_host::text::{line, plain};
+
+/// What makes the commands complete that this process tells; set once it is known where its runs are.
+static COMMANDS: OnceLock<Commands> = OnceLock::new();
+
+/// Says where this process's runs are: every command that is told from now on names that folder, where that is needed.
+pub(crate) fn set_commands(commands: Commands) {
+    // Another place is not found out later: the first word stands.
+    COMMANDS.set(commands).ok();
+}
+
+/// A text with its commands complete. What is made for people passes through here by itself ([`Shown`]); what is made for machines says so.
+pub(crate) fn complete(text: &str) -> Cow<'_, str> {
+    COMMANDS.get().map_or(Cow::Borrowed(text), |commands| commands.complete(text))
+}
+
+/// The same for a command that is a value.
+pub(crate) fn command(text: String) -> String {
+    match complete(&text) {
+        Cow::Owned(complete) => complete,
+        Cow::Borrowed(_) => text,
+    }
+}
 
 /// Text as a TOML string: quoted, and without a character that drives a terminal.
 pub(crate) fn toml_text(text: &str) -> String {
@@ -29,12 +54,12 @@ pub(crate) fn toml_text(text: &str) -> String {
 /// Prose in lines of the terminal's width, broken between words; further lines begin with `indent` spaces. The first line begins there, too,
 /// behind what the caller wrote before it. As it is where there is no terminal.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
-    wrapped_to(text, indent, crate::terminal::width())
+    wrapped_to(&complete(text), indent, crate::terminal::width())
 }
 
 /// The same for what is told on standard error.
 pub(crate) fn wrapped_told(text: &str, indent: usize) -> String {
-    wrapped_to(text, indent, crate::terminal::err_width())
+    wrapped_to(&complete(text), indent, crate::terminal::err_width())
 }
 
 /// The same, for a terminal of so many columns.
@@ -132,7 +157,7 @@ pub(crate) fn print_exactly(text: impl Into<Shown>) -> Result<(), HostError> {
 
 /// Writes a document to standard output, byte for byte unless that is a terminal.
 pub(crate) fn print_document(text: &str) -> Result<(), HostError> {
-    if io::stdout().is_terminal() { print_exactly(text) } else { write_out(text.as_bytes()).map(drop) }
+    if io::stdout().is_terminal() { print_exactly(Shown::exact(text)) } else { write_out(text.as_bytes()).map(drop) }
 }
 
 /// The same for what goes on and on; `false` when the reader went away, and nobody reads any more.
@@ -154,7 +179,7 @@ fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
 /// Writes pretty JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
     let text = serde_json::to_string_pretty(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;
-    print_exactly(format!("{}\n", plain_json(&text)))
+    print_exactly(Shown::exact(&format!("{}\n", plain_json(&text))))
 }
 
 /// The same on one line.

@@ -1,5 +1,6 @@
 //! Text on its way to a terminal. There is no other: what writes takes a [`Shown`], and whatever is put into one is made harmless on the way in, so
-//! that no file name, no argument and no word of a tool can drive the terminal, whoever forgets that it is foreign.
+//! that no file name, no argument and no word of a tool can drive the terminal, whoever forgets that it is foreign. The commands in it get the folder of
+//! their runs there, too.
 
 use clap::builder::styling::{AnsiColor, Style};
 use ua_host::escape::plain;
@@ -38,9 +39,16 @@ impl Shown {
     }
 }
 
+impl Shown {
+    /// Text whose every byte is another program's to read: its commands are complete already.
+    pub(crate) fn exact(text: &str) -> Self {
+        Self(plain(text))
+    }
+}
+
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
-        Self(plain(text))
+        Self(crate::output::complete(&plain(text)).into_owned())
     }
 }
 

@@ -201,7 +201,8 @@ pub(crate) struct OpenQuestion {
 
 impl OpenQuestion {
     pub(crate) fn of(question: &QuestionRecord) -> Self {
-        let answer_with = ua_resume::answers::ways(question).into_iter().map(|way| way.command).collect();
+        let answer_with =
+            ua_resume::answers::ways(question).into_iter().map(|way| crate::output::command(way.command)).collect();
         Self { question: question.clone(), answer_with }
     }
 }

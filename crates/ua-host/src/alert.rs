@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use ua_core::{RunStatus, RunStop};
 use ua_files::Folder;
+use ua_resume::Commands;
 use ua_resume::answers::ways;
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
@@ -38,6 +39,8 @@ pub(crate) struct Alerts {
     told: PathBuf,
     /// The environment of the command: what tool servers get.
     environment: BTreeMap<String, String>,
+    /// What makes the commands in an alert complete.
+    commands: Commands,
 }
 
 impl Alerts {
@@ -68,7 +71,7 @@ impl Alerts {
             }
         };
         let (told, environment) = (home.alerts(), settings.for_tool_servers());
-        Ok(Some(Self { command, webhook, at_the_end, told, environment }))
+        Ok(Some(Self { command, webhook, at_the_end, told, environment, commands: home.commands() }))
     }
 
     /// Tells what there is to tell about a run that this process leaves.
@@ -77,7 +80,7 @@ impl Alerts {
         match run.status {
             RunStatus::WaitingForHuman => {
                 for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
-                    self.once(people, question.question_id.as_str(), &waiting(run, question)).await;
+                    self.once(people, question.question_id.as_str(), &waiting(run, question, &self.commands)).await;
                 }
             }
             RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled if self.at_the_end => {
@@ -151,15 +154,16 @@ fn argv(text: &str) -> Result<Vec<String>, HostError> {
     Ok(words)
 }
 
-fn waiting(run: &RunRecord, question: &QuestionRecord) -> Value {
+fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
+    let complete = |command: &str| commands.complete(command).into_owned();
     json!({
         "event": "waiting",
         "question_id": question.question_id,
         "kind": question.kind,
         "text": question.text,
         "choices": ways(question).iter().map(|way| way.word).collect::<Vec<_>>(),
-        "commands": ways(question).iter().map(|way| way.command.clone()).collect::<Vec<_>>(),
-        "answer_with": format!("ua answer {}", question.question_id),
+        "commands": ways(question).iter().map(|way| complete(&way.command)).collect::<Vec<_>>(),
+        "answer_with": complete(&format!("ua answer {}", question.question_id)),
         "run_id": run.run_id,
         "objective": run.spec.objective,
         "workspace": run.workspace_dir,

@@ -191,7 +191,7 @@ pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_id
         let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         // A workspace that is gone has nothing to be wrong in it.
         if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir))
-            && let Err(error) = ua_runner::write_corrected(&workspace, &records)
+            && let Err(error) = ua_runner::write_corrected(&workspace.with_commands(host.home().commands()), &records)
         {
             tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
         }

@@ -268,8 +268,9 @@ impl From<LockError> for HostError {
     fn from(error: LockError) -> Self {
         let message = chain(&error);
         match error {
-            LockError::Held { .. } => Self::waiting(message)
-                .hint("wait for it, or let `ua resume RUN --take-over` end that process and take its place; nothing was changed"),
+            LockError::Held { run, .. } => Self::waiting(message).hint(format!(
+                "wait for it, or let `ua resume {run} --take-over` end that process and take its place; nothing was changed"
+            )),
             LockError::Io { .. } => {
                 Self::storage(message).hint("make that folder writable, then `ua resume last`; nothing was sent")
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
 use ua_files::Folder;
+use ua_resume::Commands;
 use ua_runner::LateFile;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
@@ -14,6 +15,7 @@ use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::database::Database;
 use crate::error::HostError;
+use crate::paths::{resolved, resolved_parent};
 use crate::roots::{Belief, MARKER, Roots, first_link, state_folder};
 use crate::settings::Settings;
 use crate::text::plain;
@@ -73,14 +75,17 @@ impl Home {
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
         let root = root.map(Path::to_path_buf).or_else(|| settings.var("UA_ROOT").map(PathBuf::from));
         let roots = Roots::new(state_folder(settings));
-        let usual = usual_root(settings, &roots)?;
-        let root = root.map_or_else(|| Ok(usual.clone()), |root| settings.absolute(&root))?;
+        let usual = resolved_parent(&usual_root(settings, &roots)?);
+        // Once, here: what is stored, compared and shown is the folder itself, whichever way a command spelt it.
+        let spelt = if root_is_named { resolved } else { resolved_parent };
+        let root =
+            root.map_or_else(|| Ok::<_, HostError>(usual.clone()), |root| Ok(spelt(&settings.absolute(&root)?)))?;
         if root.to_str().is_none() {
             return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.display()))
                 .hint("choose another folder with --root; its path is stored as text"));
         }
         let database = match settings.var("UA_RUNTIME_DB_PATH") {
-            Some(path) => settings.absolute(Path::new(&path))?,
+            Some(path) => resolved(&settings.absolute(Path::new(&path))?),
             None => root.join("runtime_state.db"),
         };
         #[cfg(not(feature = "postgres"))]
@@ -91,7 +96,7 @@ impl Home {
         }
         // What a file says counts for every command that is given in the same folder; a flag and a variable may not be there again.
         let by_file = settings.of_files("UA_ROOT").map(|said| settings.absolute(Path::new(&said.value))).transpose()?;
-        let is_default = by_file.unwrap_or(usual) == root;
+        let is_default = resolved(&by_file.unwrap_or(usual)) == resolved(&root);
         Ok(Self {
             #[cfg(feature = "postgres")]
             server: server(settings)?,
@@ -107,6 +112,11 @@ impl Home {
     #[must_use]
     pub(crate) fn trusted(mut self) -> Self {
         self.root_is_named = true;
+        let root = resolved(&self.root);
+        if let Ok(inside) = self.database.strip_prefix(&self.root) {
+            self.database = root.join(inside);
+        }
+        self.root = root;
         self
     }
 
@@ -128,6 +138,22 @@ impl Home {
     /// The folder that holds all workspaces.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Where a folder lies below the root, if it does; runs that an older version stored may spell it through `..` or a link.
+    pub fn inside_root(&self, folder: &Path) -> Option<PathBuf> {
+        let below = |folder: &Path| folder.strip_prefix(&self.root).ok().map(Path::to_path_buf);
+        let is_plain = |path: &PathBuf| {
+            path.components().next().is_some()
+                && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+        };
+        // Its own name may be a link, which leads wherever it leads; only what is above it is looked through.
+        below(folder).filter(is_plain).or_else(|| below(&resolved_parent(folder)).filter(is_plain))
+    }
+
+    /// What makes the commands complete that people are told here.
+    pub fn commands(&self) -> Commands {
+        if self.is_default { Commands::default() } else { Commands::naming(&self.root) }
     }
 
     /// Whether a command that names no root, given in the same folder, has this one.
@@ -525,6 +551,30 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    #[test]
+    fn a_root_is_one_folder_however_it_is_spelt() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(place.join("w/sub")).unwrap();
+        std::os::unix::fs::symlink(place.join("w"), place.join("link")).unwrap();
+        // Before it is made, and after.
+        for _ in 0..2 {
+            for (from, spelling) in
+                [("", "w/runs"), ("w/sub", "../runs"), ("w/sub", "../../link/./runs"), ("link", "runs")]
+            {
+                let home = home(&place.join(from), Some(spelling));
+                assert_eq!(home.root(), place.join("w/runs"), "{spelling} from {from}");
+                assert_eq!(home.database(), place.join("w/runs/runtime_state.db"));
+                assert_eq!(home.inside_root(&place.join("link/runs/session_1")), Some("session_1".into()));
+                assert_eq!(home.inside_root(&place.join("w/sub/../runs/a/b")), Some("a/b".into()));
+                assert_eq!(home.inside_root(&place.join("w/runs/../sub")), None);
+            }
+            fs::create_dir_all(place.join("w/runs")).unwrap();
+        }
+        std::os::unix::fs::symlink(place.join("w/runs"), place.join("runs_by_link")).unwrap();
+        assert_eq!(home(&place, Some("runs_by_link")).root(), place.join("w/runs"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Paths as a front door is given them, and files that a person names.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
@@ -39,6 +39,31 @@ pub fn job_dir(settings: &Settings, job: &Path) -> Result<PathBuf, HostError> {
     let whole = whole.map_err(|e| HostError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
     let folder = if is_folder { Some(whole.as_path()) } else { whole.parent() };
     Ok(folder.unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// Where a whole path leads: without `.`, `..` and links. What of it is not there yet has none of its own, so it is taken by its words.
+/// Paths that are stored or compared are of this kind: however a person writes a folder, it is one folder.
+pub fn resolved(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|folder| Some((folder, folder.canonicalize().ok()?)));
+    let Some((there, mut whole)) = there else { return path.to_path_buf() };
+    for part in path.strip_prefix(there).unwrap_or(Path::new("")).components() {
+        match part {
+            Component::Normal(name) => whole.push(name),
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    whole
+}
+
+/// The same of a folder that nobody named: where its parent leads, and its own name, so that a link in its place is still seen as one.
+pub(crate) fn resolved_parent(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => resolved(parent).join(name),
+        (None, _) | (_, None) => resolved(path),
+    }
 }
 
 /// A path as it may stand inside a JSON string.

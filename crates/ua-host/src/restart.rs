@@ -52,7 +52,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
     let text = restart_page(
         &runs,
         &RestartPlace {
-            flags: &root_flag(home),
+            commands: &home.commands(),
             is_driven: &|run| RunLock::is_held(&locks, run),
             is_answered: &|run| answered.contains(run),
             files: &files,
@@ -86,7 +86,7 @@ fn files(run: &RunRecord) -> [String; 2] {
 /// The command that goes on with a run, with more of the budget that it stopped at.
 pub fn resume_command(home: &Home, run: &RunRecord) -> String {
     let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
-    format!("ua resume {}{}{more}", run.run_id, root_flag(home))
+    home.commands().complete(&format!("ua resume {}{more}", run.run_id)).into_owned()
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
@@ -98,9 +98,4 @@ pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, Host
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
     let command = format!("`ua resume {top}`");
     Ok(Audience::of(&run.entrypoint).pick(command, "start the program again that started it".to_owned()))
-}
-
-/// ` --root DIR`, when the default would not find the run again.
-fn root_flag(home: &Home) -> String {
-    if home.is_default() { String::new() } else { format!(" --root {}", home.root().display()) }
 }

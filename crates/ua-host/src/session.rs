@@ -130,6 +130,7 @@ pub(crate) async fn shared(
         } else if let Some(alerts) = &alerts {
             alerts.tell(people.as_ref(), &life.records).await;
         }
+        crate::fleet::withdraw_ended(store, &life.records.run).await;
         let resume_command = restart::resume_command(home, &life.records.run);
         if let Err(error) = people.show_end(&End { records: &life.records, resume_command }) {
             people.report(&error);
@@ -154,7 +155,7 @@ async fn life(
     let port = host.seams().store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
     ua_runner::settle_workspace(home.root(), &run)?;
-    let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
+    let workspace = Workspace::create(Path::new(&run.workspace_dir))?.with_commands(host.home().commands());
     let acquired_at = env.now();
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
         let failure = HostError::store("take the run", &error);

@@ -87,7 +87,7 @@ fn arrival(arrival: &ArrivalRecord) -> Value {
 pub fn rule_in_words(rule: &str) -> &'static str {
     match rule {
         "exact" => "the very request, sent again by the client's transport",
-        "unsettled" => "asked again: it is the call of which nobody knows what came, or for which nobody waited",
+        "unsettled" => "same call as before; its outcome is unknown",
         "owed" => "asked again: the result that had never arrived was handed over",
         "repeat" => "asked again: the same result was handed out, nothing was sent",
         "twin" => "asked beside it: both get the one result",

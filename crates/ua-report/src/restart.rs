@@ -7,6 +7,7 @@ use ua_core::{RunId, RunStatus};
 use ua_store::RunRecord;
 
 use ua_evidence::quote::{code, line};
+use ua_resume::Commands;
 use ua_resume::page::Page;
 
 /// How many unfinished runs the page names.
@@ -16,8 +17,8 @@ const FINISHED: usize = 3;
 
 /// What the caller knows about the place where the runs are.
 pub struct RestartPlace<'a> {
-    /// What a person types behind `ua resume RUN`, with a space in front: ` --root DIR`, or nothing.
-    pub flags: &'a str,
+    /// What makes the commands on the page complete.
+    pub commands: &'a Commands,
     /// Whether a living process drives a run right now.
     pub is_driven: &'a dyn Fn(&RunId) -> bool,
     /// Whether a run that waits for a person has all its answers.
@@ -79,7 +80,7 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
             ));
         }
     }
-    page.finish()
+    place.commands.complete(&page.finish()).into_owned()
 }
 
 fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPlace<'_>) {
@@ -109,7 +110,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
         (_, "library") => page.block("Start the program again that started it: it resumes the run."),
         (RunState::Driven, _) => {
             page.block("Once its process is gone, resume it with:");
-            page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
+            page.block(&format!("    ua resume {}", run.run_id));
         }
         (RunState::Crashed | RunState::Unfinished, _) => {
             if run.status == RunStatus::WaitingForHuman && !is_answered {
@@ -117,7 +118,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
             } else {
                 page.block("Resume it with:");
             }
-            page.block(&format!("    ua resume {}{}", run.run_id, place.flags));
+            page.block(&format!("    ua resume {}", run.run_id));
         }
     }
 }
@@ -136,7 +137,7 @@ mod tests {
         restart_page(
             runs,
             &RestartPlace {
-                flags: " --root /srv",
+                commands: &Commands::naming(std::path::Path::new("/srv")),
                 is_driven: &|run| run.as_str() == driven,
                 is_answered: &|run| run.as_str() == "answered",
                 files: &files,

@@ -21,7 +21,7 @@ use ua_evidence::{ConditionResult, EvidenceReport};
 use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Life, lives};
+use ua_resume::{Commands, Life, lives};
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -200,6 +200,16 @@ impl CompletionSummary {
             traces: run.traces.clone(),
             next: next(records),
         }
+    }
+
+    /// The same, in which commands name the folder in which they find the run.
+    #[must_use]
+    pub fn naming(mut self, commands: &Commands) -> Self {
+        let of_questions = self.questions.iter_mut().flat_map(|question| &mut question.commands);
+        for command in of_questions.chain(&mut self.next) {
+            *command = commands.complete(command).into_owned();
+        }
+        self
     }
 }
 

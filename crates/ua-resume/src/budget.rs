@@ -107,7 +107,7 @@ pub fn lines(records: &RunRecords) -> Vec<BudgetLine> {
 /// The flags with which a run that a budget or a changed setup stopped resumes; `None` when no flag lifts what stopped it.
 pub fn raise_flags(run: &RunRecord) -> Option<String> {
     if run.stop_reason == Some(RunStop::Fingerprint) {
-        let (_, rest) = run.status_detail.as_deref()?.rsplit_once("ua resume RUN --accept ")?;
+        let (_, rest) = run.status_detail.as_deref()?.rsplit_once(" --accept ")?;
         let components: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "-,".contains(*c)).collect();
         return Some(format!("--accept {components}")).filter(|_| !components.is_empty());
     }

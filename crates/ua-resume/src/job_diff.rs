@@ -21,10 +21,32 @@ pub struct JobChange {
 
 impl fmt::Display for JobChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown =
-            |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), |v| line(&v.to_string(), 200));
-        write!(f, "{}: {} → {}", line(&self.field, 120), shown(&self.before), shown(&self.after))
+        let shown = |value: &Option<Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), Value::to_string);
+        let [before, after] = around([&shown(&self.before), &shown(&self.after)]);
+        write!(f, "{}: {before} → {after}", line(&self.field, 120))
     }
+}
+
+/// How much is shown of a value on each side of the place where it begins to differ.
+const BEFORE: usize = 30;
+const BEHIND: usize = 60;
+
+/// Two values as far as they differ: both whole where they are short, else an excerpt of each around the first character that differs, so that
+/// what is new is seen whatever comes before it.
+fn around(values: [&str; 2]) -> [String; 2] {
+    let values = values.map(|value| line(value, usize::MAX).chars().collect::<Vec<char>>());
+    if values.iter().all(|value| value.len() <= BEFORE + BEHIND) {
+        return values.map(|value| value.into_iter().collect());
+    }
+    let common = values[0].iter().zip(&values[1]).take_while(|(old, new)| old == new).count();
+    // A short beginning is shown whole: `…` would stand for less than itself.
+    let from = if common <= BEFORE + 1 { 0 } else { common - BEFORE };
+    values.map(|value| {
+        let until = value.len().min(common + BEHIND);
+        let front = if from == 0 { "" } else { "…" };
+        let back = if until == value.len() { "" } else { "…" };
+        format!("{front}{}{back}", value[from.min(until)..until].iter().collect::<String>())
+    })
 }
 
 /// Every field of two jobs that differs, in the order of their names. Objects are compared field by field, lists as a whole.
@@ -76,5 +98,15 @@ mod tests {
             ]
         );
         assert_eq!(job_changes(&before, &before), []);
+        // What is new is seen, however far behind it stands.
+        let page =
+            "Read every page of the handbook with care, and then write down in your own words what it says about ";
+        let change = |more: &str| Some(Value::String(format!("{page}{more} and send it. {page}")));
+        let change = JobChange { field: "prompt".into(), before: change("holidays"), after: change("illness") };
+        assert_eq!(
+            change.to_string(),
+            "prompt: …own words what it says about holidays and send it. Read every page of the handbook with care, … → …own words what it \
+             says about illness and send it. Read every page of the handbook with care, a…"
+        );
     }
 }

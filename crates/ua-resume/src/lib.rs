@@ -6,6 +6,7 @@
 pub mod answers;
 mod at_boundary;
 pub mod budget;
+pub mod commands;
 #[cfg(test)]
 mod corpus_tests;
 mod fork;
@@ -23,6 +24,7 @@ mod words;
 
 pub use at_boundary::before_last_iteration;
 pub use budget::{BudgetLine, raise_flags};
+pub use commands::Commands;
 pub use fork::ForkNote;
 pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};

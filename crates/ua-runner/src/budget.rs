@@ -249,7 +249,7 @@ pub(crate) fn used_up(
     used: &Used,
 ) -> Option<BudgetStop> {
     if let Some(max) = max_turns.filter(|max| used.turns >= *max) {
-        return Some(reached("max_turns", phase, &max, format!("{} turns are used", used.turns)));
+        return Some(reached("max_turns", phase, &max, format!("{} used", ua_core::counted(used.turns, "turn"))));
     }
     if let Some(max) = max_tokens.filter(|max| used.spent.tokens >= *max) {
         return Some(reached("max_tokens", phase, &max, format!("{} tokens are used", used.spent.tokens)));

@@ -60,8 +60,17 @@ pub(crate) fn write_progress(
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
     workspace.replace("transcript.md", ua_report::transcript(records))?;
-    workspace.replace("session_summary.txt", ua_report::session_summary(records, evidence))?;
+    write_session_summary(workspace, records, evidence)?;
     workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
+}
+
+fn write_session_summary(
+    workspace: &Workspace,
+    records: &RunRecords,
+    evidence: Option<&EvidenceReport>,
+) -> Result<(), WorkspaceError> {
+    let text = ua_report::session_summary(records, evidence);
+    workspace.replace("session_summary.txt", workspace.commands().complete(&text).as_bytes())
 }
 
 /// How many turns of a long run are in memory while its files are written, and how many markers.
@@ -81,7 +90,7 @@ pub(crate) async fn write_progress_in_pieces(
         return Ok(write_progress(workspace, &records, None)?);
     }
     let standing = store.load_standing(id, Keep { turns: 1, calls: 1, bytes: 0 }).await.map_err(fail())?;
-    workspace.replace("session_summary.txt", ua_report::session_summary(&standing, None))?;
+    write_session_summary(workspace, &standing, None)?;
     let [to_markers, to_requests, to_turns, end] = ua_report::trace_frame(&standing);
     let mut transcript = workspace.writing("transcript.md")?;
     let (mut trace, mut turns) = (workspace.writing("trace.json")?, workspace.writing("trace.json")?);
@@ -143,8 +152,8 @@ pub(crate) fn write_conclusion_with(
     }
     let artifacts = workspace.artifacts()?;
     let evidence = judge(workspace, records, &artifacts, replies)?;
-    workspace.replace("session_summary.txt", ua_report::session_summary(records, Some(&evidence)))?;
-    let summary = CompletionSummary::new(records, &evidence, &artifacts);
+    write_session_summary(workspace, records, Some(&evidence))?;
+    let summary = CompletionSummary::new(records, &evidence, &artifacts).naming(workspace.commands());
     let name = Workspace::completion_name(&records.run.run_id);
     workspace.replace(&format!("{name}.md"), summary.to_markdown())?;
     workspace.replace(&format!("{name}.json"), pretty(&summary))

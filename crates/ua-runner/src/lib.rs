@@ -74,7 +74,7 @@ pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};
 pub use machine::{
     Command, Conclusion, Event, FINAL, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
-    UnexpectedEvent, Word,
+    UnexpectedEvent, Word, is_about_the_model,
 };
 pub use past::{PastError, PastKnown};
 pub use phase::PhaseState;

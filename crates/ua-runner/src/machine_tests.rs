@@ -622,7 +622,7 @@ fn a_budget_of_a_phase_stops_in_it_and_starts_anew_with_the_next() {
     let Some(Command::Stop(Conclusion::Stopped { reason: RunStop::Budget, detail })) = commands.last() else {
         panic!("{commands:?}")
     };
-    assert_eq!(detail, "the budget max_turns (1) of phase `one` is reached: 1 turns are used");
+    assert_eq!(detail, "the budget max_turns (1) of phase `one` is reached: 1 turn used");
 
     let no_calls =
         ua_core::PhaseBudgets { max_tool_calls: Some(1), max_tokens: Some(160), ..ua_core::PhaseBudgets::default() };

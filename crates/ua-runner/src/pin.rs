@@ -275,7 +275,7 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     text.push_str(audience.pick("\nPut it back as it was and resume", "\nPut it back as it was and run it again"));
     let names = accepted.join(",");
     text.push_str(&match (accepted.len() == components.len(), audience) {
-        (true, Audience::Terminal) => format!(", or accept it: `ua resume RUN --accept {names}`."),
+        (true, Audience::Terminal) => format!(", or accept it: `ua resume {} --accept {names}`.", run.run_id),
         (true, Audience::Program) => {
             let names: Vec<String> = components.iter().map(|component| format!("Component::{component:?}")).collect();
             format!(

@@ -12,6 +12,7 @@ use sha2::Digest as _;
 use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
 use ua_files::{Folder, Kind, Replacement};
+use ua_resume::Commands;
 
 /// The file in a task's folder that holds what it came to.
 pub(crate) const OUTPUT_FILE: &str = "subagent_output.json";
@@ -42,6 +43,7 @@ impl WorkspaceError {
 #[derive(Debug, Clone)]
 pub struct Workspace {
     folder: Folder,
+    commands: Commands,
 }
 
 /// The file that says whose folder it is.
@@ -84,7 +86,19 @@ impl Workspace {
         let name = root.file_name().ok_or_else(|| fail()(io::ErrorKind::InvalidInput.into()))?;
         let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let root = parent.canonicalize().map_err(fail())?.join(name);
-        Ok(Self { folder: Folder::open_itself(&root).map_err(fail())? })
+        Ok(Self { folder: Folder::open_itself(&root).map_err(fail())?, commands: Commands::default() })
+    }
+
+    /// The same, in whose pages commands name the folder in which they find the run.
+    #[must_use]
+    pub fn with_commands(mut self, commands: Commands) -> Self {
+        self.commands = commands;
+        self
+    }
+
+    /// What makes the commands in its pages complete.
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.commands
     }
 
     /// Makes the folder that of one run: what lies in it is that run's, so that another one is never judged by it. `Err` has the run whose

@@ -17,6 +17,7 @@ use crate::error::{HostError, OK};
 use crate::ids::shortened;
 use crate::output::{line, plain, print, print_exactly, print_json};
 use crate::people::{AtTerminal, is_attended};
+use crate::shown::Shown;
 use crate::view::{Answered, OpenQuestion};
 use crate::{complete, find};
 
@@ -146,7 +147,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
-                print_exactly(format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?))?;
+                print_exactly(Shown::exact(&format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?)))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
                 let known = questions::known(&store, question).await?;
@@ -202,12 +203,21 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         })?,
         // What the model asked is answered by words alone.
         None if question.kind == QuestionKind::AskUser && text.is_some() => Choice::Continue,
-        None if is_attended() && text.is_none() && proof.is_none() => {
+        None if question.status == ua_store::QuestionStatus::Open
+            && is_attended()
+            && text.is_none()
+            && proof.is_none() =>
+        {
             let store = host.home().open()?;
             let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
             let then = questions::after_answer(&store, &question.run_id).await?;
             ua_host::home::close(store);
             return Ok(super::ask::report_answered(answered, &then));
+        }
+        // What needs none any more is not asked for one.
+        None if question.status != ua_store::QuestionStatus::Open => {
+            let store = host.home().open_read_only()?;
+            return Err(questions::settled(&store, &question).await?);
         }
         None => {
             return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));

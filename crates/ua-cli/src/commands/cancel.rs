@@ -44,7 +44,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
     if current.status.is_terminal() {
         return Ok(true); // its process ended it meanwhile
     }
-    let workspace = Workspace::create(Path::new(&run.workspace_dir))?;
+    let workspace = Workspace::create(Path::new(&run.workspace_dir))?.with_commands(host.home().commands());
     let (lease, _) = match store.acquire_run(&run.run_id, &owner, env.now()).await {
         Ok(taken) => taken,
         // Another machine drives it, and ends it.
@@ -52,6 +52,8 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
         Err(error) => return Err(fail("take the run")(error)),
     };
     end_cancelled(store, &lease, &workspace, env).await?;
+    let ended = store.run(&run.run_id).await.map_err(fail("read the run"))?;
+    ua_host::fleet::withdraw_ended(store, &ended).await;
     ua_host::restart::write(home, store).await;
     Ok(true)
 }

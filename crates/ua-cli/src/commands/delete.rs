@@ -148,7 +148,7 @@ fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: b
         return Ok(());
     }
     Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
-        .hint("`ua resume` resumes it; --force deletes it and its open questions"))
+        .hint(format!("`ua resume {id}` resumes it; --force deletes it and its open questions")))
 }
 
 /// Deletes one run; `false` when its folder could not be removed.
@@ -176,10 +176,10 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     if args.keep_files {
         return Ok(true);
     }
-    match remove_workspace(home.root(), Path::new(&outcome.workspace_dir)) {
+    match remove_workspace(home, Path::new(&outcome.workspace_dir)) {
         Ok(()) => run.workspace_removed = true,
         Err(why) => tell(format!(
-            "the run is deleted, but its folder {} is not: {}; remove it by hand",
+            "run deleted; its folder {} was left, because {}; remove it by hand",
             crate::output::plain(&run.workspace_dir),
             crate::output::plain(&why)
         )),
@@ -187,18 +187,15 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     Ok(run.workspace_removed)
 }
 
-/// Removes a folder below `root`. One that is gone already is fine.
-fn remove_workspace(root: &Path, folder: &Path) -> Result<(), String> {
-    let inside = folder.strip_prefix(root).ok().filter(|path| {
-        path.components().next().is_some()
-            && path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
-    });
-    let Some(inside) = inside else { return Err(format!("it is not below {}", root.display())) };
+/// Removes a folder below the root. One that is gone already is fine.
+fn remove_workspace(home: &Home, folder: &Path) -> Result<(), String> {
+    let root = home.root();
+    let Some(inside) = home.inside_root(folder) else { return Err(format!("it is not below {}", root.display())) };
     let said = |error: std::io::Error| error.to_string();
     let area = Dir::open_ambient_dir(root, ambient_authority()).map_err(said)?;
-    match area.symlink_metadata(inside) {
-        Ok(found) if found.is_dir() => area.remove_dir_all(inside).map_err(said),
-        Ok(_) => Err("it is no folder but a link or a file".to_owned()),
+    match area.symlink_metadata(&inside) {
+        Ok(found) if found.is_dir() => area.remove_dir_all(&inside).map_err(said),
+        Ok(_) => Err("it is a link or a file and not a folder".to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(said(error)),
     }
@@ -249,6 +246,8 @@ fn in_words(deleted: &[RunDeleted], args: &DeleteArgs) -> String {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make the files that they look at")]
 mod tests {
+    use ua_host::settings::Settings;
+
     use super::*;
 
     #[test]
@@ -261,13 +260,20 @@ mod tests {
             std::fs::write(folder.join("file"), "x").unwrap();
         }
         std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(&root, place.path().join("other_name")).unwrap();
+        let home = |root: &Path| Home::new(&Settings::default(), Some(root)).unwrap();
         std::os::unix::fs::symlink(&outside, root.join("session_1/out")).unwrap();
         for wrong in [root.clone(), outside.clone(), root.join("../outside"), root.join("link"), place.path().into()] {
-            assert!(remove_workspace(&root, &wrong).is_err(), "{}", wrong.display());
+            assert!(remove_workspace(&home(&root), &wrong).is_err(), "{}", wrong.display());
         }
-        remove_workspace(&root, &root.join("session_1")).unwrap();
-        assert!(!root.join("session_1").exists());
+        // However the root is spelt now, and was spelt when the run was stored.
+        let spellings = [root.clone(), place.path().join("outside/../root"), place.path().join("other_name")];
+        for (now, stored) in spellings.iter().flat_map(|now| spellings.iter().map(move |stored| (now, stored))) {
+            std::fs::create_dir_all(root.join("session_1")).unwrap();
+            remove_workspace(&home(now), &stored.join("session_1")).unwrap();
+            assert!(!root.join("session_1").exists(), "{} of {}", stored.display(), now.display());
+            remove_workspace(&home(now), &stored.join("session_1")).unwrap();
+        }
         assert!(outside.join("file").exists());
-        remove_workspace(&root, &root.join("session_1")).unwrap();
     }
 }

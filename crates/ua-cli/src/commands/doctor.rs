@@ -68,6 +68,7 @@ impl Findings {
     }
 
     fn add(&mut self, check: &str, level: Level, detail: String, fix: Option<String>) {
+        let fix = fix.map(crate::output::command);
         self.all.push(DoctorFinding { check: check.to_owned(), level, detail, fix });
     }
 }

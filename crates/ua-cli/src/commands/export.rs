@@ -14,7 +14,7 @@ use ua_evidence::{Artifact, EvidenceReport};
 use ua_files::Folder;
 use ua_host::home::Home;
 use ua_report::{CompletionSummary, RunExport};
-use ua_resume::{Handoff, ResumePacket};
+use ua_resume::{Commands, Handoff, ResumePacket};
 use ua_runner::{RunLock, Workspace};
 use ua_store::{
     ArrivalRecord, ArrivalsOf, Blob, EventRecord, GatewayStore as _, LedgerStore, RunRecord, RunRecords, RunStore,
@@ -109,6 +109,8 @@ struct ExportData {
     lineage: Vec<RunRecord>,
     /// The workspace, when it is here.
     workspace: Option<Workspace>,
+    /// What makes the commands in its pages complete.
+    commands: Commands,
     artifacts: Option<Vec<Artifact>>,
     evidence: Option<EvidenceReport>,
     blobs: BTreeMap<BlobId, String>,
@@ -138,7 +140,8 @@ impl ExportData {
             let of = ArrivalsOf::Session(run.run_id.clone());
             arrivals = store.arrivals_of(of).await.map_err(|e| fail(&e))?;
         } else {
-            workspace = Workspace::open(Path::new(&run.workspace_dir)).ok();
+            workspace =
+                Workspace::open(Path::new(&run.workspace_dir)).ok().map(|folder| folder.with_commands(home.commands()));
         }
         let mut gathered = Self {
             records,
@@ -146,6 +149,7 @@ impl ExportData {
             arrivals,
             lineage,
             workspace,
+            commands: home.commands(),
             artifacts: None,
             evidence: None,
             blobs: BTreeMap::new(),
@@ -258,7 +262,15 @@ fn html(gathered: &ExportData, file: Option<&Path>, out: Option<&Path>) -> Resul
             return Err(HostError::usage("--html names a file, and so does --out").hint("leave one of them out"));
         }
         (Some(place), None) | (None, Some(place)) if is_standard_output(place) => return print_document(&page),
-        (Some(file), None) => file.to_path_buf(),
+        (Some(file), None) => {
+            // A file goes where there is a folder; only --out makes one.
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
+                return Err(HostError::usage(format!("there is no folder {}", missing.display()))
+                    .hint("make it, or name another file; nothing was written"));
+            }
+            file.to_path_buf()
+        }
         (None, Some(out)) => file_in(out, "timeline.html"),
         (None, None) => gathered.folder()?.join("timeline.html"),
     };
@@ -310,7 +322,10 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         ("trace.jsonl".to_owned(), ua_report::trace_lines(records)),
         ("trace.json".to_owned(), pretty(&ua_report::trace_json(records))?),
         ("run.log".to_owned(), ua_report::run_log(records)),
-        ("session_summary.txt".to_owned(), ua_report::session_summary(records, gathered.evidence.as_ref())),
+        (
+            "session_summary.txt".to_owned(),
+            gathered.commands.complete(&ua_report::session_summary(records, gathered.evidence.as_ref())).into_owned(),
+        ),
         ("timeline.html".to_owned(), ua_report::timeline_html(&gathered.export())),
     ];
     for (blob, text) in &gathered.blobs {
@@ -320,7 +335,7 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     let is_at_work = matches!(records.run.status, RunStatus::Queued | RunStatus::Running);
     if let (Some(evidence), Some(artifacts)) = (&gathered.evidence, &gathered.artifacts) {
         if !is_at_work {
-            let summary = CompletionSummary::new(records, evidence, artifacts);
+            let summary = CompletionSummary::new(records, evidence, artifacts).naming(&gathered.commands);
             let name = Workspace::completion_name(&records.run.run_id);
             files.push((format!("{name}.md"), summary.to_markdown()));
             files.push((format!("{name}.json"), pretty(&summary)?));

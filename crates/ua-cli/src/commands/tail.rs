@@ -23,6 +23,7 @@ use crate::error::{FAILED, HostError, INTERRUPTED, OK, PROVIDER, WAITING};
 use crate::ids::shortened;
 use crate::live::{Live, RunProgress};
 use crate::output::{json_line, line, print_on, wrapped};
+use crate::shown::Shown;
 use crate::view::TailEvent;
 use crate::{complete, find, moment};
 
@@ -101,16 +102,16 @@ fn is_open(status: RunStatus) -> bool {
 fn show(told: &[NamedEvent]) -> Result<bool, HostError> {
     for NamedEvent { event, who } in told {
         let text = if crate::terminal::is_json() {
-            json_line(event)?
+            Shown::exact(&format!("{}\n", json_line(event)?))
         } else {
             let who = who.as_ref().map_or_else(String::new, |who| format!("{who} ▸ "));
             let text = line(&event.text, 400);
             let ids = [event.run_id.as_str(), event.question_id.as_deref().unwrap_or_default()];
             let clock = moment::clock(event.at);
             let text = format!("{who}{}", shortened(&text, &ids));
-            format!("{clock} {}", wrapped(&crate::output::plain(&text), clock.len() + 1))
+            Shown::from(format!("{clock} {}\n", wrapped(&crate::output::plain(&text), clock.len() + 1)))
         };
-        if !crate::terminal::around_live(|| print_on(format!("{text}\n")))? {
+        if !crate::terminal::around_live(|| print_on(text))? {
             return Ok(false);
         }
     }

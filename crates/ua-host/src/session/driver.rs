@@ -190,7 +190,7 @@ impl Driver {
         // Its parent's lock is what counts; this one says to others that it is driven.
         let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
         let past = PastKnown::of(self.store.as_ref(), &child).await?;
-        let workspace = Workspace::create(Path::new(&child.workspace_dir))?;
+        let workspace = Workspace::create(Path::new(&child.workspace_dir))?.with_commands(self.host.home().commands());
         let acquired_at = self.host.env().now();
         let (lease, run) = self
             .port

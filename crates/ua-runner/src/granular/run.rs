@@ -55,6 +55,11 @@ impl GranularStep {
         }
         settle_workspace(folder.parent().unwrap_or(folder), &run)?;
         let workspace = Workspace::create(folder)?;
+        // The program names the folder of its runs itself: no command finds it by default.
+        let workspace = match folder.parent() {
+            Some(root) => workspace.with_commands(ua_resume::Commands::naming(root)),
+            None => workspace,
+        };
         if let Err(owner) = workspace.claim(&run.run_id)? {
             return Err(StepError::WorkspaceTaken { run: run.run_id, path: folder.to_path_buf(), owner });
         }

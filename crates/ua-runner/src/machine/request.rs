@@ -15,6 +15,11 @@ const MAX_LEFT_OUT: u32 = 32;
 /// Ends what is said of a run whose provider will refuse the same request again.
 pub const FINAL: &str = "A resume alone brings the same refusal.";
 
+/// Whether a final refusal is about the model's name, which a run keeps: only a fork has another one.
+pub fn is_about_the_model(detail: &str) -> bool {
+    detail.ends_with(FINAL) && detail.contains("provider knows no model")
+}
+
 /// The request is reserved.
 pub(super) fn reserved(state: State, estimate: Estimate) -> Next {
     let State::Reserving { tries } = state else { return Err(state) };

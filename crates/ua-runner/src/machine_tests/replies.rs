@@ -52,6 +52,21 @@ fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
 }
 
 #[test]
+fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
+    let stops = |error: ua_llm::LlmError| {
+        let mut machine = RunMachine::new(Limits::default(), Start::fresh());
+        let refused = ThinkFailure { message: error.to_string(), is_final: true, ..failure(true, false) };
+        feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
+        match machine.command() {
+            Command::Stop(Conclusion::Stopped { detail, .. }) => crate::is_about_the_model(&detail),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(stops(ua_llm::LlmError::NotFound { model: "gpt-0".to_owned(), message: "no such model".to_owned() }));
+    assert!(!stops(ua_llm::LlmError::Unauthorized { status: 403, message: "no access".to_owned() }));
+}
+
+#[test]
 fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_request_made_again_at_once() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let bad = ThinkFailure { without: Some("mcp__a__bad".into()), is_final: true, ..failure(true, false) };

@@ -158,7 +158,7 @@ async fn a_budget_of_a_phase_stops_at_the_same_turn_wherever_we_die_and_goes_on_
         let run = scenario.resume().await;
         let detail = run.status_detail.clone().unwrap_or_default();
         assert_eq!((run.status, run.turn_index), (RunStatus::Stopped, 1), "{at:?}: {detail}");
-        assert_eq!(detail, "the budget max_turns (1) of phase `publish` is reached: 1 turns are used", "{at:?}");
+        assert_eq!(detail, "the budget max_turns (1) of phase `publish` is reached: 1 turn used", "{at:?}");
         let change = NewOverride {
             run_id: run.run_id.clone(),
             kind: OverrideKind::Budget,

@@ -1,0 +1,158 @@
+//! The commands of the program that people are told, made complete: where the default would not find the runs, each of them has to name the
+//! folder.
+//!
+//! A sentence says `ua answer q_1 approve` wherever it is made, however deep; it does not know in which folder. Whatever leaves the program for a
+//! person (a terminal, a hint, a page in a workspace, an alert) goes through [`Commands`] last, which does. So no sentence can forget it, and
+//! nothing but this file writes the flag behind a command.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Commands below which a root means something.
+const WITH_ROOT: [&str; 16] = [
+    "answer",
+    "calls",
+    "db",
+    "doctor",
+    "fork",
+    "job",
+    "queue",
+    "questions",
+    "resume",
+    "runs",
+    "schedule",
+    "status",
+    "submit",
+    "turns",
+    "worker",
+    "workers",
+];
+
+/// Makes commands complete for one folder of workspaces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// ` --root DIR`, or nothing.
+    flag: String,
+}
+
+impl Commands {
+    /// Of a folder that a command finds only if it names it.
+    pub fn naming(root: &Path) -> Self {
+        Self { flag: format!(" --root {}", word(&root.display().to_string())) }
+    }
+
+    /// A text with every command in it complete: those in backticks, and those that stand on a line or behind a label by themselves. A command
+    /// that names a folder already stays as it is, so this may be done twice.
+    pub fn complete<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.flag.is_empty() || !text.contains("ua ") {
+            return Cow::Borrowed(text);
+        }
+        let (mut out, mut rest) = (String::with_capacity(text.len() + self.flag.len()), text);
+        while let Some(at) = rest.find("ua ") {
+            let (before, command) = rest.split_at(at);
+            out.push_str(before);
+            let length = length(&out, command);
+            if let Some(length) = length.filter(|length| !command[..*length].contains("--root")) {
+                out.push_str(&command[..length]);
+                out.push_str(&self.flag);
+                rest = &command[length..];
+            } else {
+                let (ua, behind) = command.split_at("ua ".len());
+                out.push_str(ua);
+                rest = behind;
+            }
+        }
+        out.push_str(rest);
+        Cow::Owned(out)
+    }
+}
+
+/// How long the command is that `text` begins with, if it is one for which a root means something; `before` is what stands in front of it.
+fn length(before: &str, text: &str) -> Option<usize> {
+    let name: String = text["ua ".len()..].chars().take_while(|c| c.is_ascii_lowercase()).collect();
+    if !WITH_ROOT.contains(&name.as_str()) {
+        return None;
+    }
+    if before.ends_with('`') {
+        return text.find('`');
+    }
+    // By itself on a line, behind a label, or behind what introduces it. Colour may stand between.
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let line = match line.rsplit_once('\u{1b}') {
+        Some((before, colour)) if colour.ends_with('m') => before,
+        Some(_) | None => line,
+    };
+    let is_alone = line.trim().is_empty() || line.ends_with("  ") || line.ends_with(": ");
+    is_alone.then(|| end(text))
+}
+
+/// Where a command ends that no backtick ends: with its line, before a comment, or before what a wide gap sets apart. Not within quotes.
+fn end(text: &str) -> usize {
+    let (mut is_quoted, mut end) = (false, text.len());
+    for (at, c) in text.char_indices() {
+        let rest = &text[at..];
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            '\n' | '\u{1b}' => {
+                end = at;
+                break;
+            }
+            ' ' | ';' | ','
+                if !is_quoted && ["  ", "; ", ", ", " (", " #", " · "].iter().any(|gap| rest.starts_with(gap)) =>
+            {
+                end = at;
+                break;
+            }
+            _ => {}
+        }
+    }
+    text[..end].trim_end().len()
+}
+
+/// A word as a shell reads it back.
+fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,~".contains(c);
+    if !text.is_empty() && !text.starts_with('~') && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_in_a_text_names_the_folder_once() {
+        let commands = Commands::naming(Path::new("/srv/runs"));
+        for (text, complete) in [
+            ("ua resume run_1", "ua resume run_1 --root /srv/runs"),
+            ("  ua answer q_1 approve   let it run\n", "  ua answer q_1 approve --root /srv/runs   let it run\n"),
+            ("  ua answer q_1 --text 'A  B; C'\n", "  ua answer q_1 --text 'A  B; C' --root /srv/runs\n"),
+            ("Resume with    ua resume run_1", "Resume with    ua resume run_1 --root /srv/runs"),
+            ("answered; then resume: ua resume run_1", "answered; then resume: ua resume run_1 --root /srv/runs"),
+            (
+                "`ua resume r --take-over` ends it; `ua runs show r` shows it",
+                "`ua resume r --take-over --root /srv/runs` ends it; `ua runs show r --root /srv/runs` shows it",
+            ),
+            ("\u{1b}[36mua resume r\u{1b}[0m", "\u{1b}[36mua resume r --root /srv/runs\u{1b}[0m"),
+            ("`ua job --check FILE`", "`ua job --check FILE --root /srv/runs`"),
+        ] {
+            assert_eq!(commands.complete(text), complete);
+            assert_eq!(commands.complete(complete), complete, "done twice");
+            assert_eq!(Commands::default().complete(text), text);
+        }
+        for other in [
+            "`ua --root /r answer q_1`",
+            "`ua init DIR` writes one",
+            "`ua trust FILE`, `ua login NAME`, `ua gateway stop`",
+            "what ua answer means",
+            "aqua resume r",
+            "`ua answer",
+        ] {
+            assert_eq!(commands.complete(other), other);
+        }
+        let odd = Commands::naming(Path::new("/a b/it's"));
+        assert_eq!(odd.complete("ua status"), r"ua status --root '/a b/it'\''s'");
+    }
+}
