@@ -17,8 +17,8 @@ use crate::home::Home;
 
 pub use cron::Cron;
 pub use schedule::{ScheduledJob, cron_of, submit_for};
-pub use submit::{Submission, Submitted, enqueue, submit};
-pub use worker::{Told, WorkerOptions, work};
+pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
+pub use worker::{LeftBehind, Told, WorkerOptions, work};
 
 /// Why a name of a queue or of a key cannot be used.
 ///
@@ -28,7 +28,7 @@ pub use worker::{Told, WorkerOptions, work};
 pub fn check_name(what: &str, name: &str) -> Result<(), HostError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@".contains(c);
     if name.is_empty() || name.len() > 120 || !name.chars().all(is_plain) {
-        return Err(HostError::usage(format!("{name:?} is no name of a {what}"))
+        return Err(HostError::usage(format!("{name:?} is not a valid name of a {what}"))
             .hint("use at most 120 letters, digits and `_ - . : / @`"));
     }
     Ok(())

@@ -107,7 +107,7 @@ pub struct WorkerArgs {
     /// Name of the worker [default: a fresh one]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// End when nothing is waiting and nothing is being worked on
+    /// End when nothing is waiting that is due and can be worked on here; with code 75 if a run is left that cannot
     #[arg(long)]
     pub until_empty: bool,
     /// Print nothing but errors
@@ -212,7 +212,8 @@ fn without_no_input(argument: Arg) -> Arg {
 }
 
 fn parse_instant(text: &str) -> Result<Timestamp, String> {
-    Timestamp::parse(text).ok_or_else(|| format!("`{text}` is no instant; write for example 2026-12-01T08:00:00Z"))
+    Timestamp::parse(text)
+        .ok_or_else(|| format!("`{text}` is not a valid instant; write for example 2026-12-01T08:00:00Z"))
 }
 
 /// How many entries are looked at to count what a worker has.
@@ -271,6 +272,9 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Re
     }
     print(format!("{}\n", submitted.run.run_id))?;
     match entry {
+        Some(entry) if !is_quiet && submitted.was_queued => {
+            tell(format!("this run was in the queue {} already; nothing was added", entry.options.queue))
+        }
         Some(entry) if !is_quiet => tell(format!("queued in {}; a worker takes it: `ua worker`", entry.options.queue)),
         Some(_) => {}
         None => tell(format!("the run of this job is {} already; nothing was queued", submitted.run.status)),
@@ -302,9 +306,25 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
             tell(sentence);
         }
     });
-    Box::pin(fleet::work(host, &options, stop, told)).await?;
-    Ok(OK)
+    let left = Box::pin(fleet::work(host, &options, stop, told.clone())).await?;
+    if let Some((count, due)) = left.later {
+        let due = moment::due(due, host.env().now());
+        told(&format!("{} left in the queue for later; the first is due {due}", ua_core::counted(count, "run")));
+    }
+    if left.misfits.is_empty() {
+        return Ok(OK);
+    }
+    let named: Vec<String> = left.misfits.iter().take(NAMED).map(|(run, why)| format!("{run}: {why}")).collect();
+    let more = left.misfits.len() - named.len();
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    let count = ua_core::counted(left.misfits.len(), "run");
+    Err(HostError::waiting(format!("{count} left in the queue that cannot be driven here: {}{more}", named.join("; ")))
+        .hint("correct what each reason names, then start the worker again, or one where the reason is not true; `ua queue list` shows them")
+        .field("runs", left.misfits.keys().collect::<Vec<_>>()))
 }
+
+/// A message names so many runs, and counts the rest.
+const NAMED: usize = 5;
 
 /// A second signal: whatever was sent stays sent, which the next worker knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
@@ -394,7 +414,16 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
     let failed = |e: StoreError| HostError::store("read the queue", &e);
     let store = host.home().open_read_only()?;
     let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    Ok((store.fleet_state(most).await.map_err(failed)?.queue, now))
+    let mut queue = store.fleet_state(most).await.map_err(failed)?.queue;
+    // What is parked for a question that has its answer by now is taken by the next worker that looks.
+    let answered = ua_host::tree::answered_runs(&store).await?;
+    for entry in queue.iter_mut().filter(|entry| entry.state == QueueState::Parked) {
+        if answered.contains(&entry.run_id) {
+            entry.state = QueueState::Ready;
+            entry.why = Some("answered; a worker continues it".to_owned());
+        }
+    }
+    Ok((queue, now))
 }
 
 async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {

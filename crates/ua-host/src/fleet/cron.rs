@@ -54,10 +54,10 @@ impl Cron {
             weekdays: on,
             is_either: !days.starts_with('*') && !weekdays.starts_with('*'),
             zone: TimeZone::get(zone)
-                .map_err(|_| format!("{zone:?} is no time zone; write for example Europe/Berlin"))?,
+                .map_err(|_| format!("{zone:?} is not a valid time zone; write for example Europe/Berlin"))?,
         };
         if cron.after(Timestamp::from_millis(0)).is_none() {
-            return Err(format!("{text:?} never comes"));
+            return Err(format!("{text:?} names no day that exists"));
         }
         Ok(cron)
     }

@@ -28,7 +28,7 @@ pub(super) async fn fits(
     run: &RunRecord,
 ) -> Result<Launch, HostError> {
     let (root, workspace) = (host.home().root(), Path::new(&run.workspace_dir));
-    if !workspace.starts_with(root) {
+    if host.home().inside_root(workspace).is_none() {
         return Err(HostError::usage(format!(
             "its workspace is {}, which is not below this worker's root {}",
             workspace.display(),

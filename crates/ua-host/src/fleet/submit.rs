@@ -67,6 +67,8 @@ pub struct Submitted {
     pub run: RunRecord,
     /// Where it stands in the queue; `None` when it has ended already.
     pub entry: Option<QueueEntry>,
+    /// Whether it was in the queue before.
+    pub was_queued: bool,
 }
 
 /// Stores a run of a job and queues it. When this returns, it is on stable storage. Repeated with the same job key or name, it is the same run.
@@ -90,17 +92,31 @@ pub async fn enqueue(
             .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
     }
     if run.status.is_terminal() {
-        return Ok(Submitted { run, entry: None });
+        return Ok(Submitted { run, entry: None, was_queued: false });
     }
+    let was_queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?.is_some();
     let change = FleetChange::Enqueue { run: run.run_id.clone(), options, at: host.env().now() };
     match store.fleet(change).await {
-        Ok(done) => Ok(Submitted { run, entry: done.entries.into_iter().next() }),
+        Ok(done) => Ok(Submitted { run, entry: done.entries.into_iter().next(), was_queued }),
         // It ended while we looked.
         Err(ua_store::StoreError::Conflict { .. }) => {
             let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
             debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
-            Ok(Submitted { run, entry: None })
+            Ok(Submitted { run, entry: None, was_queued: false })
         }
         Err(error) => Err(HostError::store("queue the run", &error)),
+    }
+}
+
+/// Takes a run out of the queue that has ended by other hands than a worker's: nothing of it waits any more. A worker that has it gives it back
+/// itself.
+pub async fn withdraw_ended(store: &Database, run: &RunRecord) {
+    if !run.status.is_terminal() {
+        return;
+    }
+    let change = FleetChange::Withdraw { run: run.run_id.clone() };
+    match store.fleet(change).await {
+        Ok(_) | Err(ua_store::StoreError::NotFound { .. } | ua_store::StoreError::Conflict { .. }) => {}
+        Err(error) => tracing::warn!(%error, "a run that ended was left in the queue; a worker takes it out"),
     }
 }

@@ -1,5 +1,6 @@
 //! A worker: takes runs from the queue, drives them, and lets go of them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,12 +55,22 @@ pub struct WorkerOptions {
 /// Who is told what a worker does, a sentence each.
 pub type Told = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Works until it is asked to stop: then it takes nothing any more, lets what was sent come back, and gives its runs to others.
+/// What a worker that ended left in its queues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// Runs that cannot be driven here, each with the reason in a sentence.
+    pub misfits: BTreeMap<RunId, String>,
+    /// How many runs are for later, and when the first of them is due.
+    pub later: Option<(usize, Timestamp)>,
+}
+
+/// Works until it is asked to stop, or until nothing is left that it could do: then it takes nothing any more, lets what was sent come back, and
+/// gives its runs to others. Returns what it left that it could not do.
 ///
 /// # Errors
 ///
 /// It cannot begin: the database, the root or a name cannot be used. What happens later to the database is waited out.
-pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: Told) -> Result<(), HostError> {
+pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: Told) -> Result<LeftBehind, HostError> {
     options.queues.iter().try_for_each(|queue| check_name("queue", queue))?;
     let name = options.name.clone().unwrap_or_else(|| format!("worker_{}", host.env().uuid_v7()));
     let id = RunId::parse(&name).map_err(|e| HostError::usage(format!("cannot use --name: {e}")))?;
@@ -89,14 +100,23 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
         lease_until: host.env().now(),
         is_draining: false,
     };
-    let worker = Worker { host: host.clone(), store, record, health, stop, told, holds: Holds::default() };
+    let worker = Worker {
+        host: host.clone(),
+        store,
+        record,
+        health,
+        stop,
+        told,
+        holds: Holds::default(),
+        misfits: Arc::default(),
+    };
     worker.register().await.map_err(|e| HostError::store("register the worker", &e))?;
     if let Some(address) = options.listen {
         let bound = worker.health.listen(address).await?;
         worker.say(&format!("listening on http://{bound}"));
     }
     worker.say(&format!("worker {} takes runs", worker.record.worker));
-    worker.until_stopped(options.until_empty).await;
+    let left = worker.until_stopped(options.until_empty).await;
     drop(lock);
     // Nobody proves anything by the lock of a worker that is not there.
     let file = host.home().locks().join(format!("{id}.run"));
@@ -106,7 +126,7 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
     if let Some(store) = Arc::into_inner(worker.store) {
         home::close(store);
     }
-    Ok(())
+    Ok(left)
 }
 
 #[derive(Clone)]
@@ -118,6 +138,8 @@ struct Worker {
     stop: StopSignal,
     told: Told,
     holds: Holds,
+    /// The runs that cannot be driven here, as they were last tried, with the reason.
+    misfits: Arc<Mutex<BTreeMap<RunId, String>>>,
 }
 
 /// The runs that a worker has, each until the queue has taken it back. One that comes again before that is there twice.
@@ -177,11 +199,12 @@ impl Worker {
         Ok(())
     }
 
-    async fn until_stopped(&self, until_empty: bool) {
+    async fn until_stopped(&self, until_empty: bool) -> LeftBehind {
+        let mut left = LeftBehind::default();
         let mut runs = JoinSet::new();
         // The first look renews, and so submits what is due.
         let mut renewed_at = self.env().now().minus(RENEWAL);
-        let (mut is_reachable, mut waits_until) = (true, None);
+        let mut is_reachable = true;
         while !self.stop.is_stopping() {
             let turn = self.turn(&mut runs, &mut renewed_at).await;
             match turn {
@@ -198,11 +221,13 @@ impl Worker {
                     is_reachable = false;
                 }
             }
-            if until_empty && is_reachable && runs.is_empty() {
-                if self.is_empty().await {
-                    break;
-                }
-                self.tell_waiting(&mut waits_until).await;
+            if until_empty
+                && is_reachable
+                && runs.is_empty()
+                && let Some(found) = self.left_behind().await
+            {
+                left = found;
+                break;
             }
             let pause = self.env().clock.sleep(self.pause());
             tokio::select! {
@@ -229,6 +254,7 @@ impl Worker {
         if let Err(error) = self.store.fleet(FleetChange::Leave { worker: self.record.worker.clone() }).await {
             tracing::warn!(error = chain(&error), "the worker could not sign off; others find out");
         }
+        left
     }
 
     /// Workers do not look all at the same moment.
@@ -238,28 +264,29 @@ impl Worker {
         POLL + Duration::from_millis(spread % 100)
     }
 
-    /// Nothing is ready, and nobody works on anything that might come back.
-    async fn is_empty(&self) -> bool {
-        let Ok(depths) = self.depths().await else { return false };
+    /// What is left in its queues once there is nothing that it could do: nobody works on anything that might come back, and each run that waits
+    /// is for later, or was tried here and cannot be driven. `None` while there is something to do.
+    async fn left_behind(&self) -> Option<LeftBehind> {
+        let (now, state) = (self.now().await.ok()?, self.store.fleet_state(LOOKED_AT).await.ok()?);
         let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
-        !depths.iter().any(|depth| is_mine(&depth.queue) && depth.ready + depth.later + depth.claimed > 0)
-    }
-
-    /// Says once until when nothing is to be done, when all runs that are waiting are for later.
-    async fn tell_waiting(&self, told: &mut Option<Timestamp>) {
-        let (Ok(now), Ok(state)) = (self.now().await, self.store.fleet_state(LOOKED_AT).await) else { return };
-        let is_mine = |queue: &String| self.record.queues.is_empty() || self.record.queues.contains(queue);
-        let waiting = state.queue.iter().filter(|entry| is_mine(&entry.options.queue));
-        let waiting: Vec<&QueueEntry> = waiting.filter(|entry| entry.state != QueueState::Parked).collect();
-        if waiting.iter().any(|entry| entry.state == QueueState::Claimed || entry.options.run_after <= now) {
-            return;
+        let misfits = self.misfits.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut left = LeftBehind::default();
+        for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
+            match (entry.state, misfits.get(&entry.run_id)) {
+                (QueueState::Parked, _) => {}
+                (QueueState::Claimed, _) => return None,
+                (QueueState::Ready, Some(why)) => {
+                    left.misfits.insert(entry.run_id.clone(), why.clone());
+                }
+                // What was tried and left alone for a moment (it says why) is not for later: it is tried again.
+                (QueueState::Ready, None) if entry.options.run_after > now && entry.why.is_none() => {
+                    let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
+                    left.later = Some((count + 1, due.min(entry.options.run_after)));
+                }
+                (QueueState::Ready, None) => return None,
+            }
         }
-        let Some(next) = waiting.iter().map(|entry| entry.options.run_after).min() else { return };
-        // A run that is left alone for a few seconds is none that somebody wonders about.
-        if next.since(now) < OUTAGE || told.replace(next) == Some(next) {
-            return;
-        }
-        self.say(&format!("waiting until {next} for {}", ua_core::counted(waiting.len(), "run")));
+        Some(left)
     }
 
     async fn depths(&self) -> Result<Vec<ua_store::QueueDepth>, StoreError> {
@@ -372,14 +399,27 @@ impl Worker {
         let launch = match fits(&self.host, &people, &self.store, &run).await {
             Ok(launch) => launch,
             Err(error) => {
-                self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
+                let known = self.note_misfit(&run.run_id, Some(error.to_string()));
+                if known.as_deref() != Some(&error.to_string()) {
+                    self.say(&format!("run {} cannot be driven here: {error}", run.run_id));
+                }
                 let why = format!("{}: {error}", self.record.place_shown);
                 return self.again(MISFIT, Some(crate::text::line(&why, 300))).await;
             }
         };
+        self.note_misfit(&run.run_id, None);
         self.say(&format!("run {}: taken", run.run_id));
         let driven = Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, false)).await;
         self.after(&run, driven).await
+    }
+
+    /// Notes why a run cannot be driven here, or that it can; returns what was known before.
+    fn note_misfit(&self, run: &RunId, why: Option<String>) -> Option<String> {
+        let mut misfits = self.misfits.lock().unwrap_or_else(PoisonError::into_inner);
+        match why {
+            Some(why) => misfits.insert(run.clone(), why),
+            None => misfits.remove(run),
+        }
     }
 
     /// What becomes of a run that this process stopped to drive.
