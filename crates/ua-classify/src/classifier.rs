@@ -18,7 +18,7 @@ use ua_core::{
 };
 
 use crate::error::PolicyError;
-use crate::explain::{Considered, Explanation, Verdict, hints};
+use crate::explain::{Considered, Explanation, IdleCaution, Verdict, hints};
 use crate::job::{self, JobPolicy};
 use crate::name::{NameSays, creates_by, made_by_name, made_by_word, read_name, vocabulary};
 use crate::packs::Pack;
@@ -289,6 +289,21 @@ impl Classifier {
             })
             .collect();
         Explanation { tool: tool.name.clone(), policy, harmless_programs, considered, hints }
+    }
+
+    /// The rules of these files that call for care by the exact name of a tool, and are about none of `tools`: a misspelt name protects from
+    /// nothing. Patterns are left out, which may well be about nothing here.
+    pub fn idle_cautions(&self, files: &[String], tools: &[ToolSpec]) -> Vec<IdleCaution> {
+        let of_files = self.user.iter().chain(self.job.iter().map(|job| &job.rules));
+        let rules =
+            of_files.filter(|of| files.contains(&of.file)).flat_map(|of| of.rules.iter().map(move |rule| (of, rule)));
+        let idle = rules.filter(|(_, rule)| {
+            rule.settings.calls_for_care() && !tools.iter().any(|tool| rule.selector.matches_name(&tool.name))
+        });
+        idle.filter_map(|(of, rule)| {
+            Some(IdleCaution { file: of.file.clone(), rule_id: rule.id.clone(), name: rule.selector.exact_name()? })
+        })
+        .collect()
     }
 
     /// Whether some tool can have this kind of effect: a rule or a pack says it, or a name can. The error is the nearest of those that rules
@@ -733,7 +748,7 @@ fn name_opinion(says: &NameSays) -> Opinion<'static> {
             (word.as_str(), Some(SideEffectClass::External), note)
         }
         NameSays::Read(word) => {
-            let note = format!("its name looks, by {word:?}, and contains no side-effect word");
+            let note = format!("its name suggests a read ({word:?})");
             (word.as_str(), Some(SideEffectClass::ReadOnly), note)
         }
         NameSays::MayRead(word) => {

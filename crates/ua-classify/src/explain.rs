@@ -43,6 +43,17 @@ pub struct Considered {
     pub note: String,
 }
 
+/// A rule that calls for care with a tool that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleCaution {
+    /// The policy file that holds it.
+    pub file: String,
+    /// The rule's id.
+    pub rule_id: String,
+    /// The name that it gives.
+    pub name: String,
+}
+
 /// What became of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

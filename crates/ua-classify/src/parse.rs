@@ -353,7 +353,7 @@ impl Field<'_> {
         match self.text()?.as_str() {
             "ask" => Ok(true),
             "none" => Ok(false),
-            other => Err(self.error(&format!("{other:?} is none of ask, none"))),
+            other => Err(self.error(&format!("{other:?} is not one of ask, none"))),
         }
     }
 
@@ -418,7 +418,7 @@ impl Field<'_> {
             .map(Duration::from_millis)
             .ok_or_else(|| {
                 self.error(&format!(
-                    "{text:?} is no time span; write it like \"500ms\", \"60s\", \"15m\", \"24h\" or \"7d\""
+                    "{text:?} is not a valid time span; write it like \"500ms\", \"60s\", \"15m\", \"24h\" or \"7d\""
                 ))
             })
     }

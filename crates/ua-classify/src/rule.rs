@@ -95,7 +95,17 @@ impl Selector {
         self.matches_name(&spec.name) && self.has_arguments.iter().all(declares)
     }
 
-    fn matches_name(&self, tool: &ToolName) -> bool {
+    /// The name of the one tool that it is about; `None` where it may be about several.
+    pub(crate) fn exact_name(&self) -> Option<String> {
+        let is_pattern = |text: &&String| text.contains(['*', '?', '[', '{']);
+        let of_patterns = || match self.patterns.as_ref()?.texts() {
+            [only] => Some(only).filter(|text| !is_pattern(text)).cloned(),
+            _ => None,
+        };
+        self.name.clone().or_else(of_patterns)
+    }
+
+    pub(crate) fn matches_name(&self, tool: &ToolName) -> bool {
         self.tool_namespace.is_none_or(|namespace| namespace == tool.namespace)
             && self.server.as_ref().is_none_or(|server| *server == tool.server)
             && self.name.as_ref().is_none_or(|name| *name == tool.tool || *name == tool.raw)
@@ -143,6 +153,14 @@ pub(crate) enum MarkerSetting {
 }
 
 impl Settings {
+    /// Whether it makes calls more careful: a person is asked, a lost call is held, or it is one that is not harmless.
+    pub(crate) fn calls_for_care(&self) -> bool {
+        self.approval == Some(true)
+            || self.on_unknown == Some(OnUnknown::Hold)
+            || self.side_effect_class.is_some_and(SideEffectClass::has_effect)
+            || self.on_scope_conflict.is_some_and(|said| said != OnScopeConflict::Allow)
+    }
+
     /// What of this may be believed about a server that nobody vouches for: whatever makes it wait for somebody, and nothing that lets a
     /// call be sent again or settled without one.
     pub(crate) fn only_caution(&self) -> Self {

@@ -46,13 +46,23 @@ pub struct Catalog {
 impl Catalog {
     /// Classifies and checks every tool. Fails when a tool could not keep what is asked of it.
     pub fn new(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> Result<Self, DispatchError> {
-        let mut entries = BTreeMap::new();
+        let (catalog, problems) = Self::gathered(specs, classifier, rules);
+        problems.into_iter().next().map_or(Ok(catalog), Err)
+    }
+
+    /// Everything for which [`Self::new`] would fail.
+    pub fn problems(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> Vec<DispatchError> {
+        Self::gathered(specs, classifier, rules).1
+    }
+
+    fn gathered(specs: Vec<ToolSpec>, classifier: &Classifier, rules: &Rules) -> (Self, Vec<DispatchError>) {
+        let (mut entries, mut problems) = (BTreeMap::new(), Vec::new());
         for spec in specs {
             let raw = spec.name.raw.clone();
             let policy = enforced(classifier.classify(&spec, None), rules.enforces_keys());
             let denied = rules.denies(&spec.name, &policy);
             if denied.is_none() {
-                enforce::check(&spec, &policy, rules.audience())?;
+                problems.extend(enforce::check(&spec, &policy, rules.audience()).err());
             }
             let shown = match &policy.key_channel {
                 Some(channel) => without_key_argument(&spec.input_schema, channel),
@@ -80,15 +90,15 @@ impl Catalog {
                 policy: OnceLock::new(),
             };
             if entries.insert(raw.clone(), entry).is_some() {
-                return Err(DispatchError::Configuration {
+                problems.push(DispatchError::Configuration {
                     tool: raw,
                     why: "two servers offer a tool of this name; rename one of them".to_owned(),
                 });
             }
         }
         let catalog = Self { entries, pinned: RwLock::new(None) };
-        catalog.check_probes(classifier)?;
-        Ok(catalog)
+        problems.extend(catalog.probe_problems(classifier));
+        (catalog, problems)
     }
 
     /// The offered tools that have an effect by what was declared, and those that nobody declared and that may have it.

@@ -45,6 +45,11 @@ pub enum DispatchError {
 }
 
 impl DispatchError {
+    /// The tool whose setup is wrong, by its qualified name.
+    pub fn tool(&self) -> Option<&String> {
+        if let Self::Configuration { tool, .. } = self { Some(tool) } else { None }
+    }
+
     /// What the caller may do next.
     pub fn class(&self) -> FailureClass {
         match self {

@@ -51,22 +51,28 @@ impl Catalog {
         }
     }
 
-    /// A probe of the user's own policy has to name a tool that is there and only looks. One of the built-in policy that does not
-    /// fit these servers is passed over, and its calls are held.
-    pub(crate) fn check_probes(&self, classifier: &Classifier) -> Result<(), DispatchError> {
+    /// What is wrong with the probes of a person's own rules: each has to name a tool that is there and only looks. One of the built-in policy
+    /// that does not fit these servers is passed over, and its calls are held.
+    pub(crate) fn probe_problems(&self, classifier: &Classifier) -> Vec<DispatchError> {
+        let mut found = Vec::new();
         for entry in self.entries().filter(|entry| entry.denied.is_none()) {
             let policy = classifier.classify(&entry.spec, None);
             let Some(probe) = policy.probe.as_ref().filter(|_| policy.on_unknown == OnUnknown::Probe) else { continue };
             let Err(why) = self.check_probe(classifier, &entry.spec.name, probe) else { continue };
-            if matches!(policy.class_source, ClassSource::UserPolicy | ClassSource::JobPolicy) {
-                return Err(DispatchError::Configuration {
+            // Whose word the probe is, not whose the class: a rule may name a probe and leave the class to others.
+            let considered = classifier.explain(&entry.spec).considered;
+            let said = considered.into_iter().find(|said| said.fields.contains(&"probe"));
+            match said.filter(|said| matches!(said.source, ClassSource::UserPolicy | ClassSource::JobPolicy)) {
+                Some(said) => found.push(DispatchError::Configuration {
                     tool: entry.spec.name.raw.clone(),
-                    why: format!("the policy `{}` wants to ask a probe, but {why}", policy.rule_id),
-                });
+                    why: format!("the policy `{}` wants to ask a probe, but {why}", said.rule_id),
+                }),
+                None => {
+                    tracing::info!(tool = entry.spec.name.raw, why, "its probe cannot be asked; lost calls are held");
+                }
             }
-            tracing::info!(tool = entry.spec.name.raw, why, "its probe cannot be asked; lost calls are held");
         }
-        Ok(())
+        found
     }
 
     fn check_probe(&self, classifier: &Classifier, tool: &ToolName, probe: &ProbePolicy) -> Result<(), String> {

@@ -37,6 +37,8 @@ pub struct JobCheck {
     pub key_holder: Option<RunRecord>,
     /// The unfinished run of the same job, if there is one.
     pub unfinished: Option<RunRecord>,
+    /// The run of the same job that a process is driving, if one is.
+    pub at_work: Option<RunRecord>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
     pub refusal: Option<HostError>,
 }
@@ -88,14 +90,18 @@ pub async fn check(
         crate::home::close(store);
         fate
     };
-    let (mut key_holder, mut unfinished, mut refusal) = (None, None, None);
+    let (mut key_holder, mut unfinished, mut at_work, mut refusal) = (None, None, None, None);
     match fate {
         Fate::Taken(run) => {
-            refusal = Some(job::taken_key(&run));
+            refusal = Some(job::taken_key(host, &run));
             unfinished = (!run.status.is_terminal()).then(|| run.clone());
             key_holder = Some(run);
         }
         Fate::Done(run) => key_holder = Some(run),
+        Fate::AtWork(run) => {
+            refusal = Some(job::at_work(&request.file, &run));
+            at_work = Some(run);
+        }
         Fate::Left(run) => {
             refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, &request.file, &run));
             unfinished = Some(run);
@@ -103,13 +109,13 @@ pub async fn check(
         Fate::Named(_) | Fate::Start { .. } => {}
     }
     if refusal.is_none() && key_holder.is_none() {
-        refusal = selectors::judged(host.settings(), &spec, &tools).or_else(|| {
+        refusal = selectors::judged(host.settings(), &launch, &spec, &tools)?.or_else(|| {
             let (id, now) = (RunId::new(host.env()), host.env().now());
             host.home().workspace_for(&id, spec.artifacts.workspace_dir.as_deref(), now).err()
         });
     }
     let selections = selectors::selections(&spec, &tools);
-    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished, refusal })
+    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished, at_work, refusal })
 }
 
 /// What the rules of these policy files, and the names in the user's lists, are about.

@@ -61,11 +61,13 @@ enum Found {
     /// The run that the request names, of the same job.
     Named(Database, RunRecord),
     /// The run that succeeded under its key.
-    Done(Database, RunRecord),
+    Done(Database, RunRecord, Vec<String>),
     /// A run of it that was begun and not finished.
     Left(Database, RunRecord),
     /// The run that has its key and has not succeeded.
     Taken(Database, RunRecord),
+    /// A run of it that a process is driving.
+    AtWork(RunRecord),
 }
 
 /// Starts a job and drives its run to a conclusion of this process.
@@ -75,9 +77,10 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         Found::Named(store, run) => {
             resume::resume(host, people, store, run, &request.launch, Changes::default(), false).await
         }
-        Found::Done(store, done) => {
+        Found::Done(store, done, changed) => {
             let key = done.job_key.as_deref().unwrap_or_default();
             people.tell(&format!("the job key {key:?} was used already; `--again` runs the job once more"));
+            tell_changed(people.as_ref(), &changed);
             home::close(store);
             resume::found(host, people, &done, &request.launch, Changes::default(), false).await
         }
@@ -85,7 +88,18 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             home::close(store);
             resume::found(host, people, &left, &request.launch, Changes::default(), false).await
         }
-        Found::Taken(_, earlier) => Err(taken_key(&earlier)),
+        Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
+        Found::AtWork(run) => Err(at_work(&request.file, &run)),
+    }
+}
+
+/// Says that what is shown is not what the job says now.
+fn tell_changed(people: &dyn People, changed: &[String]) {
+    if !changed.is_empty() {
+        people.tell(&format!(
+            "warning: the job has changed since that run ({}); what follows is the result of the job as it was",
+            line(&changed.join(", "), 200)
+        ));
     }
 }
 
@@ -98,9 +112,10 @@ pub(crate) async fn stored(
     Ok(match find(host, people, request).await? {
         Found::New(store, run, _)
         | Found::Named(store, run)
-        | Found::Done(store, run)
+        | Found::Done(store, run, _)
         | Found::Left(store, run)
         | Found::Taken(store, run) => (store, run),
+        Found::AtWork(run) => return Err(at_work(&request.file, &run)),
     })
 }
 
@@ -118,6 +133,8 @@ pub(crate) enum Fate {
     Done(RunRecord),
     /// A run of it was begun and not finished: somebody says what is to become of it.
     Left(RunRecord),
+    /// A run of it is being driven by a process: nothing is started beside it.
+    AtWork(RunRecord),
     /// Its key is that of a run that has not succeeded.
     Taken(RunRecord),
 }
@@ -151,9 +168,9 @@ pub(crate) async fn fate(
     if !request.new
         && !request.again
         && request.run_id.is_none()
-        && let Some(left) = unfinished(host, store, spec).await?
+        && let Some(fate) = unfinished(host, store, spec).await?
     {
-        return Ok(Fate::Left(left));
+        return Ok(fate);
     }
     Ok(Fate::Start { earlier: None })
 }
@@ -166,8 +183,12 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let store = host.home().open()?;
     let earlier = match fate(host, &store, request, &spec).await? {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
-        Fate::Done(done) => return Ok(Found::Done(store, done)),
+        Fate::Done(done) => {
+            let changed = ua_resume::job_changes(&done.spec, &spec).into_iter().map(|change| change.field).collect();
+            return Ok(Found::Done(store, done, changed));
+        }
         Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
+        Fate::AtWork(run) => return Ok(Found::AtWork(run)),
         Fate::Left(left) => {
             let is_here = people.presence() == Presence::Here;
             let answer = if is_here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
@@ -253,27 +274,46 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
 /// How many unfinished runs are looked at for one of the same job.
 const LOOKED_AT: u32 = 200;
 
-/// The newest run of the same job, its files included, that was begun and not finished, and that nobody drives: to start the job again would do
-/// again what that run did.
-pub(crate) async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<RunRecord>, HostError> {
+/// What becomes of a job of which a run was begun and not finished, its files included: to start the job again would do again what that run did,
+/// or is about to do. One that a process drives comes before those that were left.
+async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<Fate>, HostError> {
     let query = RunQuery {
-        statuses: vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
+        statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
         without_tasks: true,
         limit: LOOKED_AT,
         ..RunQuery::default()
     };
     let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    let mut left = None;
     for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
         let is_left = run.entrypoint == host.entrypoint() && run.end_mark().is_none() && *run.spec == *spec;
-        if is_left
-            && !RunLock::is_held(&host.home().locks(), &run.run_id)
-            && store.elsewhere(&run.run_id).await?.is_none()
-        {
-            return Ok(Some(run));
+        if !is_left || store.elsewhere(&run.run_id).await?.is_some() {
+            continue;
+        }
+        if RunLock::is_held(&host.home().locks(), &run.run_id) {
+            return Ok(Some(Fate::AtWork(run)));
+        }
+        // One that waits in the queue was begun by nobody.
+        if left.is_none() && run.status != RunStatus::Queued {
+            left = Some(run);
         }
     }
-    Ok(None)
+    Ok(left.map(Fate::Left))
+}
+
+/// The refusal of a job of which a run is being driven.
+pub(crate) fn at_work(file: &Path, run: &RunRecord) -> HostError {
+    HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
+        .hint(format!(
+            "`ua runs tail {}` follows it; `ua job {} --new` starts another run beside it, which does again what that run does outside; nothing \
+             was started",
+            run.run_id,
+            file.display()
+        ))
+        .field("kind", "run_at_work")
+        .field("run_id", &run.run_id)
+        .field("status", run.status)
 }
 
 pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostError {
@@ -331,7 +371,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
     Ok(())
 }
 
-pub(crate) fn taken_key(earlier: &RunRecord) -> HostError {
+pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
     let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
         RunStatus::Succeeded => format!("it succeeded; see `ua runs show {id}`"),
@@ -342,7 +382,11 @@ pub(crate) fn taken_key(earlier: &RunRecord) -> HostError {
             )
         }
         RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman | RunStatus::Stopped => {
-            format!("it is not finished: `ua resume {id}`")
+            if RunLock::is_held(&host.home().locks(), id) {
+                format!("a process is working on it; `ua runs tail {id}` follows it")
+            } else {
+                format!("it is not finished: `ua resume {id}`")
+            }
         }
     };
     HostError::usage(format!("the job key {key:?} was used by run {id} already"))

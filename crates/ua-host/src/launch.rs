@@ -404,6 +404,13 @@ impl Launch {
         policies::classifier(settings, &files, &of_job, self.mcp_file().as_ref())
     }
 
+    /// The policy files that were named for this job: with it, or in it. Those of the configuration are for every job.
+    pub(crate) fn policies_of_this_job(&self, settings: &Settings) -> Result<Vec<PathBuf>, HostError> {
+        let (of_user, of_job) = self.named_policies();
+        let general = policies::configured(settings)?;
+        Ok(of_user.into_iter().filter(|file| !general.contains(file)).chain(of_job).collect())
+    }
+
     /// The policy files that the user named, and those that came with the job.
     fn named_policies(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         match &self.job_policies {

@@ -7,11 +7,12 @@
 use std::collections::BTreeSet;
 
 use globset::{Glob, GlobMatcher};
+use ua_classify::IdleCaution;
 use ua_core::{CallPolicy, RunId, RunSpec, SideEffectClass, StopCondition, ToolName, ToolSpec};
-use ua_dispatch::TransportError;
+use ua_dispatch::{Catalog, Rules, TransportError};
 use ua_mcp::ServerSpec;
 
-use crate::error::HostError;
+use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::people::People;
@@ -172,30 +173,108 @@ fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
 fn has_selectors(spec: &RunSpec) -> bool {
     let lists =
         [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
-    lists.into_iter().any(|list| !list.is_empty())
-        || conditions(spec).any(|condition| matches!(condition, StopCondition::Effect { .. }))
+    lists.into_iter().any(|list| !list.is_empty()) || conditions(spec).any(|condition| effect_of(condition).is_some())
 }
 
-/// Refuses a job with a selector that selects nothing. Nothing is stored, and no tool is called.
+/// Refuses a job whose start would fail once its tools are there, or that says something about tools or effects that do not exist. Nothing is
+/// stored, and no tool is called.
 pub(crate) async fn check(host: &Host, people: &dyn People, launch: &Launch, spec: &RunSpec) -> Result<(), HostError> {
-    if !has_selectors(spec) && denied_here(host.settings()).is_empty() {
+    let settings = host.settings();
+    if !has_selectors(spec) && denied_here(settings).is_empty() && launch.policy_files(settings).is_empty() {
         return Ok(());
     }
     let Ok(tools) = listed(host, people, launch, spec).await? else { return Ok(()) };
-    judged(host.settings(), spec, &tools).map_or(Ok(()), Err)
+    judged(settings, launch, spec, &tools)?.map_or(Ok(()), Err)
 }
 
-/// Why a job is refused that would be offered these tools: for its own words, or for one of the user's denylist.
-pub(crate) fn judged(settings: &Settings, spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
+/// Why a job is refused that would be offered these tools. `ua job` and `ua job --check` ask here alone, so neither refuses what the other
+/// lets start.
+///
+/// # Errors
+/// A policy file cannot be used.
+pub(crate) fn judged(
+    settings: &Settings,
+    launch: &Launch,
+    spec: &RunSpec,
+    tools: &[(ToolSpec, CallPolicy)],
+) -> Result<Option<HostError>, HostError> {
+    let classifier = launch.classifier(settings)?;
+    let specs: Vec<ToolSpec> = tools.iter().map(|(tool, _)| tool.clone()).collect();
+    let rules = Rules::of(spec).map_err(HostError::usage)?;
+    if let Some(error) = Catalog::problems(specs.clone(), &classifier, &rules).first() {
+        return Ok(Some(HostError::usage(chain(error)).hint(
+            "correct the rule or the job; `ua tools explain` shows what decides about a tool; nothing was started",
+        )));
+    }
     // Which actions a composite tool knows is not listed anywhere.
-    if tools.iter().any(|(spec, _)| spec.name.tool.starts_with("COMPOSIO_")) {
-        return None;
+    if tools.iter().any(|(spec, policy)| spec.name.tool.starts_with("COMPOSIO_") || policy.composite.is_some()) {
+        return Ok(None);
     }
     let found = unmatched(spec, tools);
     if !found.is_empty() {
-        return Some(refusal(&found));
+        return Ok(Some(refusal(&found)));
     }
-    misspelt_denials(&denied_here(settings), tools)
+    if let Some(denied) = misspelt_denials(&denied_here(settings), tools) {
+        return Ok(Some(denied));
+    }
+    let files: Vec<String> =
+        launch.policies_of_this_job(settings)?.iter().map(|file| file.display().to_string()).collect();
+    if let Some(idle) = idle_cautions(&classifier.idle_cautions(&files, &specs), tools) {
+        return Ok(Some(idle));
+    }
+    let made = |effect: &str| {
+        let catalog = Catalog::new(specs.clone(), &classifier, &rules);
+        catalog.is_ok_and(|catalog| catalog.makers_of(effect) != (Vec::new(), Vec::new()))
+    };
+    let missing: BTreeSet<String> = conditions(spec).filter_map(effect_of).filter(|effect| !made(effect)).collect();
+    Ok((!missing.is_empty()).then(|| unmakeable(&missing, spec)))
+}
+
+/// The error about effects that conditions want and no tool has: such a job can never be done.
+fn unmakeable(missing: &BTreeSet<String>, spec: &RunSpec) -> HostError {
+    let of = |effect: &String| {
+        let mut names = conditions(spec).filter(|condition| effect_of(condition).as_ref() == Some(effect));
+        match names.next() {
+            Some(StopCondition::Named(name)) => format!("`{}` (`{name}`)", line(effect, 100)),
+            Some(StopCondition::Effect { .. } | StopCondition::Artifact { .. }) | None => {
+                format!("`{}`", line(effect, 100))
+            }
+        }
+    };
+    let words: Vec<String> = missing.iter().map(of).collect();
+    HostError::usage(format!("no tool of this job has the effect that a stop condition asks for: {}", words.join(", ")))
+        .hint(
+            "offer a tool that has it, say in a policy which tool does (`effect_kind`, and a class that is not read_only), or take the \
+             condition out; `ua job --check` lists the tools; nothing was started",
+        )
+}
+
+/// The error about rules of this job that call for care with a tool that is not there.
+fn idle_cautions(idle: &[IdleCaution], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
+    let mut names = Names::of(tools);
+    #[cfg(feature = "toolserver")]
+    names.tools.extend(ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()));
+    let words: Vec<String> = idle
+        .iter()
+        .filter(|idle| !names.has(&idle.name, false))
+        .map(|idle| {
+            let nearest = names.nearest(&idle.name, &[]);
+            let nearest = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+            format!(
+                "`{}` in rule `{}` of {}{nearest}",
+                line(&idle.name, 100),
+                line(&idle.rule_id, 60),
+                line(&idle.file, 200)
+            )
+        })
+        .collect();
+    (!words.is_empty()).then(|| {
+        HostError::usage(format!("the policies of this job call for care with tools that do not exist: {}", words.join("; ")))
+            .hint(
+                "a misspelt name protects from nothing: correct it, or take the rule out; rules for other jobs belong into the user's \
+                 policy.toml; `ua tools list` shows the tools; nothing was started",
+            )
+    })
 }
 
 /// The denylist, where it is said for this start: by the environment or the project's file. The user's own configuration is for all

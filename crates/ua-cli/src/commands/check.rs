@@ -60,7 +60,7 @@ fn shown(found: &JobCheck) -> JobChecked {
         words: found.selections.iter().map(word).collect(),
         rules: found.rules.iter().map(rule).collect(),
         job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
-        unfinished_run: found.unfinished.as_ref().map(|run| run.run_id.clone()),
+        unfinished_run: found.unfinished.as_ref().or(found.at_work.as_ref()).map(|run| run.run_id.clone()),
     }
 }
 
@@ -72,12 +72,19 @@ fn in_words(found: &JobCheck) -> String {
     }
     let servers: Vec<String> = servers.iter().map(|(name, count)| format!("{} {count}", line(name, 40))).collect();
     let mut out = format!(
-        "Objective      {}\nModel          {} · {}\nTools          {}{}\n",
+        "Objective      {}\nModel          {}\nTools          {}{}\n",
         line(&found.spec.objective, 200),
-        line(provider, 40),
-        line(model, 60),
+        if provider == model { line(model, 60) } else { format!("{} · {}", line(provider, 40), line(model, 60)) },
         found.tools.len(),
-        if servers.is_empty() { String::new() } else { format!(" ({})", servers.join(", ")) },
+        match servers.as_slice() {
+            [] => String::new(),
+            // Of one server the number stands there already.
+            [_] => format!(
+                ", all of `{}`",
+                found.tools.first().map_or(String::new(), |(tool, _)| line(&tool.name.server, 40))
+            ),
+            several => format!(" ({})", several.join(", ")),
+        },
     );
     if found.selections.iter().all(|selection| selection.field != "stop_conditions") {
         out.push_str("Conditions     none: whether the job is done is not checked\n");
@@ -117,6 +124,9 @@ fn in_words(found: &JobCheck) -> String {
             short(holder.run_id.as_str()),
             holder.status
         ));
+    }
+    if let Some(run) = &found.at_work {
+        out.push_str(&format!("\nAt work        run {} of the same job\n", short(run.run_id.as_str())));
     }
     if let Some(left) = &found.unfinished {
         out.push_str(&format!(

@@ -148,8 +148,13 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 print_json(&found.into_iter().map(|spec| classifier.explain(spec)).collect::<Vec<_>>())?;
                 return Ok(OK);
             }
+            // What would make a start fail stands with the tool that it is about.
+            let problems = ua_dispatch::Catalog::problems(specs.clone(), &classifier, &ua_dispatch::Rules::default());
             for spec in found {
                 print(format!("{}\n", classifier.explain(spec)))?;
+                for problem in problems.iter().filter(|problem| problem.tool() == Some(&spec.name.raw)) {
+                    print(format!("no job starts with this: {problem}\n"))?;
+                }
             }
         }
         ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
