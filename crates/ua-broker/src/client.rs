@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use ua_core::{CallId, Env, QuestionId, Timestamp};
 use ua_ledger::NotTaken;
-use ua_store::{Answer, Choice, QuestionRecord};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
 use crate::broker::Broken;
 use crate::connection::Connection;
@@ -201,7 +201,7 @@ fn choices(question: &QuestionRecord) -> Vec<Choice> {
 fn form(question: &QuestionRecord) -> Value {
     let choices = choices(question);
     let words: Vec<&str> = choices.iter().map(|choice| choice.as_str()).collect();
-    let named: Vec<&str> = choices.iter().map(|choice| in_words(*choice)).collect();
+    let named: Vec<&str> = choices.iter().map(|choice| in_words(question.kind, *choice)).collect();
     let mut properties = json!({DECISION: {"type": "string", "title": "Decision", "enum": words, "enumNames": named}});
     if choices.contains(&Choice::Happened) {
         properties["proof"] = json!({"type": "string", "title": "Proof, if it happened",
@@ -215,10 +215,12 @@ fn shown(text: &str, question: &QuestionId) -> String {
     format!("{}\n\n(Question {question} of the gateway; it can be answered in a terminal as well.)", text.trim())
 }
 
-const fn in_words(choice: Choice) -> &'static str {
+/// A choice as the dialogue names it: a call that may have happened is sent once more, one that was never sent is sent.
+const fn in_words(kind: QuestionKind, choice: Choice) -> &'static str {
     match choice {
         Choice::Happened => "It happened",
-        Choice::Execute => "Do it",
+        Choice::Execute if matches!(kind, QuestionKind::UnknownOutcome) => "It did not happen; send it again",
+        Choice::Execute => "Send it",
         Choice::Skip => "Leave it",
         Choice::Abort => "End the session",
         Choice::Continue => "Continue",
@@ -228,7 +230,7 @@ const fn in_words(choice: Choice) -> &'static str {
 #[cfg(test)]
 mod tests {
     use ua_core::RunId;
-    use ua_store::{QuestionKind, QuestionStatus};
+    use ua_store::QuestionStatus;
 
     use super::*;
 
@@ -250,10 +252,14 @@ mod tests {
         let form = form(&question);
         let properties = &form["requestedSchema"]["properties"];
         assert_eq!(properties[DECISION]["enum"], json!(["happened", "execute", "skip"]));
-        assert_eq!(properties[DECISION]["enumNames"].as_array().unwrap().len(), 3);
+        let named = ["It happened", "It did not happen; send it again", "Leave it"];
+        assert_eq!(properties[DECISION]["enumNames"], json!(named));
         assert!(properties["proof"].is_object() && form["message"].as_str().unwrap().contains("Question q_1"));
         let approval = QuestionRecord { choices: vec![Choice::Execute, Choice::Skip], ..question };
-        assert!(super::form(&approval)["requestedSchema"]["properties"].get("proof").is_none());
+        let approval = QuestionRecord { kind: QuestionKind::Approval, ..approval };
+        let properties = &super::form(&approval)["requestedSchema"]["properties"];
+        assert!(properties.get("proof").is_none());
+        assert_eq!(properties[DECISION]["enumNames"], json!(["Send it", "Leave it"]));
     }
 
     #[test]

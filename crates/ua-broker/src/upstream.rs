@@ -406,6 +406,7 @@ impl Upstream {
             pending: Mutex::new(Some(HashMap::new())),
             ended: CancellationToken::new(),
             child: AsyncMutex::new(child),
+            stderr_log: stderr_log.clone(),
         });
         tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
         let link = Link::Pipe(pipe);

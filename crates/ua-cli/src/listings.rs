@@ -46,13 +46,13 @@ listings! {
     ];
     /// `ua status`.
     STATUS = "ua status": [
-        whole("RUN", ID), whole("STATUS", "stopped (fingerprint)"), extra("COST", "0.0123 USD + ?"), extra("TURNS", "12"),
+        whole("RUN", ID), whole("STATUS", "stopped (fingerprint)"), extra("USED", "0.0123 USD + ?"), extra("TURNS", "12"),
         extra("UPDATED", "59 min ago"), text("OBJECTIVE", WORDS),
     ];
     /// `ua calls list`.
     CALLS = "ua calls list": [
         whole("CALL", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", "failed_definite"), extra("TRIES", "1"), text("RECEIPT, OR WHAT IS WRONG", WORDS),
+        whole("STATUS", "failed_definite"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
     ];
     /// `ua queue depth`.
     QUEUE_DEPTH = "ua queue depth": [
@@ -62,7 +62,7 @@ listings! {
     /// `ua queue list`.
     QUEUE = "ua queue list": [
         whole("RUN", ID), extra("QUEUE", "default"), whole("STATE", "claimed"), extra("PRIORITY", "-10"),
-        extra("KEY", "acme:2"), text("WORKER OR REASON", "from Wed 08:00 (in 59 min), the machine that began it is not there"),
+        extra("KEY", "acme:2"), text("NOTE", "from Wed 08:00 (in 59 min), the machine that began it is not there"),
     ];
     /// `ua workers list`.
     WORKERS = "ua workers list": [
@@ -119,7 +119,7 @@ listings! {
     ];
     /// Calls of the gateway that are under way.
     UNDER_WAY = "ua gateway status, calls": [
-        whole("CALL", ID), extra("SINCE", "59 min ago"), whole("", "asks a person"), whole("WAITING", "1"),
+        whole("CALL", ID), extra("SINCE", "59 min ago"), whole("NOW", "asks a person"), whole("WAITING", "1"),
     ];
     /// Two runs side by side.
     SIDES = "ua runs diff": [whole("", "own tokens"), text("A", WORDS), text("B", WORDS)];

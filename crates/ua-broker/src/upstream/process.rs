@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -37,6 +38,8 @@ pub(super) struct Pipe {
     pub(super) pending: Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>,
     pub(super) ended: CancellationToken,
     pub(super) child: AsyncMutex<Child>,
+    /// What the server writes to its standard error: most often why it ended.
+    pub(super) stderr_log: PathBuf,
 }
 
 /// What comes back for a request; the error says why it cannot be read.
@@ -192,7 +195,11 @@ impl Pipe {
         }
         match answer.await {
             Ok(answer) => answer.map_err(Unanswered::Unreadable),
-            Err(_) => Err(Unanswered::Lost("the tool server ended before it answered".to_owned())),
+            Err(_) => {
+                let log = self.stderr_log.display();
+                tracing::warn!(%log, "a tool server ended before it answered");
+                Err(Unanswered::Lost(format!("the tool server ended before it answered; what it wrote is in {log}")))
+            }
         }
     }
 }

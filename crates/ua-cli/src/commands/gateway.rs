@@ -423,7 +423,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     if !broker.calls.is_empty() {
         let row = |call: GatewayCall| {
             let held = if call.is_held { "asks a person" } else { "" };
-            vec![call.call, call.since, held.to_owned(), call.askers.to_string()]
+            vec![crate::ids::short(&call.call).to_owned(), call.since, held.to_owned(), call.askers.to_string()]
         };
         print_table(&crate::listings::UNDER_WAY, broker.calls.into_iter().map(row).collect())?;
     }

@@ -94,11 +94,16 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
             IN_NO_QUEUE.clone_into(&mut status);
         }
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
+        // Its client decides when a session of the gateway continues: nobody resumes it.
+        let is_session = ua_store::is_gateway(&run);
+        if is_session && status == "crashed" {
+            SESSION.clone_into(&mut status);
+        }
         shown.runs.push(StatusRun {
             total_tokens: usage.total_tokens,
             cost: usage.cost,
             unpriced_requests: usage.unpriced_requests,
-            resume_with: ua_host::restart::resume_command(home, &run),
+            resume_with: if is_session { String::new() } else { ua_host::restart::resume_command(home, &run) },
             why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
             run: RunRow::of(head, status),
         });
@@ -107,6 +112,9 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     ua_host::home::close(store);
     Ok(shown)
 }
+
+/// How a session of the gateway is shown whose client asks nothing now.
+const SESSION: &str = "idle session";
 
 async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
@@ -131,7 +139,9 @@ fn summary(found: &StatusShown) -> String {
     let mut out = String::new();
     for question in &found.questions {
         let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
-        let text = line(&question.question.text, 200);
+        // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
+        let text = question.question.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = line(&text, 200);
         out.push_str(&format!("\nQuestion {} of run {}\n  {text}\n", short(id), short(run)));
     }
     if !found.questions.is_empty() {

@@ -104,14 +104,16 @@ fn names_in(path: &Path, file: &str) -> Option<Vec<String>> {
     Some(text.lines().filter_map(name).collect())
 }
 
-/// Says which of the tool servers that were named the configuration does not have.
-fn missing(servers: &[String], changes: &[Change]) -> Result<(), HostError> {
-    match servers.iter().find(|name| !changes.iter().any(|change| change.server == **name)) {
+/// Says which of the tool servers that were named is not among those that the configuration has.
+fn missing(servers: &[String], known: &[String]) -> Result<(), HostError> {
+    match servers.iter().find(|name| !known.contains(name)) {
         Some(missing) => {
-            let known: Vec<&str> = changes.iter().map(|change| change.server.as_str()).collect();
-            let hint = format!("the configuration has: {}", crate::text::plain(&known.join(", ")));
+            let hint = match known {
+                [] => "the configuration has none".to_owned(),
+                known => format!("the configuration has: {}", crate::text::plain(&known.join(", "))),
+            };
             let message = format!("the configuration names no tool server `{}`", crate::text::plain(missing));
-            Err(HostError::not_found(message, missing, known, &hint))
+            Err(HostError::not_found(message, missing, known.iter().map(String::as_str), &hint))
         }
         None => Ok(()),
     }
@@ -428,5 +430,18 @@ env_http_headers = { "X-Key" = "CRM_KEY" }
     fn goose_keeps_its_comments_and_its_layout() {
         let config = "# ü mine\nGOOSE_PROVIDER: anthropic\nextensions:\n  mail:\n    enabled: true\n    type: stdio\n    cmd: npx   # from the registry\n    args:\n    - -y\n    - 'mail-server' # the first\n    env_keys: [SMTP_PASSWORD]\n    envs:\n      KEY: k\n    timeout: 300\n  notes: {type: stdio, cmd: notes, args: [a, \"b\"]}\n  plain:\n    cmd: \"plain\"\n    enabled: false\n  flow: {cmd: flow}\n  memory:\n    type: builtin\n    name: memory\n  crm:\n    type: streamable_http\n    uri: https://crm.example.com/mcp\n";
         insta::assert_snapshot!(there_and_back("config.yaml", config, &[]));
+    }
+
+    #[test]
+    fn a_misspelt_server_is_told_which_there_are() {
+        for (name, text) in [
+            ("x.json", r#"{"mcpServers": {"letters": {"command": "a"}}}"#),
+            ("x.toml", "[mcp_servers.letters]\ncommand = \"a\"\n"),
+            ("x.yaml", "extensions:\n  letters:\n    cmd: a\n    args: []\n    type: stdio\n"),
+        ] {
+            let path = Path::new(name);
+            let refused = Format::of(path).unwrapped(text, &["lettres".to_owned()]).unwrap_err();
+            assert_eq!(refused.hint_text(), Some("did you mean `letters`? the configuration has: letters"), "{name}");
+        }
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn edited(
     if named.is_empty() && lists(text, &top).is_empty() {
         return Err(HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"));
     }
+    let known: Vec<String> = named.iter().map(|(_, server)| server.name.clone()).collect();
     let (mut edits, mut changes) = (Vec::new(), Vec::new());
     for (project, server) in named {
         if !servers.is_empty() && !servers.contains(&server.name) {
@@ -75,7 +76,7 @@ pub(super) fn edited(
             Some(becomes) => edits.push(Edit { place: server.value.clone(), text: other(read, becomes).to_string() }),
         }
     }
-    missing(servers, &changes)?;
+    missing(servers, &known)?;
     edits.sort_by_key(|edit| std::cmp::Reverse(edit.place.start));
     let mut edited = text.to_owned();
     for edit in edits {

@@ -23,6 +23,7 @@ pub(super) fn edited(
         text.parse().map_err(|error| HostError::usage(format!("this is no configuration in TOML: {error}")))?;
     let list = document.get_mut(LIST).and_then(Item::as_table_like_mut);
     let list = list.ok_or_else(|| HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")))?;
+    let known: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
     let mut changes = Vec::new();
     for (name, entry) in list.iter_mut() {
         if !servers.is_empty() && !servers.iter().any(|server| server == name.get()) {
@@ -35,7 +36,7 @@ pub(super) fn edited(
             become_(entry, new, what);
         }
     }
-    missing(servers, &changes)?;
+    missing(servers, &known)?;
     Ok(Edited { text: document.to_string(), changes })
 }
 

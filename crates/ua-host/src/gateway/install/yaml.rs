@@ -27,6 +27,7 @@ pub(super) fn edited(
         return Err(HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")));
     };
     let places = Places::of(text);
+    let known: Vec<String> = list.iter().filter_map(|(name, _)| word(name)).collect();
     let (mut edits, mut changes) = (Vec::new(), Vec::new());
     for (name, entry) in list {
         let Some(name) = word(name) else { continue };
@@ -50,7 +51,7 @@ pub(super) fn edited(
             None => edits.push((at, format!("{command}\n{}args{args}", " ".repeat(key.span.start.col())))),
         }
     }
-    missing(servers, &changes)?;
+    missing(servers, &known)?;
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
     let mut edited = text.to_owned();
     for (place, new) in edits {
