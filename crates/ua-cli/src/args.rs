@@ -92,7 +92,7 @@ Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storag
 
 Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, \
 UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS, UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, \
-OTEL_EXPORTER_OTLP_ENDPOINT and its like; `ua config show` lists all, with the files that set them";
+OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_ variables; `ua config show` lists all, with the files that set them";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -52,6 +52,11 @@ use crate::still::Still;
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
+    if cli.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
+        // A misspelt folder has no questions and no runs either; that nothing is there is said, and not that nothing runs.
+        return Err(HostError::usage(format!("there is no folder {}", home.root().display()))
+            .hint("correct --root; `ua job FILE --root DIR` makes the folder with its first run"));
+    }
     let _still = what_takes_long(&cli.command)
         .filter(|_| !crate::terminal::is_json())
         .map(|doing| Still::start(host.env(), doing, SHORT_SILENCE));
@@ -97,6 +102,20 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::GatewayBridge(_) => Err(HostError::usage("the bridge is started by an agent that the runner started")),
         Command::Shim(_) => Err(HostError::usage("the shim is started by the runner only")),
     }
+}
+
+/// Whether a command only shows what runs there are.
+fn only_looks(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Status(_)
+            | Command::Questions(_)
+            | Command::Runs(runs::RunsCommand::List(_))
+            | Command::Calls(calls::CallsCommand::List { .. })
+            | Command::Queue(fleet::QueueCommand::List { .. } | fleet::QueueCommand::Depth { .. })
+            | Command::Workers(fleet::WorkersCommand::List { .. })
+            | Command::Schedule(schedule::ScheduleCommand::List { .. })
+    )
 }
 
 /// A silence of a command that is left alone.

@@ -88,7 +88,7 @@ impl UnderWay {
     fn stopping(&self, patience: Duration) -> String {
         let now = "stopping; nothing new is started";
         if self.calls.is_empty() {
-            return format!("{now}, and nothing that was sent is unanswered. Ctrl-C again ends at once");
+            return format!("{now}, and no call of a tool is unanswered. Ctrl-C again ends at once");
         }
         format!(
             "{now}. Waiting up to {} for {} to finish. Ctrl-C again ends at once and leaves its outcome unknown",

@@ -146,7 +146,7 @@ pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     if let Some(at) = words.iter().position(|word| word.to_lowercase().starts_with(&typed)) {
         return Picked::One(at);
     }
-    Picked::Unclear(format!("`{}` is none of {}", plain(&typed), words.join(", ")))
+    Picked::Unclear(format!("`{}` is not one of {}", plain(&typed), words.join(", ")))
 }
 
 /// One thing that may be typed.

@@ -152,7 +152,9 @@ impl<'de> Deserialize<'de> for Money {
             | serde_json::Value::Object(_) => None,
         };
         read.ok_or_else(|| {
-            serde::de::Error::custom(format!("{value} is no amount of money: write \"2.50 USD\", or 2.5 for dollars"))
+            serde::de::Error::custom(format!(
+                "{value} is not a valid amount of money: write \"2.50 USD\", or 2.5 for dollars"
+            ))
         })
     }
 }

@@ -33,7 +33,7 @@ macro_rules! text_enum {
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
                     $($text => Ok(Self::$variant),)+
-                    other => Err(format!("{other:?} is none of {}", [$($text),+].join(", "))),
+                    other => Err(format!("{other:?} is not one of {}", [$($text),+].join(", "))),
                 }
             }
         }

@@ -110,7 +110,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
         let overrides: Value = serde_json::from_str(&overrides).map_err(|e| usage(e.to_string()))?;
         if !overrides.is_object() {
-            return Err(usage("it is no JSON object".to_owned())
+            return Err(usage("it is not a JSON object".to_owned())
                 .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));
         }
         let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;

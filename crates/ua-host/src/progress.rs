@@ -113,9 +113,9 @@ impl Progress {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 let at = self.env.now().plus(wait);
                 Some(format!(
-                    "model · attempt {attempt} failed ({}), again in {} at {at}; patience for {} more after that",
+                    "model · attempt {attempt} failed ({}); trying again in {} (at {at}), for up to {} more after that",
                     line(why, 120),
-                    seconds(wait),
+                    in_words(wait.max(Duration::from_secs(1))),
                     in_words(left)
                 ))
             }
@@ -191,7 +191,7 @@ impl Progress {
             }
             CallProgress::Asking { question, patience } => format!(
                 "a tool asks, waiting up to {} for your answer · {} · `ua answer {}`",
-                seconds(*patience),
+                in_words(*patience),
                 line(&question.text, 300),
                 question.question_id
             ),
@@ -341,7 +341,8 @@ pub fn clock(span: Duration) -> String {
 fn in_words(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds / 60),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
     }
 }
 

@@ -139,7 +139,10 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
 }
 
 /// Why a question takes no answer any more.
-async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
     if question.answer.is_none() {
         let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");

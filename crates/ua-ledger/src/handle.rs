@@ -192,7 +192,7 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
     }
     let filled = with_defaults(&content, &params);
     if let Some(unknown) = filled.keys().find(|name| !fields(&params).any(|(field, _)| field == *name)) {
-        return Err(format!("`{unknown}` is none of the fields"));
+        return Err(format!("`{unknown}` is not one of the fields"));
     }
     if let Some(name) = missing(&filled, &params).first() {
         return Err(format!("the field `{name}` is required and has no default"));

@@ -4,7 +4,7 @@ use ua_store::ConcurrencyKey;
 
 /// Reads `30d`, `12h`, `90m` or `10s`.
 pub(crate) fn parse_span(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("`{text}` is no time; write a number and d, h, m or s, for example 30d");
+    let wrong = || format!("`{text}` is not a valid time; write a number and d, h, m or s, for example 30d");
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds: u64 = match unit {
         'd' => 86_400,

@@ -209,7 +209,7 @@ async fn details(
     let words = async |ask: &str| Ok::<_, HostError>(ask_line(ask, left).await?.filter(|text| !text.is_empty()));
     let mut answer = Answer::new(way.choice);
     match way.word {
-        "happened" => answer.proof = words("The provider's id of it (Enter for none): ").await?,
+        "happened" => answer.proof = words("Provider's id, if any: ").await?,
         "text" => {
             answer.text = words("Your answer: ").await?;
             if answer.text.is_none() {

@@ -270,7 +270,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::as_str);
         out.push_str(&format!(
-            "  event          {} {from} → {} (epoch {})\n",
+            "  event          {} {from} → {} (process {} of the run)\n",
             moment::local(event.at, now),
             event.to,
             event.epoch

@@ -158,7 +158,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
         health.sqlite_version,
         health.bytes
     );
-    let whole = if health.findings.is_empty() { "whole".to_owned() } else { health.findings.join("\n               ") };
+    let whole =
+        if health.findings.is_empty() { "healthy".to_owned() } else { health.findings.join("\n               ") };
     page.push_str(&format!("Pages          {whole}\n"));
     let mirror = match (health.mirror_lines, health.forgotten.len()) {
         (0, _) => "none yet".to_owned(),

@@ -57,7 +57,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         print("\nThe jobs differ (A → B)\n")?;
     }
     for change in &diff.job {
-        print(format!("  {}\n", line(&change.to_string(), 200)))?;
+        print(format!("  {}\n", crate::output::plain(&change.to_string())))?;
     }
     let turns: Vec<_> = diff.turns.iter().filter(|turn| all || !turn.same).collect();
     if !turns.is_empty() {

@@ -15,7 +15,7 @@ use ua_store::RunRecord;
 use crate::args::{BudgetArgs, LaunchArgs};
 use crate::error::{HostError, OK, code_of_end};
 use crate::find;
-use crate::output::{line, plain, print, print_json, tell};
+use crate::output::{plain, print, print_json, tell};
 use crate::people::AtTerminal;
 
 /// `ua fork`.
@@ -136,7 +136,7 @@ fn text(plan: &ForkPlan, verb: &str) -> String {
         out.push_str("changed in the job\n");
     }
     for change in &plan.changes {
-        out.push_str(&format!("  {}\n", line(&change.to_string(), 160)));
+        out.push_str(&format!("  {}\n", plain(&change.to_string())));
     }
     let copied = plan.files.iter().filter(|file| file.fate == FileFate::Copied).count();
     out.push_str(&format!("files copied from its workspace: {copied}\n"));

@@ -27,7 +27,7 @@ pub struct InitArgs {
 pub(crate) const FILES: [(&str, &str, &str); 4] = [
     ("job.json", "what is to be done, and how to tell that it is done", include_str!("../init/job.json")),
     ("job.script.json", "what plays the model, so that it runs offline", include_str!("../init/job.script.json")),
-    ("policy.toml", "what is known of the tools", include_str!("../init/policy.toml")),
+    ("policy.toml", "policy for the tools", include_str!("../init/policy.toml")),
     ("ua.toml", "settings of this project", include_str!("../init/ua.toml")),
 ];
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     // All or nothing: a second `ua init` destroys nobody's job.
     let there: Vec<&str> = FILES.iter().map(|(name, ..)| *name).filter(|name| is_there(&args.dir, name)).collect();
     if !there.is_empty() {
-        return Err(HostError::usage(format!("already in {place}: {}", there.join(", ")))
+        return Err(HostError::usage(format!("these files exist already in {place}: {}", there.join(", ")))
             .hint("choose another folder: `ua init DIR`; nothing was written"));
     }
     for (name, _, text) in FILES {
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
         print_json(&ProjectMade { dir: args.dir.clone(), files })?;
         return Ok(OK);
     }
-    let mut out = format!("wrote to {place}:\n");
+    let mut out = format!("Created in {place}:\n");
     for (name, about, _) in FILES {
         out.push_str(&format!("  {name:<17}{about}\n"));
     }

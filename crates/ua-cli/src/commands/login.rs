@@ -96,7 +96,7 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
     };
     let browses = !args.no_browser && is_attended();
     let show = |address: &str| {
-        tell(format!("Log in at `{}` here, in a browser:\n\n  {}\n", plain(&server), plain(address)));
+        tell(format!("Log in to `{}` here, in a browser:\n\n  {}\n", plain(&server), plain(address)));
         if browses && let Err(error) = open(host, address) {
             tracing::debug!(%error, "no browser was opened");
         }

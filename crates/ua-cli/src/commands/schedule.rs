@@ -11,7 +11,7 @@ use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRe
 use crate::args::parse_concurrency;
 use crate::error::{HostError, OK};
 use crate::moment;
-use crate::output::{print, print_json, print_table};
+use crate::output::{line, print, print_json, print_table, tell};
 use crate::people::AtTerminal;
 use crate::view::ScheduleRow;
 
@@ -132,6 +132,11 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             };
             let next_at = next(host, &due)?;
             let schedule = ScheduleRecord { name, cron, time_zone, job, catch_up, is_paused: false, next_at };
+            let store = host.home().open()?;
+            let before = schedules(&store).await;
+            ua_host::home::close(store);
+            let before = before?.into_iter().find(|before| before.name == schedule.name);
+            tell_replaced(before.as_ref(), &schedule);
             changed(host, schedule).await?;
         }
         ScheduleCommand::Pause { name } => {
@@ -184,6 +189,26 @@ async fn found(host: &Host, name: &str) -> Result<ScheduleRecord, HostError> {
         Some(found) => Ok(found.clone()),
         None => Err(no_schedule(name, &all)),
     }
+}
+
+/// Says what becomes another one when a schedule takes the place of one of its name.
+fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord) {
+    let Some(before) = before else { return };
+    let mut differs = Vec::new();
+    let mut note = |what: &str, old: &str, new: &str| {
+        if old != new {
+            differs.push(format!("{what}: {} → {}", line(old, 120), line(new, 120)));
+        }
+    };
+    note("cron", &before.cron, &schedule.cron);
+    note("time zone", &before.time_zone, &schedule.time_zone);
+    note("missed times", &stored_name(&before.catch_up).to_string(), &stored_name(&schedule.catch_up).to_string());
+    note("job", &before.job.to_string(), &schedule.job.to_string());
+    if before.is_paused {
+        differs.push("it was paused, and is not any more".to_owned());
+    }
+    let differs = if differs.is_empty() { "nothing of it differs".to_owned() } else { differs.join("; ") };
+    tell(format!("the schedule {} was there already and is replaced: {differs}", schedule.name));
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {

@@ -98,12 +98,14 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
         // What the provider refused for good is to be corrected first.
         let is_final = run.stop_reason == Some(ua_core::RunStop::Provider)
             && run.status_detail.as_deref().is_some_and(|detail| detail.ends_with(ua_runner::FINAL));
-        let name = match (is_open, is_final) {
-            (true, _) => "Then resume    ",
-            (false, true) => "Once corrected ",
-            (false, false) => "Resume with    ",
+        // A run keeps its model: where that is what was refused, a resume comes to the same whatever is corrected.
+        let is_the_model = is_final && run.status_detail.as_deref().is_some_and(ua_runner::is_about_the_model);
+        let command = match is_the_model && !is_open {
+            true => format!("ua fork {} --model MODEL", short(run.run_id.as_str())),
+            false => resume_command.into_owned(),
         };
-        out.push_str(&format!("{name}{resume_command}\n"));
+        let name = if is_final && !is_open && !is_the_model { "Once corrected " } else { "Resume with    " };
+        out.push_str(&format!("{name}{command}\n"));
     }
     shown.then(out)
 }

@@ -33,7 +33,7 @@ pub fn question_answered(mut question: QuestionRecord, new: NewAnswer) -> Result
         QuestionStatus::Closed => return Err(conflict("questions", &question.question_id, "it is closed")),
     }
     if !question.choices.contains(&choice) {
-        let why = format!("{choice:?} is none of its choices {:?}", question.choices);
+        let why = format!("{choice:?} is not one of its choices {:?}", question.choices);
         return Err(conflict("questions", &question.question_id, why));
     }
     question.status = QuestionStatus::Answered;

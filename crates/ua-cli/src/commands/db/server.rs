@@ -144,7 +144,8 @@ async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<
         health.server_version,
         health.bytes
     );
-    let whole = if health.findings.is_empty() { "whole".to_owned() } else { health.findings.join("\n               ") };
+    let whole =
+        if health.findings.is_empty() { "healthy".to_owned() } else { health.findings.join("\n               ") };
     page.push_str(&format!("History        {whole}\n"));
     if invariants {
         page.push_str(&format!(

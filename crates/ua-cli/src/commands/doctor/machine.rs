@@ -208,6 +208,17 @@ async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Fi
     }
 }
 
+/// So many bytes, as a person says it.
+fn size(bytes: u64) -> String {
+    let (unit, name) = if bytes >> 30 > 0 { (30, "GiB") } else { (20, "MiB") };
+    let tenths = (bytes >> (unit - 10)).saturating_mul(10) >> 10;
+    if name == "GiB" && tenths < 1000 {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    } else {
+        format!("{} {name}", bytes >> unit)
+    }
+}
+
 pub(super) fn disk(home: &Home, findings: &mut Findings) {
     let folder = existing(home.root());
     match rustix::fs::statvfs(folder) {
@@ -216,7 +227,7 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
         }
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let detail = format!("{} MiB free for {}", free >> 20, home.root().display());
+            let detail = format!("{} free for {}", size(free), home.root().display());
             let fix = "make room: `ua runs delete --older-than 30d`, `ua db prune`; or choose another --root";
             if free < TOO_LITTLE {
                 findings.fail("disk", detail, fix);
