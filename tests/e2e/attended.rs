@@ -222,7 +222,7 @@ fn a_letter_that_is_none_and_a_no_ask_again() {
     terminal.asks("first");
     // `k` and `j` once moved through a list and landed on `abort`.
     terminal.types(&format!("k{ENTER}"));
-    terminal.shows("`k` is none of approve, skip, abort, later");
+    terminal.shows("`k` is not one of approve, skip, abort, later");
     terminal.types(&format!("ab{ENTER}"));
     terminal.shows("End the run? [y/N]");
     terminal.types(&format!("n{ENTER}"));

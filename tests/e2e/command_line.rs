@@ -61,7 +61,7 @@ fn runs_are_listed_by_status_and_age() {
     assert_eq!((cells[0], cells[1], cells[2], cells.len()), ("killed", "crashed", "0", 5), "{row}");
     table.says(&["older runs are not shown", "--limit 5"]);
     env.run(&["runs", "list", "--status", "failed"]).code(0).says(&["no such runs"]);
-    env.run(&["runs", "list", "--since", "soon"]).code(2).says(&["is no time"]);
+    env.run(&["runs", "list", "--since", "soon"]).code(2).says(&["is not a valid time"]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_whole_database_is_said_to_be_whole() {
         (&json!(true), &json!([]), &json!([]), &json!([]), &json!(1))
     );
     assert_eq!(page["mirror_lines"], json!(2));
-    env.run(&["db", "check"]).code(0).shows(&["Pages          whole", "none that the database does not know"]);
+    env.run(&["db", "check"]).code(0).shows(&["Pages          healthy", "none that the database does not know"]);
     env.run(&["db", "migrate"]).code(0).shows(&["has schema"]);
 }
 

@@ -59,7 +59,7 @@ fn putting_a_tool_back_as_it_was_needs_no_acceptance() {
     let env = env().with_forum();
     after_one_turn(&env, &json!({}));
     forum(&env, &["--describe", "Something else."]);
-    stops(&env, &["resume", "r"], "ua resume RUN --accept tools");
+    stops(&env, &["resume", "r"], "ua resume r --accept tools");
     forum(&env, &[]);
     ends_well(&env, &["resume", "r"]);
 }

@@ -45,6 +45,7 @@ mod memory;
 mod model;
 mod model_servers;
 mod near_duplicates;
+mod newcomer;
 mod packs;
 mod people;
 mod phases;

@@ -139,7 +139,7 @@ fn unknown_fields_of_a_phase_are_refused_with_the_nearest_name() {
 fn every_budget_that_stops_a_run_says_how_to_go_on() {
     // Budget, fields of the job, what is said, the flag, and whether the flag is enough.
     let cases = [
-        (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turns are used", "--max-turns +20"),
+        (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turn used", "--max-turns +20"),
         (json!({"max_tool_calls": 1}), "the budget max_tool_calls (1) is reached", "--max-tool-calls +100"),
         (json!({"max_tokens": 5}), "the budget max_tokens (5) is reached: 0 tokens are used", "--max-tokens +100000"),
         (

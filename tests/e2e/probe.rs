@@ -49,7 +49,7 @@ fn recipes() -> Vec<(Provider, &'static str, Value, &'static str)> {
         (
             Provider::GitHub,
             "create_pull_request",
-            with(json!({"title": "Mend it", "head": "mend", "base": "main", "body": "Mended."})),
+            with(json!({"title": "Correct it", "head": "mend", "base": "main", "body": "Mended."})),
             "reconciled",
         ),
         (Provider::GitHub, "add_issue_comment", with(json!({"issue_number": 7, "body": "Me too."})), "reconciled"),

@@ -1,0 +1,177 @@
+//! What somebody meets who uses the program for the first time: other spellings of a folder, commands to copy, misspelt names, the same command
+//! given twice.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::json;
+use ua_e2e::{TestEnv, until};
+
+use super::env;
+use super::server_database::comment_job;
+
+/// A folder of workspaces is the same one through `..`, through a link and by its own name: a run that was submitted by one spelling is worked
+/// on, shown and deleted by the others.
+#[test]
+fn a_root_may_be_spelt_in_any_way() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    fs::create_dir_all(env.path("sub")).unwrap();
+    std::os::unix::fs::symlink(env.root(), env.path("link")).unwrap();
+    let (dots, link) = (format!("{}/../root", env.arg("sub")), env.arg("link"));
+    let plain = env.arg("root");
+    for (nth, [submits, works, deletes]) in
+        [[&dots, &plain, &link], [&plain, &link, &dots], [&link, &dots, &plain]].into_iter().enumerate()
+    {
+        let name = format!("r{nth}");
+        env.run(&["submit", &job, "--run-id", &name, "--root", submits]).code(0);
+        env.run(&["worker", "--until-empty", "--root", works]).code(0);
+        let shown = env.run(&["runs", "show", &name, "--json", "--root", deletes]).code(0).json();
+        let workspace = shown["workspace_dir"].as_str().unwrap().to_owned();
+        assert!(workspace.starts_with(&plain) && !workspace.contains(".."), "{workspace}");
+        assert!(fs::metadata(&workspace).is_ok());
+        env.run(&["runs", "delete", &name, "--yes", "--root", deletes]).code(0);
+        assert!(fs::metadata(&workspace).is_err(), "{workspace}");
+    }
+    assert_eq!(env.comments().len(), 3);
+}
+
+/// A worker that can do nothing with what is left says what, and ends.
+#[test]
+fn a_worker_until_empty_ends_with_what_it_cannot_take() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["submit", &job, "--run-id", "r"]).code(0);
+    let database = rusqlite::Connection::open(env.database_path()).unwrap();
+    database.execute("UPDATE runs SET workspace_dir = '/elsewhere/session_1'", []).unwrap();
+    drop(database);
+    let worker = env.run(&["worker", "--until-empty"]).code(75);
+    let worker =
+        worker.says(&["1 run left in the queue that cannot be driven here: r: its workspace is /elsewhere/session_1"]);
+    assert_eq!(worker.stderr.matches("run r cannot be driven here").count(), 1, "{}", worker.stderr);
+    assert!(env.comments().is_empty());
+}
+
+/// The commands in a page that name no folder.
+fn without_a_root(page: &str) -> BTreeSet<String> {
+    const LOOKED_FOR: [&str; 9] =
+        ["answer", "resume", "questions", "runs", "calls", "fork", "queue", "submit", "status"];
+    let line = |line: &str| {
+        let found = line.match_indices("ua ").filter(|(at, text)| {
+            let is_word = !line[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            is_word && LOOKED_FOR.iter().any(|word| line[at + text.len()..].starts_with(word))
+        });
+        let command = |(at, _): (usize, &str)| line[at..].split(['`', '"']).next().unwrap_or_default().to_owned();
+        found.map(command).filter(|command| !command.contains("--root")).collect::<Vec<_>>()
+    };
+    page.lines().flat_map(line).collect()
+}
+
+/// Every command that is told works as it is told: where the default would not find the run, it names the folder, on the terminal, in JSON, in
+/// hints and in the pages of the workspace.
+#[test]
+fn every_command_that_is_told_names_the_folder() {
+    let env = env().with_forum();
+    let posts = [json!({"name": "mcp__forum__post_comment", "input": {"text": "one"}})];
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&fields, &json!([{"tools": posts}, {"text": "Done."}]));
+    let asked = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let mut pages = vec![("job", asked.shown())];
+    let questions = env.rows("SELECT question_id FROM questions");
+    let call = env.value("SELECT call_id FROM tool_calls");
+    let mut run = |name: &'static str, args: &[&str]| pages.push((name, env.run(args).shown()));
+    run("job again", &["job", &job]);
+    run("job --check", &["job", "--check", &job]);
+    run("job --check --json", &["job", "--check", &job, "--json"]);
+    run("questions", &["questions"]);
+    run("questions --json", &["questions", "--json"]);
+    run("answer without a word", &["answer", &questions[0]]);
+    run("calls show", &["calls", "show", &call]);
+    run("runs show", &["runs", "show", "r"]);
+    run("runs list", &["runs", "list"]);
+    run("status", &["status"]);
+    run("status --json", &["status", "--json"]);
+    run("doctor", &["doctor"]);
+    run("doctor --json", &["doctor", "--json"]);
+    run("no such run", &["runs", "show", "nope"]);
+    run("no such run, --json", &["runs", "show", "nope", "--json"]);
+    run("answer", &["answer", &questions[0], "approve"]);
+    run("answer again", &["answer", &questions[0], "approve"]);
+    run("resume", &["resume", "r"]);
+    run("runs delete", &["runs", "delete", "nope", "--yes"]);
+    for file in ["RESTART.md", "session_summary.txt", "job_completion_r.md", "job_completion_r.json"] {
+        let place = if file == "RESTART.md" { env.root() } else { env.workspace() };
+        pages.push(("a page of the workspace", fs::read_to_string(place.join(file)).unwrap()));
+    }
+    let wrong: Vec<_> =
+        pages.iter().map(|(name, page)| (name, without_a_root(page))).filter(|(_, all)| !all.is_empty());
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let told = pages.iter().filter(|(_, page)| page.contains(" --root ")).count();
+    assert!(told > 10, "commands are looked at: {told} pages have one");
+}
+
+/// The same command while the first is still at work sends nothing a second time.
+#[test]
+fn a_job_that_is_at_work_is_not_started_beside_itself() {
+    let env = env().with_forum();
+    // It has done its effect, and is not answered before the file is there.
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "first", "until": env.arg("go")}});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Posted."}]));
+    let first = env.start(&["job", &job, "--run-id", "first"]);
+    until("its comment", || env.comments().len() == 1);
+    let words = ["run first of the same job", "ua runs tail first", "--new", "nothing was started"];
+    env.run(&["job", &job]).refused(75, &words);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["first"]);
+    env.run(&["job", "--check", &job]).code(75).says(&words).shows(&["At work        run first"]);
+    env.write("go", "");
+    first.wait().code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+fn refused_by_both(env: &TestEnv, job: &str, more: &[&str], words: &[&str]) {
+    env.run(&[&["job", job], more].concat()).refused(2, words);
+    env.run(&[&["job", "--check", job], more].concat()).code(2).says(words);
+    assert!(env.try_rows("SELECT run_id FROM runs").is_empty(), "nothing is stored");
+}
+
+/// What makes a start fail is found by `ua job` before anything is stored, and by `ua job --check` alike.
+#[test]
+fn what_a_policy_says_about_nothing_stops_the_start() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    let policy =
+        |name: &str, rule: &str| env.write(&format!("work/{name}.toml"), format!("[[rule]]\nid = \"{name}\"\n{rule}"));
+    // A misspelt name of a rule that is to protect.
+    for care in ["approval = \"ask\"", "on_unknown = \"hold\"", "side_effect_class = \"external\""] {
+        let file = policy("typo", &format!("name = \"post_coment\"\n{care}\n"));
+        refused_by_both(
+            &env,
+            &job,
+            &["--policy", &file],
+            &["`post_coment` in rule `typo`", "did you mean `post_comment`?"],
+        );
+    }
+    // A probe that nobody offers, with and without a class.
+    for class in ["", "side_effect_class = \"external\"\n"] {
+        let rule = "name = \"post_comment\"\non_unknown = \"probe\"\nmarker = { argument = \"text\", append = \"ref {key}\" }\n\
+                    probe = { tool = \"look\", arguments = { q = \"{key}\" }, found = { items = \"all\", field = \"text\", contains = \"{key}\" } }\n";
+        let file = policy("probe", &format!("{class}{rule}"));
+        refused_by_both(&env, &job, &["--policy", &file], &["the policy `probe` wants to ask a probe", "`look`"]);
+        env.run(&["tools", "explain", "post_comment", "--policy", &file]).shows(&["no job starts with this", "`look`"]);
+    }
+    // An effect that no tool makes, because a rule says so.
+    let file = policy("reads", "name = \"post_comment\"\nside_effect_class = \"read_only\"\n");
+    let wants = env.named_job(
+        "wants.json",
+        &json!({"tools": {"builtin": false}, "stop_conditions": ["email_sent_once"]}),
+        &json!([{"text": "Done."}]),
+    );
+    refused_by_both(
+        &env,
+        &wants,
+        &["--policy", &file],
+        &["no tool of this job has the effect", "`email.send` (`email_sent_once`)"],
+    );
+    assert!(env.comments().is_empty());
+}
