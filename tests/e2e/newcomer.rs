@@ -26,8 +26,8 @@ fn a_root_may_be_spelt_in_any_way() {
         let name = format!("r{nth}");
         env.run(&["submit", &job, "--run-id", &name, "--root", submits]).code(0);
         env.run(&["worker", "--until-empty", "--root", works]).code(0);
-        let shown = env.run(&["runs", "show", &name, "--json", "--root", deletes]).code(0).json();
-        let workspace = shown["workspace_dir"].as_str().unwrap().to_owned();
+        env.run(&["runs", "show", &name, "--root", deletes]).code(0);
+        let workspace = env.value(&format!("SELECT workspace_dir FROM runs WHERE run_id = '{name}'"));
         assert!(workspace.starts_with(&plain) && !workspace.contains(".."), "{workspace}");
         assert!(fs::metadata(&workspace).is_ok());
         env.run(&["runs", "delete", &name, "--yes", "--root", deletes]).code(0);
@@ -78,7 +78,7 @@ fn every_command_that_is_told_names_the_folder() {
     let asked = env.run(&["job", &job, "--run-id", "r"]).code(75);
     let mut pages = vec![("job", asked.shown())];
     let questions = env.rows("SELECT question_id FROM questions");
-    let call = env.value("SELECT call_id FROM tool_calls");
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
     let mut run = |name: &'static str, args: &[&str]| pages.push((name, env.run(args).shown()));
     run("job again", &["job", &job]);
     run("job --check", &["job", "--check", &job]);
@@ -103,9 +103,8 @@ fn every_command_that_is_told_names_the_folder() {
         let place = if file == "RESTART.md" { env.root() } else { env.workspace() };
         pages.push(("a page of the workspace", fs::read_to_string(place.join(file)).unwrap()));
     }
-    let wrong: Vec<_> =
-        pages.iter().map(|(name, page)| (name, without_a_root(page))).filter(|(_, all)| !all.is_empty());
-    let wrong: Vec<_> = wrong.collect();
+    let found = pages.iter().map(|(name, page)| (name, without_a_root(page)));
+    let wrong: Vec<_> = found.filter(|(_, commands)| !commands.is_empty()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     let told = pages.iter().filter(|(_, page)| page.contains(" --root ")).count();
     assert!(told > 10, "commands are looked at: {told} pages have one");
@@ -155,7 +154,7 @@ fn what_a_policy_says_about_nothing_stops_the_start() {
     // A probe that nobody offers, with and without a class.
     for class in ["", "side_effect_class = \"external\"\n"] {
         let rule = "name = \"post_comment\"\non_unknown = \"probe\"\nmarker = { argument = \"text\", append = \"ref {key}\" }\n\
-                    probe = { tool = \"look\", arguments = { q = \"{key}\" }, found = { items = \"all\", field = \"text\", contains = \"{key}\" } }\n";
+                    probe = { tool = \"look\", arguments = { q = \"{key}\" }, found = { items = \"all\", field = \"text\", contains = \"{key}\" }, settle = \"1s\" }\n";
         let file = policy("probe", &format!("{class}{rule}"));
         refused_by_both(&env, &job, &["--policy", &file], &["the policy `probe` wants to ask a probe", "`look`"]);
         env.run(&["tools", "explain", "post_comment", "--policy", &file]).shows(&["no job starts with this", "`look`"]);

@@ -66,6 +66,10 @@ pub(crate) struct State {
     max_minutes: Option<u64>,
     /// How long processes held the run before this one took it.
     held: Duration,
+    /// An earlier process planned calls, and this one was not told yet how many.
+    calls_are_unknown: bool,
+    /// The same of tokens.
+    tokens_are_unknown: bool,
 }
 
 impl Live {
@@ -92,7 +96,7 @@ impl Live {
         state.max_tool_calls = Some(budgets.max_tool_calls);
         state.max_tokens = budgets.max_tokens;
         state.max_minutes = Some(budgets.max_wallclock_minutes);
-        state.held = held;
+        state.began_before(held);
         self.show(&state);
     }
 
@@ -110,6 +114,7 @@ impl Live {
         state.doing.clone_from(&standing.doing);
         state.calls.clone_from(&standing.calls);
         state.tool_calls = standing.tool_calls;
+        state.calls_are_unknown = false;
         state.max_tool_calls = Some(standing.budgets.max_tool_calls);
         state.charged(standing.tokens, &standing.costs, standing.budgets.max_tokens, standing.budgets.max_cost);
         // How long its process holds it now is not in the database before it ends: what is shown is what is certain.
@@ -155,10 +160,11 @@ impl State {
             RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
-            RunEvent::Retrying { .. } => "waiting for the model".clone_into(&mut self.doing),
+            RunEvent::Retrying { .. } => "pausing before the model is asked again".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
                 self.turn = *turn;
                 self.tool_calls = *tool_calls;
+                self.calls_are_unknown = false;
                 self.max_tool_calls = *max_tool_calls;
                 "working".clone_into(&mut self.doing);
             }
@@ -197,8 +203,15 @@ impl State {
         }
     }
 
+    /// Notes for how long processes held the run before this one.
+    fn began_before(&mut self, held: Duration) {
+        self.held = held;
+        (self.calls_are_unknown, self.tokens_are_unknown) = (!held.is_zero(), !held.is_zero());
+    }
+
     fn charged(&mut self, tokens: u64, costs: &Costs, max_tokens: Option<u64>, max_cost: Option<Money>) {
         self.tokens = tokens;
+        self.tokens_are_unknown = false;
         self.max_tokens = max_tokens;
         self.cost = if costs.is_empty() { String::new() } else { costs.to_string() };
         let max_cost = max_cost.filter(|max| max.nanos() > 0);
@@ -218,15 +231,16 @@ impl State {
 
     /// What was used of each budget.
     fn used_text(&self, elapsed: Duration) -> String {
-        let mut parts = Vec::new();
-        parts.push(match self.max_tool_calls {
+        let calls = match self.max_tool_calls {
             Some(max) => format!("calls {} {}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
             None => format!("calls {}", self.tool_calls),
-        });
-        parts.push(match self.max_tokens {
+        };
+        let tokens = match self.max_tokens {
             Some(max) => format!("tokens {} {}/{max}", bar(part(self.tokens, max)), self.tokens),
             None => format!("tokens {}", self.tokens),
-        });
+        };
+        let known = [(calls, self.calls_are_unknown), (tokens, self.tokens_are_unknown)];
+        let mut parts: Vec<String> = known.into_iter().filter(|(_, unknown)| !unknown).map(|(part, _)| part).collect();
         match self.cost_part {
             Some(used) => parts.push(format!("cost {} {}", bar(used), self.cost)),
             None if !self.cost.is_empty() => parts.push(format!("cost {}", self.cost)),
@@ -279,6 +293,11 @@ mod tests {
         assert_eq!(resumed.doing_text(), "starting");
         resumed.take(&RunEvent::Resuming { turn_index: 0, in_flight: 1, unsent: 0 });
         assert_eq!(resumed.doing_text(), "turn 1 · resuming");
+        // What an earlier process used is not nothing.
+        resumed.began_before(Duration::from_secs(60));
+        assert_eq!(resumed.used_text(Duration::ZERO), "");
+        resumed.charged(1200, &Costs::default(), None, None);
+        assert_eq!(resumed.used_text(Duration::ZERO), "tokens 1200");
         assert_eq!(
             state.used_text(Duration::from_mins(9)),
             "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min"

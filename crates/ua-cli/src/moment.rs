@@ -57,7 +57,9 @@ fn due_in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     // Within a week its day says which.
     let seconds = at.since(now).as_secs();
     if seconds < 518_400 {
-        format!("{} (in {})", written(at, "%a %H:%M", zone), span(seconds))
+        // What is a minute short of two hours away is not due in one.
+        let rounded = if (3_600..86_400 - 1_800).contains(&seconds) { seconds + 1_800 } else { seconds };
+        format!("{} (in {})", written(at, "%a %H:%M", zone), span(rounded))
     } else {
         written(at, "%Y-%m-%d %H:%M", zone)
     }
@@ -100,6 +102,7 @@ mod tests {
         let due = |text: &str| due_in_words(Timestamp::parse(text).unwrap(), now, &zone);
         assert_eq!(due("2026-11-23T08:00:00.000Z"), "Mon 03:00 (in 5 h)");
         assert_eq!(due("2026-11-23T03:01:30.000Z"), "Sun 22:01 (in 1 min)");
+        assert_eq!(due("2026-11-23T04:59:50.000Z"), "Sun 23:59 (in 2 h)");
         assert_eq!(due("2026-12-23T08:00:00.000Z"), "2026-12-23 03:00");
         assert_eq!(due("2026-11-23T02:59:00.000Z"), "now", "a worker takes it next");
         assert_eq!(said("2026-11-23T04:00:00.000Z"), "2026-11-22 23:00", "not a time that is to come");

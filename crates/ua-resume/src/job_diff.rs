@@ -105,8 +105,8 @@ mod tests {
         let change = JobChange { field: "prompt".into(), before: change("holidays"), after: change("illness") };
         assert_eq!(
             change.to_string(),
-            "prompt: …own words what it says about holidays and send it. Read every page of the handbook with care, … → …own words what it \
-             says about illness and send it. Read every page of the handbook with care, a…"
+            "prompt: … own words what it says about holidays and send it. Read every page of the handbook with c… → … own words what it \
+             says about illness and send it. Read every page of the handbook with ca…"
         );
     }
 }

@@ -169,7 +169,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
         print_json(&calls.iter().map(CallRow::of).collect::<Vec<_>>())?;
     } else {
         if calls.is_empty() {
-            tell("no such calls");
+            tell(if unknown { "no call is in doubt" } else { "no such calls" });
         }
         let ids = ShortIds::of(&calls.iter().map(|call| call.call_id.as_str()));
         let rows = calls.iter().map(|call| {

@@ -43,8 +43,10 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     let records = load(first, last).await?;
     let Some(found) = records.turns.last() else {
         let what = turn.map_or_else(|| "no turn yet".to_owned(), |turn| format!("no turn {turn}"));
-        return Err(HostError::usage(format!("run {} has {what}", run.run_id))
-            .hint(format!("its newest committed turn is {}", run.turn_index)));
+        return Err(HostError::usage(format!("run {} has {what}", run.run_id)).hint(match run.turn_index {
+            0 => format!("none of its turns is committed yet; `ua runs show {}` shows how it stands", run.run_id),
+            newest => format!("its newest committed turn is {newest}"),
+        }));
     };
     let shown = shown(&records, found);
     if crate::terminal::is_json() {
