@@ -54,6 +54,9 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
             SpecError::Invalid { .. } => {
                 failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
             }
+            SpecError::Several(_) => {
+                failure.hint("docs/guide/job-file.md says what each field takes; nothing was started")
+            }
         }
     })
 }
