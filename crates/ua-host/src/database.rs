@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
-    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf,
-    QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store, StoreError, Turns,
+    FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore, QuestionRecord,
+    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
+    StoreError, Turns,
 };
 #[cfg(feature = "postgres")]
 use ua_store_postgres::PostgresStore;
@@ -169,7 +170,10 @@ impl Store for Database {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.port().blob(blob).await
     }
+}
 
+#[async_trait]
+impl PastStore for Database {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.port().forgotten(run).await
     }

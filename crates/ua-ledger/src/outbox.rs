@@ -23,9 +23,9 @@ use tokio::sync::{Mutex, MutexGuard};
 use ua_core::{BlobRef, CallId, CallStatus, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Done, Durability,
-    Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, QuestionRecord, QuestionsOf,
-    ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt, StartAttempt, Store,
-    StoreError, Turns,
+    Forgotten, GatewayOf, GatewayRecords, LateReply, LedgerStore as _, MessageRecord, PastStore, QuestionRecord,
+    QuestionsOf, ReceiptRecord, RunHead, RunLease, RunQuery, RunRecord, RunRecords, RunsOf, SettleAttempt,
+    StartAttempt, Store, StoreError, Turns,
 };
 
 use crate::late::{LateReplies, NoLateReplies, late_reply};
@@ -407,7 +407,10 @@ impl Store for Outbox {
         self.flush().await?;
         self.store.blob(blob).await
     }
+}
 
+#[async_trait]
+impl PastStore for Outbox {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.flush().await?;
         self.store.forgotten(run).await

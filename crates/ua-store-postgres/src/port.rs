@@ -7,9 +7,9 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
-    FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, QuestionRecord,
-    QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords, RunsOf, Store,
-    StoreError, Turns, apply, apply_fleet,
+    FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords,
+    RunsOf, Store, StoreError, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -132,7 +132,10 @@ impl Store for PostgresStore {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
     }
+}
 
+#[async_trait]
+impl PastStore for PostgresStore {
     /// Nothing is kept beside a server, which tells itself when it lost writes ([`StoreError::WentBack`]).
     async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         Ok(Vec::new())

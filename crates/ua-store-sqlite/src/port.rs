@@ -7,7 +7,7 @@ use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, Durability, FleetChange,
-    FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord,
+    FleetDone, FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
     QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords,
     RunsOf, Store, StoreError, Turns, apply, apply_fleet,
 };
@@ -139,7 +139,10 @@ impl Store for SqliteStore {
         let blob = blob.clone();
         self.read(move |db| db.blob(&blob)).await
     }
+}
 
+#[async_trait]
+impl PastStore for SqliteStore {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         let log = mirror::read(&self.effects_log(), self.db_uuid())?;
         let run = run.clone();

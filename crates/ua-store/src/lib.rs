@@ -84,7 +84,7 @@ pub use run_store::RunStore;
 pub use standing::{
     CallSum, Keep, LeftOut, RequestSum, TELLING_TOKENS, first_kept, message_bytes, step_of, still_counts,
 };
-pub use store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
+pub use store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
 pub use stored_name::stored_name;
 pub use taint::Taint;
 

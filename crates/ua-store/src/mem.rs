@@ -31,7 +31,7 @@ use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, Ru
 use crate::relations::Around;
 use crate::rows::around;
 use crate::rules;
-use crate::store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
+use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
 use lineage::oldest_first;
 use model::Model;
 
@@ -207,7 +207,10 @@ impl Store for MemStore {
         let pruned_at = stored.and_then(|stored| stored.pruned_at);
         Ok(rules::blob_read(blob, stored.and_then(|stored| stored.content.clone()), pruned_at))
     }
+}
 
+#[async_trait]
+impl PastStore for MemStore {
     /// Nothing is kept beside it.
     async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         Ok(Vec::new())

@@ -80,10 +80,23 @@ pub struct CallTrail {
     pub events: Vec<EventRecord>,
 }
 
+/// What lies beside a database, and knows more than one that went back in time.
+#[async_trait]
+pub trait PastStore: Send + Sync {
+    /// What is known beside this database about the family of `run` (the runs that it is joined with by forks and tasks) and not in it: attempts,
+    /// what came of them, words of people; and attempts of which nobody knows any more whose they are. While there is any, the database went back
+    /// in time, and driving the run could repeat an effect. Of a run that the database does not know itself, its own ones count. A store
+    /// that keeps nothing beside itself, or cannot go back, knows of none.
+    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError>;
+
+    /// Notes that a person looked at what was [forgotten](Self::forgotten) and accepts it: it no longer counts.
+    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
+}
+
 /// The whole port. Writes are [changes](crate::Change) in batches, each one transaction; [`RunStore`](crate::RunStore),
 /// [`LedgerStore`](crate::LedgerStore) and [`GatewayStore`](crate::GatewayStore) have a word for each.
 #[async_trait]
-pub trait Store: Send + Sync {
+pub trait Store: PastStore {
     /// Commits a batch. A write is on stable storage before this returns when any change of the batch is synced; otherwise it survives any
     /// kill of the process, and becomes durable with the next synced write.
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError>;
@@ -131,15 +144,6 @@ pub trait Store: Send + Sync {
 
     /// What a reference to a blob names, checked against its size and digest.
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError>;
-
-    /// What is known beside this database about the family of `run` (the runs that it is joined with by forks and tasks) and not in it: attempts,
-    /// what came of them, words of people; and attempts of which nobody knows any more whose they are. While there is any, the database went back
-    /// in time, and driving the run could repeat an effect. Of a run that the database does not know itself, its own ones count. A store
-    /// that keeps nothing beside itself, or cannot go back, knows of none.
-    async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError>;
-
-    /// Notes that a person looked at what was [forgotten](Self::forgotten) and accepts it: it no longer counts.
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
 }
 
 /// The one row that was asked for.

@@ -15,7 +15,7 @@ use crate::gateway::{GatewayOf, GatewayRecords};
 use crate::ledger_store::LedgerStore;
 use crate::record::{CallRecord, MessageRecord, QuestionRecord, ReceiptRecord, RunRecord, RunRecords};
 use crate::relations::Around;
-use crate::store::{CallTrail, CallsOf, QuestionsOf, RunsOf, Store, Turns};
+use crate::store::{CallTrail, CallsOf, PastStore, QuestionsOf, RunsOf, Store, Turns};
 
 /// An enum whose members are listed once, with the words they are called by.
 #[macro_export]
@@ -344,7 +344,10 @@ impl Store for StoreSeam<'_> {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner().blob(blob).await.map(|found| self.writes.seen_blob(found))
     }
+}
 
+#[async_trait]
+impl PastStore for StoreSeam<'_> {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.inner().forgotten(run).await
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
     RunRecords, RunsOf, Store, StoreError, Turns,
 };
 
@@ -102,7 +102,10 @@ impl Store for Recording {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.inner.blob(blob).await
     }
+}
 
+#[async_trait]
+impl PastStore for Recording {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         self.inner.forgotten(run).await
     }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, Forgotten, GatewayOf,
-    GatewayRecords, MessageRecord, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
+    GatewayRecords, MessageRecord, PastStore, QuestionRecord, QuestionsOf, ReceiptRecord, RunHead, RunQuery, RunRecord,
     RunRecords, RunsOf, Store, StoreError, Turns,
 };
 
@@ -127,7 +127,10 @@ impl Store for InRounds {
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
         self.rounds.answer(self.store.blob(blob)).await
     }
+}
 
+#[async_trait]
+impl PastStore for InRounds {
     /// What lies beside a database is played by `Mirror`, for both stores and with its broken rules.
     async fn forgotten(&self, _run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         Ok(Vec::new())
