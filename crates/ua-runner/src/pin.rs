@@ -256,7 +256,9 @@ async fn accept(
     for row in rows {
         ports.store.insert_override(row).await.map_err(RunError::at("store what was accepted"))?;
     }
-    accepted.into_iter().for_each(|event| (ports.watcher)(event));
+    for event in accepted {
+        (ports.watcher)(event);
+    }
     Ok(PinnedStep { fingerprint, differs: OnceLock::new(), ..pinned })
 }
 

@@ -181,14 +181,15 @@ fn bare(schema: &Value) -> Value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| !WORDS.contains(&name.as_str()));
             let bare_of = |(name, value): (&String, &Value)| {
-                let value = match value {
-                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
-                        named.iter().map(|(name, schema)| (name.clone(), bare(schema))).collect()
-                    }
-                    value if VALUES.contains(&name.as_str()) => value.clone(),
-                    value => bare(value),
+                let name = name.as_str();
+                let value = if VALUES.contains(&name) {
+                    value.clone()
+                } else if let Some(named) = value.as_object().filter(|_| NAMED.contains(&name)) {
+                    named.iter().map(|(name, schema)| (name.clone(), bare(schema))).collect()
+                } else {
+                    bare(value)
                 };
-                (name.clone(), value)
+                (name.to_owned(), value)
             };
             kept.map(bare_of).collect()
         }
