@@ -28,17 +28,14 @@ fn step_of(tools: impl IntoIterator<Item = Tool>) -> Step {
 fn changed(changes: &[Component]) -> Step {
     let description = if changes.contains(&Component::Tools) { "Sends it by post." } else { "Sends it." };
     let mut step = step_of([send(description)]);
-    for change in changes {
-        step = match change {
-            Component::Policy => {
-                step.policy("[[rule]]\nid = \"later\"\nname = \"other\"\nside_effect_class = \"read_only\"\n")
-            }
-            Component::Pricing => {
-                step.prices(PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap())
-            }
-            Component::BlobThreshold => step.blob_threshold_bytes(30_000),
-            _ => step,
-        };
+    if changes.contains(&Component::Policy) {
+        step = step.policy("[[rule]]\nid = \"later\"\nname = \"other\"\nside_effect_class = \"read_only\"\n");
+    }
+    if changes.contains(&Component::Pricing) {
+        step = step.prices(PriceTable::parse("f", "[providers.p.m]\ninput = 2\noutput = 10\n").unwrap());
+    }
+    if changes.contains(&Component::BlobThreshold) {
+        step = step.blob_threshold_bytes(30_000);
     }
     step
 }
