@@ -246,7 +246,10 @@ fn ctrl_c_at_a_prompt_leaves_the_question_open_and_the_terminal_as_it_was() {
     let id = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
     let id = &id[id.len() - 8..];
     assert!(text.contains(&format!("question {id} is left open, and run r waits for it")), "{text}");
-    assert!(text.contains(&format!("hint: `ua answer {id}` asks again, then `ua resume r`")), "{text}");
+    let root = env.arg("root");
+    let hint = format!("hint: `ua answer {id} --root {root}` asks again, then `ua resume r --root {root}`");
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&text).contains(&hint), "{text}");
     assert!(!text.contains("stopping"), "{text}");
     // `ua answer` alone.
     let mut terminal = Terminal::start(&env, &["answer"]);
@@ -351,7 +354,10 @@ fn every_printed_answer_is_accepted_as_it_is_printed() {
         assert_eq!(printed[nth][1], word);
         // A machine reads the same commands.
         let listed: Value = serde_json::from_str(&env.run(&["questions", "--json"]).code(0).stdout).expect("JSON");
-        assert_eq!(listed[0]["answer_with"][nth], json!(format!("ua answer {} {word}", printed[nth][0])));
+        assert_eq!(
+            listed[0]["answer_with"][nth],
+            json!(format!("ua answer {} {word} --root {}", printed[nth][0], env.arg("root")))
+        );
         env.run(&["answer", &printed[nth][0], word]).code(0);
         // Answered: it needs nobody any more, and says so wherever it stands.
         env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);

@@ -110,7 +110,9 @@ fn a_call_of_a_tool_that_does_not_exist_is_told_with_the_reason() {
 fn lists_of_a_folder_where_nothing_was_run_are_empty() {
     let env = env();
     for words in ["runs list", "status", "questions", "queue list", "queue depth", "workers list", "schedule list"] {
-        env.run(&words.split(' ').collect::<Vec<_>>()).code(0);
+        env.run(&words.split(' ').collect::<Vec<_>>())
+            .code(0)
+            .says(&["note: there is no folder ", "is --root spelt right?"]);
     }
     assert!(!env.root().exists());
 }

@@ -262,7 +262,7 @@ fn what_cannot_be_forked_is_refused_and_nothing_is_made() {
     let wrong = env.write("work/wrong.json", r#"{"promt": "x"}"#);
     env.run(&["fork", "r", "--job-overrides", &wrong]).refused(2, &["promt", "prompt"]);
     let list = env.write("work/list.json", "[]");
-    env.run(&["fork", "r", "--job-overrides", &list]).refused(2, &["no JSON object"]);
+    env.run(&["fork", "r", "--job-overrides", &list]).refused(2, &["not a JSON object"]);
     env.run(&["job", &job, "--at-turn", "1"]).refused(2, &["belong to a fork"]);
     let told = env.run(&["fork", "r", "--at-turn", "9", "--json"]).code(2);
     let told: Value = serde_json::from_str(&told.stderr).unwrap();

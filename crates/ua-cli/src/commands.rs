@@ -53,9 +53,8 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
     if cli.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
-        // A misspelt folder has no questions and no runs either; that nothing is there is said, and not that nothing runs.
-        return Err(HostError::usage(format!("there is no folder {}", home.root().display()))
-            .hint("correct --root; `ua job FILE --root DIR` makes the folder with its first run"));
+        // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
+        crate::output::tell(format!("note: there is no folder {}; is --root spelt right?", home.root().display()));
     }
     let _still = what_takes_long(&cli.command)
         .filter(|_| !crate::terminal::is_json())
