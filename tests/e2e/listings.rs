@@ -84,7 +84,7 @@ const SHOWN: [(&str, &[&str], &[&str]); 19] = [
     ("tools audit", &[], &["mcp__forum__frobnicate"]),
     ("tools packs", &[], &["github"]),
     ("models list", &[], &["claude-sonnet-4-5"]),
-    ("db check", &[], &["whole"]),
+    ("db check", &[], &["healthy"]),
     ("gateway status", &[], &[]),
 ];
 

@@ -155,7 +155,7 @@ fn every_budget_that_stops_a_run_says_how_to_go_on() {
         output.shows(&["stopped (budget)", says, &format!("{flag}\n")]);
         let completion: Value =
             serde_json::from_slice(&fs::read(env.workspace().join("job_completion_r.json")).unwrap()).unwrap();
-        assert_eq!(completion["next"][0], json!(format!("ua resume r {flag}")), "{says}");
+        assert_eq!(completion["next"][0], json!(format!("ua resume r {flag} --root {}", env.arg("root"))), "{says}");
         let (name, more) = flag.split_once(' ').unwrap();
         env.run(&["resume", "r", name, more]).code(0);
         assert_eq!(env.calls(), ["write_local_file succeeded", "write_local_file succeeded"], "{says}");

@@ -282,7 +282,7 @@ pub fn session_summary(records: &RunRecords, evidence: Option<&EvidenceReport>) 
     lines.push(format!("artifact   {main}"));
     let output = run.final_output.as_deref().map_or_else(|| "none".to_owned(), |output| line(output, 200));
     lines.push(format!("output     {output}"));
-    lines.push(format!("look at it ua runs show {}", run.run_id));
+    lines.push(format!("look at it `ua runs show {}`", run.run_id));
     lines.push(String::new());
     lines.join("\n")
 }
