@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use ua_core::{CallStatus, CorrectedTo, OnUnknown, SideEffectClass};
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, Forgotten, LedgerStore as _, NewRun, RunStore as _, Store, StoreError};
+use ua_store::{Choice, Forgotten, LedgerStore as _, NewRun, PastStore as _, RunStore as _, Store, StoreError};
 use ua_store_sqlite::{Restore, SqliteConfig, SqliteStore, backup, restore};
 
 struct Place {

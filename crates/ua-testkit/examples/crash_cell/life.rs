@@ -14,7 +14,8 @@ use ua_dispatch::{StopSignal, ToolTransport};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver};
 use ua_runner::{ForkPlace, ForkPlan, RunLock, owner_stamp};
 use ua_store::{
-    Choice, LedgerStore, NewAnswer, NewRun, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _, Store,
+    Choice, LedgerStore, NewAnswer, NewRun, PastStore as _, QuestionKind, QuestionRecord, QuestionStatus,
+    RunStore as _, Store,
 };
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 use ua_testkit::{BrokenRule, Crossing, KillPoint, Plan, Seam, StoreSeam};

@@ -15,7 +15,7 @@ use ua_runner::{
     ChildDriver, Conclusion, Desk, DeskPorts, PastKnown, PinSettings, RetryPolicy, RunSettings, Seams, WorkError,
     Worked, Worker, Workspace, owner_stamp,
 };
-use ua_store::{RunLease, RunRecord, RunStore, Store};
+use ua_store::{PastStore as _, RunLease, RunRecord, RunStore, Store};
 use ua_store_sqlite::SqliteStore;
 use ua_testkit::BrokenRule;
 
