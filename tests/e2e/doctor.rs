@@ -85,7 +85,8 @@ fn what_a_dead_process_left_behind_is_named() {
     std::fs::create_dir_all(env.root().join("session_of_nobody")).unwrap();
     let report = env.run(&["doctor", "--json"]).code(0).json();
     let owner = finding(&report, "dead owner");
-    assert_eq!((&owner["level"], owner["fix"].as_str().unwrap()), (&json!("warn"), "`ua resume r` resumes it"));
+    let fix = format!("`ua resume r --root {}` resumes it", env.root().display());
+    assert_eq!((&owner["level"], owner["fix"].as_str().unwrap()), (&json!("warn"), fix.as_str()));
     assert!(finding(&report, "workspaces")["detail"].as_str().unwrap().contains("session_of_nobody"));
     assert!(finding(&report, "database")["detail"].as_str().unwrap().contains("journal wal"));
 }

@@ -370,6 +370,11 @@ impl Broker {
                 Vec::new()
             };
             if run.status == RunStatus::Running || calls.iter().any(|call| call.status == CallStatus::Running) {
+                // Whoever asks for a tool in it is told; other sessions have nothing to do with it.
+                if let Err(error) = PastKnown::of(self.store.as_ref(), &run).await {
+                    tracing::warn!(%error, session = %run.run_id, "a session is left as it is");
+                    continue;
+                }
                 drop(self.session_of(&run.run_id).await?);
             }
         }

@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(hear(json!(429)), (true, true, true));
         assert_eq!(hear(json!(529)), (true, true, true));
         assert_eq!(hear(json!(400)), (false, true, true));
-        assert_eq!(hear(json!(500)), (true, true, false));
+        assert_eq!(hear(json!(500)), (true, true, true));
         assert_eq!(hear(json!(null)), (true, true, false));
         let retry =
             json!({"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"});

@@ -509,7 +509,7 @@ mod tests {
             );
         }
         assert_eq!(RunSpec::parse(" ").unwrap_err().to_string(), "invalid job: it is empty");
-        assert_eq!(RunSpec::parse("[]").unwrap_err().to_string(), "invalid job: it is no JSON object");
+        assert_eq!(RunSpec::parse("[]").unwrap_err().to_string(), "invalid job: it is not a JSON object");
     }
 
     /// The RunSpec of Durable Jobs v1 spec §6, word for word.

@@ -226,8 +226,27 @@ pub(crate) fn judged(
         let catalog = Catalog::new(specs.clone(), &classifier, &rules);
         catalog.is_ok_and(|catalog| catalog.makers_of(effect) != (Vec::new(), Vec::new()))
     };
-    let missing: BTreeSet<String> = conditions(spec).filter_map(effect_of).filter(|effect| !made(effect)).collect();
-    Ok((!missing.is_empty()).then(|| unmakeable(&missing, spec)))
+    // One that is not to happen needs nobody who can do it.
+    let wanted = conditions(spec)
+        .filter(|condition| !matches!(condition.expanded(), StopCondition::Effect { count: 0, .. }))
+        .filter_map(effect_of);
+    let missing: BTreeSet<String> = wanted.filter(|effect| !made(effect)).collect();
+    if !missing.is_empty() {
+        return Ok(Some(unmakeable(&missing, spec)));
+    }
+    Ok(unknown_choice(spec, tools))
+}
+
+/// The error about a tool that every reply is to call and that is not there.
+fn unknown_choice(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
+    let choice = spec.model.tool_choice.as_deref().filter(|choice| !["auto", "any", "none"].contains(choice))?;
+    let names = || tools.iter().map(|(tool, _)| tool.name.raw.as_str());
+    if names().any(|name| name == choice) {
+        return None;
+    }
+    let message = format!("no tool of this job is called {:?}, which `model.tool_choice` names", line(choice, 100));
+    let hint = "name a tool as `ua tools list` shows it, or `auto`, `any` or `none`; nothing was started";
+    Some(HostError::not_found(message, choice, names().chain(["auto", "any", "none"]), hint))
 }
 
 /// The error about effects that conditions want and no tool has: such a job can never be done.

@@ -252,7 +252,7 @@ mod tests {
         for (text, expected) in [
             ("{}", "`name` is required"),
             ("[]", "JSON object"),
-            (r#"{"name": "x", "nam": 1}"#, "`nam` is none"),
+            (r#"{"name": "x", "nam": 1}"#, "`nam` is not one"),
             (r#"{"name": 1}"#, "`name` takes a string"),
             (r#"{"name": "x", "kind": "c"}"#, "`kind` does not take"),
         ] {

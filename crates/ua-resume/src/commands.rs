@@ -52,7 +52,7 @@ impl Commands {
             let (before, command) = rest.split_at(at);
             out.push_str(before);
             let length = length(&out, command);
-            if let Some(length) = length.filter(|length| !command[..*length].contains("--root")) {
+            if let Some(length) = length.filter(|length| is_about_runs(&command[..*length])) {
                 out.push_str(&command[..length]);
                 out.push_str(&self.flag);
                 rest = &command[length..];
@@ -67,9 +67,14 @@ impl Commands {
     }
 }
 
+/// Whether a command needs to know where runs are, and does not say it yet: help is the same everywhere, and a form of a command is no command.
+fn is_about_runs(command: &str) -> bool {
+    !command.contains("--root") && !command.contains("--help") && !command.ends_with(" FILE")
+}
+
 /// How long the command is that `text` begins with, if it is one for which a root means something; `before` is what stands in front of it.
 fn length(before: &str, text: &str) -> Option<usize> {
-    let name: String = text["ua ".len()..].chars().take_while(|c| c.is_ascii_lowercase()).collect();
+    let name: String = text["ua ".len()..].chars().take_while(char::is_ascii_lowercase).collect();
     if !WITH_ROOT.contains(&name.as_str()) {
         return None;
     }
@@ -136,7 +141,7 @@ mod tests {
                 "`ua resume r --take-over --root /srv/runs` ends it; `ua runs show r --root /srv/runs` shows it",
             ),
             ("\u{1b}[36mua resume r\u{1b}[0m", "\u{1b}[36mua resume r --root /srv/runs\u{1b}[0m"),
-            ("`ua job --check FILE`", "`ua job --check FILE --root /srv/runs`"),
+            ("`ua job --check a.json`", "`ua job --check a.json --root /srv/runs`"),
         ] {
             assert_eq!(commands.complete(text), complete);
             assert_eq!(commands.complete(complete), complete, "done twice");
@@ -144,6 +149,7 @@ mod tests {
         }
         for other in [
             "`ua --root /r answer q_1`",
+            "`ua job FILE` wants a file; `ua job --check FILE` looks at one, and `ua job --help` says more",
             "`ua init DIR` writes one",
             "`ua trust FILE`, `ua login NAME`, `ua gateway stop`",
             "what ua answer means",

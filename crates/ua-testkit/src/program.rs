@@ -37,6 +37,18 @@ fn program(kind: &str, name: &str, folder: &str) -> PathBuf {
     }
 }
 
+/// What cargo tells a test about its package and is none of a build's business: the build script of ring asks for it, and would be run again, and all
+/// that stands on ring compiled once more, here and when a person builds next.
+const ABOUT_THE_TEST: [&str; 7] = [
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_LINKS",
+    "CARGO_PKG_NAME",
+    "CARGO_PKG_VERSION_MAJOR",
+    "CARGO_PKG_VERSION_MINOR",
+    "CARGO_PKG_VERSION_PATCH",
+    "CARGO_PKG_VERSION_PRE",
+];
+
 /// Builds for the whole workspace, as its tests are built: for one package by itself cargo would choose other features of the crates that
 /// all share, and compile hundreds of them once more.
 fn build(what: &[&str], target: &str) -> PathBuf {
@@ -46,13 +58,8 @@ fn build(what: &[&str], target: &str) -> PathBuf {
         .args(["build", "--quiet", "--locked", "--profile", "test", "--workspace"])
         .args(what)
         .arg("--message-format=json");
-    // What cargo tells a test about its package is none of this build's business: the build script of ring asks for it, and would be run again,
-    // and all that stands on ring compiled once more, here and when a person builds next.
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(&*name);
-        }
+    for name in ABOUT_THE_TEST {
+        command.env_remove(name);
     }
     let built = command.current_dir(workspace_root()).stderr(Stdio::inherit()).output();
     let built = built.unwrap_or_else(|e| panic!("cannot run cargo: {e}"));

@@ -193,14 +193,12 @@ impl Pipe {
             // A part of it may be in the pipe.
             return Err(Unanswered::Lost(format!("the tool server ended while it was asked: {error}")));
         }
-        match answer.await {
-            Ok(answer) => answer.map_err(Unanswered::Unreadable),
-            Err(_) => {
-                let log = self.stderr_log.display();
-                tracing::warn!(%log, "a tool server ended before it answered");
-                Err(Unanswered::Lost(format!("the tool server ended before it answered; what it wrote is in {log}")))
-            }
+        if let Ok(answer) = answer.await {
+            return answer.map_err(Unanswered::Unreadable);
         }
+        let log = self.stderr_log.display();
+        tracing::warn!(%log, "a tool server ended before it answered");
+        Err(Unanswered::Lost(format!("the tool server ended before it answered; what it wrote is in {log}")))
     }
 }
 

@@ -224,7 +224,7 @@ fn taken(wanted: &str) -> String {
 fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecError> {
     let Value::Object(map) = value else {
         if path.is_empty() {
-            return Err(SpecError::Syntax("it is no JSON object".to_owned()));
+            return Err(SpecError::Syntax("it is not a JSON object".to_owned()));
         }
         return Err(SpecError::Invalid { field: path.to_owned(), why: "must be a JSON object".to_owned() });
     };

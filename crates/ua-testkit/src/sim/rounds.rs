@@ -34,7 +34,7 @@ impl Rounds {
     }
 
     fn answer<'f, T>(self: &Arc<Self>, asked: impl Future<Output = T> + Send + 'f) -> Answer<'f, T> {
-        Answer { rounds: Arc::clone(self), asked: Box::pin(asked), asked_in: None, answer: None }
+        Answer { rounds: Arc::clone(self), asked: Box::pin(asked), asked_in: None, told: None }
     }
 }
 
@@ -43,7 +43,7 @@ struct Answer<'f, T> {
     rounds: Arc<Rounds>,
     asked: Pin<Box<dyn Future<Output = T> + Send + 'f>>,
     asked_in: Option<u64>,
-    answer: Option<T>,
+    told: Option<T>,
 }
 
 impl<T: Unpin> Future for Answer<'_, T> {
@@ -51,20 +51,20 @@ impl<T: Unpin> Future for Answer<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let this = &mut *self;
-        if this.answer.is_none() {
+        if this.told.is_none() {
             // Nobody is woken in the middle of a round.
             let asked = this.asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            this.answer = match asked {
+            this.told = match asked {
                 Poll::Ready(answer) => Some(answer),
                 Poll::Pending => None,
             };
         }
         let mut state = locked(&this.rounds.state);
         let asked_in = *this.asked_in.get_or_insert(state.0);
-        match this.answer.take() {
+        match this.told.take() {
             Some(answer) if state.0 > asked_in => Poll::Ready(answer),
             early => {
-                this.answer = early;
+                this.told = early;
                 state.1.push(context.waker().clone());
                 Poll::Pending
             }
