@@ -565,9 +565,7 @@ impl<'v> Case<'v> {
                     Some(format!("call {other} has the same {unique}, so a find proves nothing"))
                 }
             },
-            (OnUnknown::Continue, None) if self.is_mere_read() => {
-                Some("its policy goes on without an answer".to_owned())
-            }
+            (OnUnknown::Continue, None) if self.is_mere_read() => Some("its policy does without an answer".to_owned()),
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
             (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {

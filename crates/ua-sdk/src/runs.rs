@@ -135,7 +135,7 @@ impl Runs {
         if let Some(part) = changed.iter().find(|part| !part.may_be_accepted()) {
             let part = part.as_str();
             return Err(Error::Refused(format!(
-                "a change of `{part}` cannot be accepted: it makes another run; `Runs::fork` makes one that goes on from this one's turns and \
+                "a change of `{part}` cannot be accepted: it makes another run; `Runs::fork` makes one that continues from this one's turns and \
                  repeats no effect"
             )));
         }

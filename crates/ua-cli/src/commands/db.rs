@@ -14,7 +14,7 @@ use ua_host::Database;
 use ua_host::home::Home;
 use ua_runner::LockError;
 use ua_store::invariants::{self, Violation};
-use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _, Store as _};
+use ua_store::{Forgotten, LedgerStore as _, PastStore as _, RunStore as _};
 
 use super::prune::PruneArgs;
 use crate::error::{HostError, OK, STORAGE};

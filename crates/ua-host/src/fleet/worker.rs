@@ -274,7 +274,6 @@ impl Worker {
         for entry in state.queue.iter().filter(|entry| is_mine(&entry.options.queue)) {
             match (entry.state, misfits.get(&entry.run_id)) {
                 (QueueState::Parked, _) => {}
-                (QueueState::Claimed, _) => return None,
                 (QueueState::Ready, Some(why)) => {
                     left.misfits.insert(entry.run_id.clone(), why.clone());
                 }
@@ -283,7 +282,7 @@ impl Worker {
                     let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
                     left.later = Some((count + 1, due.min(entry.options.run_after)));
                 }
-                (QueueState::Ready, None) => return None,
+                (QueueState::Claimed, _) | (QueueState::Ready, None) => return None,
             }
         }
         Some(left)

@@ -126,7 +126,7 @@ pub(super) fn what_helps(differs: &[Differs]) -> String {
     let may_be_forked = |part: &str| !is_budget(part) && part != super::run::THRESHOLD && part != "workspace";
     if differs.iter().any(|other| may_be_forked(&other.part)) {
         ways.push(
-            "`Runs::fork` makes a run that goes on from its turns under the new definition and repeats no effect",
+            "`Runs::fork` makes a run that continues from its turns under the new definition and repeats no effect",
         );
     }
     if !is_place {

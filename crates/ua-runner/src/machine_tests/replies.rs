@@ -57,10 +57,8 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
         let mut machine = RunMachine::new(Limits::default(), Start::fresh());
         let refused = ThinkFailure { message: error.to_string(), is_final: true, ..failure(true, false) };
         feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
-        match machine.command() {
-            Command::Stop(Conclusion::Stopped { detail, .. }) => crate::is_about_the_model(&detail),
-            other => panic!("{other:?}"),
-        }
+        let Command::Stop(Conclusion::Stopped { detail, .. }) = machine.command() else { panic!("it stops") };
+        crate::is_about_the_model(&detail)
     };
     assert!(stops(ua_llm::LlmError::NotFound { model: "gpt-0".to_owned(), message: "no such model".to_owned() }));
     assert!(!stops(ua_llm::LlmError::Unauthorized { status: 403, message: "no access".to_owned() }));

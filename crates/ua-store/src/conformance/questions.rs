@@ -131,7 +131,7 @@ pub async fn an_answer_is_one_of_the_choices_and_given_once(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let new = NewQuestion { choices: vec![Choice::Skip, Choice::Abort], ..samples::question("q_1", None) };
     store.raise_question(&scene.lease, new).await.unwrap();
-    refused(store.insert_answer(samples::answer("q_1", Choice::Execute)).await, "none of its choices");
+    refused(store.insert_answer(samples::answer("q_1", Choice::Execute)).await, "not one of its choices");
     let answered = store.insert_answer(samples::answer("q_1", Choice::Skip)).await.unwrap();
     let given = answered.answer.clone().unwrap();
     assert_eq!((answered.status, given.choice, given.by.as_str()), (QuestionStatus::Answered, Choice::Skip, "ada"));
