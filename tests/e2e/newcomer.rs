@@ -178,8 +178,8 @@ fn what_a_policy_says_about_nothing_stops_the_start() {
         "name = \"post_comment\"\non_unknown = \"redo_keyed\"\nkey_channel = { argument = \"idem\" }\n",
     );
     refused_by_both(&env, &job, &["--policy", &file], &["post_comment", "the argument `idem`"]);
-    let chooses =
-        env.named_job("chooses.json", &json!({"model": {"tool_choice": "post_coment"}}), &json!([{"text": "Done."}]));
+    let model = json!({"provider": "scripted", "script": "chooses.script.json", "tool_choice": "post_coment"});
+    let chooses = env.named_job("chooses", &json!({"model": model}), &json!([{"text": "Done."}]));
     refused_by_both(&env, &chooses, &[], &["\"post_coment\"", "`model.tool_choice`"]);
     assert!(env.comments().is_empty());
 }

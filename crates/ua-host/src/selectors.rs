@@ -173,7 +173,14 @@ fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
 fn has_selectors(spec: &RunSpec) -> bool {
     let lists =
         [&spec.escalation.ask_human_before, &spec.constraints.forbidden_actions, &spec.tools.allow, &spec.tools.deny];
-    lists.into_iter().any(|list| !list.is_empty()) || conditions(spec).any(|condition| effect_of(condition).is_some())
+    lists.into_iter().any(|list| !list.is_empty())
+        || conditions(spec).any(|condition| effect_of(condition).is_some())
+        || chosen_tool(spec).is_some()
+}
+
+/// The tool that every reply is to call.
+fn chosen_tool(spec: &RunSpec) -> Option<&str> {
+    spec.model.tool_choice.as_deref().filter(|choice| !["auto", "any", "none"].contains(choice))
 }
 
 /// Refuses a job whose start would fail once its tools are there, or that says something about tools or effects that do not exist. Nothing is
@@ -239,7 +246,7 @@ pub(crate) fn judged(
 
 /// The error about a tool that every reply is to call and that is not there.
 fn unknown_choice(spec: &RunSpec, tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
-    let choice = spec.model.tool_choice.as_deref().filter(|choice| !["auto", "any", "none"].contains(choice))?;
+    let choice = chosen_tool(spec)?;
     let names = || tools.iter().map(|(tool, _)| tool.name.raw.as_str());
     if names().any(|name| name == choice) {
         return None;
