@@ -172,12 +172,7 @@ fn what_a_policy_says_about_nothing_stops_the_start() {
         &["--policy", &file],
         &["no tool of this job has the effect", "`email.send` (`email_sent_once`)"],
     );
-    // A key in an argument, and a choice of a tool, that are not there.
-    let file = policy(
-        "keyed",
-        "name = \"post_comment\"\non_unknown = \"redo_keyed\"\nkey_channel = { argument = \"idem\" }\n",
-    );
-    refused_by_both(&env, &job, &["--policy", &file], &["post_comment", "the argument `idem`"]);
+    // A choice of a tool that is not there.
     let model = json!({"provider": "scripted", "script": "chooses.script.json", "tool_choice": "post_coment"});
     let chooses = env.named_job("chooses", &json!({"model": model}), &json!([{"text": "Done."}]));
     refused_by_both(&env, &chooses, &[], &["\"post_coment\"", "`model.tool_choice`"]);

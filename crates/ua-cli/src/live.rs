@@ -294,7 +294,7 @@ mod tests {
         resumed.take(&RunEvent::Resuming { turn_index: 0, in_flight: 1, unsent: 0 });
         assert_eq!(resumed.doing_text(), "turn 1 · resuming");
         // What an earlier process used is not nothing.
-        resumed.began_before(Duration::from_secs(60));
+        resumed.began_before(Duration::from_mins(1));
         assert_eq!(resumed.used_text(Duration::ZERO), "");
         resumed.charged(1200, &Costs::default(), None, None);
         assert_eq!(resumed.used_text(Duration::ZERO), "tokens 1200");

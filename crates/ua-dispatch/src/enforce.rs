@@ -70,15 +70,8 @@ fn repeats_do_harm(policy: &CallPolicy) -> bool {
     }
 }
 
-/// Refuses a tool that must get a key and cannot, and one that would refuse each call for the argument that its key is sent in.
+/// Refuses a tool that must get a key and cannot.
 pub(crate) fn check(spec: &ToolSpec, policy: &CallPolicy, audience: Audience) -> Result<(), DispatchError> {
-    if let (Some(KeyChannel::Argument(name)), None, None) = (&policy.key_channel, &policy.via, &policy.composite)
-        && spec.input_schema["additionalProperties"] == Value::Bool(false)
-        && spec.input_schema["properties"].get(name).is_none()
-    {
-        let why = format!("its key is to be sent in the argument `{name}`, and it takes no argument of that name");
-        return Err(DispatchError::Configuration { tool: spec.name.raw.clone(), why });
-    }
     // A composite tool is never sent as it is; its actions are looked at when they are planned.
     if policy.composite.is_none() && policy.requires_idempotency_key && policy.key_channel.is_none() {
         let (tool, mut why) = (spec.name.raw.clone(), no_channel(policy, audience));
@@ -153,21 +146,6 @@ mod tests {
         assert!(text.contains("of the step") && !text.contains("tools.deny") && !text.contains("job"), "{text}");
         let denied = rules(&json!({"settings": {"enforce_idempotency": true}, "tools": {"deny": ["order_*"]}}));
         assert!(catalog(&denied).is_ok(), "a tool that is not offered needs no key");
-    }
-
-    #[test]
-    fn a_key_needs_an_argument_that_the_tool_has() {
-        let policy = |name: &str| CallPolicy {
-            key_channel: Some(KeyChannel::Argument(name.to_owned())),
-            ..CallPolicy::unclassified()
-        };
-        let closed = json!({"type": "object", "properties": {"token": {}}, "additionalProperties": false});
-        let refused = |schema: &Value, name: &str| {
-            check(&spec("order_now", schema.clone()), &policy(name), Audience::Terminal).err().map(|e| e.to_string())
-        };
-        assert!(refused(&closed, "idem").is_some_and(|why| why.contains("the argument `idem`")));
-        assert_eq!(refused(&closed, "token"), None);
-        assert_eq!(refused(&json!({"type": "object"}), "idem"), None, "it may take more than it says");
     }
 
     #[test]

@@ -273,7 +273,7 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Re
     print(format!("{}\n", submitted.run.run_id))?;
     match entry {
         Some(entry) if !is_quiet && submitted.was_queued => {
-            tell(format!("this run was in the queue {} already; nothing was added", entry.options.queue))
+            tell(format!("this run was in the queue {} already; nothing was added", entry.options.queue));
         }
         Some(entry) if !is_quiet => tell(format!("queued in {}; a worker takes it: `ua worker`", entry.options.queue)),
         Some(_) => {}

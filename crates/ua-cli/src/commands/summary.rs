@@ -100,9 +100,10 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
             && run.status_detail.as_deref().is_some_and(|detail| detail.ends_with(ua_runner::FINAL));
         // A run keeps its model: where that is what was refused, a resume comes to the same whatever is corrected.
         let is_the_model = is_final && run.status_detail.as_deref().is_some_and(ua_runner::is_about_the_model);
-        let command = match is_the_model && !is_open {
-            true => format!("ua fork {} --model MODEL", short(run.run_id.as_str())),
-            false => resume_command.into_owned(),
+        let command = if is_the_model && !is_open {
+            format!("ua fork {} --model MODEL", short(run.run_id.as_str()))
+        } else {
+            resume_command.into_owned()
         };
         let name = if is_final && !is_open && !is_the_model { "Once corrected " } else { "Resume with    " };
         out.push_str(&format!("{name}{command}\n"));
