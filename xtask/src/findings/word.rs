@@ -276,7 +276,7 @@ fn aborted_beside_orphan(stage: &Stage) -> anyhow::Result<Verdict> {
 /// The run asks about what is missing, and then about a process that was left behind; the second question is answered, and the process goes.
 fn aborted_beside_another_question(stage: &Stage) -> anyhow::Result<Verdict> {
     let world = with_orphan(stage)?;
-    let fields = json!({"stop_conditions": [{"effect": "email.send", "count": 1}]});
+    let fields = json!({"stop_conditions": [{"artifact": "work_products/nobody_writes_it.md"}]});
     let turns = json!([{"tools": [use_of("post", "first")]}, {"text": "Done."}]);
     world.job(&fields, POLICY, &json!({"turns": turns, "after_end": {"text": "Done, as I said."}}))?;
     world.run_job(&[])?.must(75)?;
