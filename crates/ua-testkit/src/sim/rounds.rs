@@ -72,40 +72,50 @@ impl<T: Unpin> Future for Answer<'_, T> {
     }
 }
 
-/// A store as the lives of a simulation have it.
+/// A store as a simulation has it: nothing lies beside it.
 pub(super) struct InRounds {
     pub(super) store: Arc<dyn Store>,
-    pub(super) rounds: Arc<Rounds>,
+    /// Lives learn at the end of a round what they asked for; people and the stage, at once.
+    pub(super) rounds: Option<Arc<Rounds>>,
+}
+
+impl InRounds {
+    async fn answer<'f, T: Unpin>(&self, asked: impl Future<Output = T> + Send + 'f) -> T {
+        match &self.rounds {
+            Some(rounds) => rounds.answer(asked).await,
+            None => asked.await,
+        }
+    }
 }
 
 #[async_trait]
 impl Store for InRounds {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
-        self.rounds.answer(self.store.commit(by, batch)).await
+        self.answer(self.store.commit(by, batch)).await
     }
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
-        self.rounds.answer(self.store.run(run)).await
+        self.answer(self.store.run(run)).await
     }
     async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {
-        self.rounds.answer(self.store.runs_of(of)).await
+        self.answer(self.store.runs_of(of)).await
     }
     async fn find_runs(&self, query: &RunQuery) -> Result<Vec<RunHead>, StoreError> {
-        self.rounds.answer(self.store.find_runs(query)).await
+        self.answer(self.store.find_runs(query)).await
     }
     async fn find_calls(&self, query: &CallQuery) -> Result<Vec<CallRecord>, StoreError> {
-        self.rounds.answer(self.store.find_calls(query)).await
+        self.answer(self.store.find_calls(query)).await
     }
     async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
-        self.rounds.answer(self.store.load_of(run, turns)).await
+        self.answer(self.store.load_of(run, turns)).await
     }
     async fn history(&self, run: &RunId) -> Result<Vec<MessageRecord>, StoreError> {
-        self.rounds.answer(self.store.history(run)).await
+        self.answer(self.store.history(run)).await
     }
     async fn questions_of(&self, of: QuestionsOf) -> Result<Vec<QuestionRecord>, StoreError> {
-        self.rounds.answer(self.store.questions_of(of)).await
+        self.answer(self.store.questions_of(of)).await
     }
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
-        self.rounds.answer(self.store.calls_of(of)).await
+        self.answer(self.store.calls_of(of)).await
     }
     async fn around(
         &self,
@@ -113,19 +123,19 @@ impl Store for InRounds {
         scope: Option<&Scope>,
         key: Option<&IdempotencyKey>,
     ) -> Result<Around, StoreError> {
-        self.rounds.answer(self.store.around(call, scope, key)).await
+        self.answer(self.store.around(call, scope, key)).await
     }
     async fn receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, StoreError> {
-        self.rounds.answer(self.store.receipt(call)).await
+        self.answer(self.store.receipt(call)).await
     }
     async fn trail(&self, call: &CallId) -> Result<CallTrail, StoreError> {
-        self.rounds.answer(self.store.trail(call)).await
+        self.answer(self.store.trail(call)).await
     }
     async fn gateway_of(&self, of: GatewayOf) -> Result<GatewayRecords, StoreError> {
-        self.rounds.answer(self.store.gateway_of(of)).await
+        self.answer(self.store.gateway_of(of)).await
     }
     async fn blob(&self, blob: &BlobRef) -> Result<Blob, StoreError> {
-        self.rounds.answer(self.store.blob(blob)).await
+        self.answer(self.store.blob(blob)).await
     }
 }
 

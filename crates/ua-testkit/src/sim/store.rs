@@ -34,6 +34,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A store, and a way to know that it is at rest.
 pub(super) struct StageStore {
+    /// As the stage and people have it.
     pub(super) port: Arc<dyn Store>,
     rounds: Arc<Rounds>,
     behind: Behind,
@@ -53,16 +54,21 @@ enum Behind {
     },
 }
 
-fn sqlite(database: &Path) -> Result<Arc<SqliteStore>, StoreError> {
+fn sqlite(database: &Path) -> Result<Arc<dyn Store>, StoreError> {
     let config = SqliteConfig { effects_log: false, ..SqliteConfig::new(database) };
-    Ok(Arc::new(SqliteStore::open(config)?))
+    Ok(at_once(Arc::new(SqliteStore::open(config)?)))
+}
+
+/// Whoever asks learns it at once. A database that was put back from a copy has a log beside it, which says what `Mirror` says for both stores.
+fn at_once(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    Arc::new(InRounds { store, rounds: None })
 }
 
 impl StageStore {
     pub(super) fn open(kind: SimStore, folder: &Path) -> Result<Self, BoxError> {
         if kind == SimStore::Memory {
             let now = Arc::new(MemStore::default());
-            let (port, rounds) = (now.clone(), Arc::default());
+            let (port, rounds) = (at_once(now.clone()), Arc::default());
             return Ok(Self { port, rounds, behind: Behind::Memory { now, copy: None } });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()?;
@@ -74,7 +80,7 @@ impl StageStore {
 
     /// The store as lives have it: they learn what they asked for when the store is at rest.
     pub(super) fn of_lives(&self) -> Arc<dyn Store> {
-        Arc::new(InRounds { store: Arc::clone(&self.port), rounds: Arc::clone(&self.rounds) })
+        Arc::new(InRounds { store: Arc::clone(&self.port), rounds: Some(Arc::clone(&self.rounds)) })
     }
 
     /// Makes the copy that [`go_back`](Self::go_back) goes back to.
@@ -96,7 +102,7 @@ impl StageStore {
         match &mut self.behind {
             Behind::Memory { now, copy } => {
                 *now = Arc::new(*copy.take().ok_or("no copy was made")?);
-                self.port = now.clone();
+                self.port = at_once(now.clone());
             }
             Behind::Sqlite { runtime, database, copy, .. } => {
                 let _runtime = runtime.enter();
