@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ua_core::RunId;
 use ua_files::Folder;
@@ -11,6 +12,13 @@ use ua_store::OwnerStamp;
 
 /// The most that is read of what a lock file says about its holder.
 const MAX_STAMP_BYTES: u64 = 64 * 1024;
+
+/// How long a lock is waited for that nobody who lives is said to hold. Between fork and exec a child has its parent's lock, and on a busy
+/// machine it takes its time.
+const TAKEN_FOR: Duration = Duration::from_secs(1);
+
+/// How long a lock that nobody is said to hold is looked at for one who has taken it just now.
+const LOOKED_FOR: Duration = Duration::from_millis(100);
 
 /// Why a run cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +71,8 @@ impl RunLock {
                 Err(TryLockError::WouldBlock) => {
                     let owner = stamp_in(&mut file);
                     let is_driven = owner.as_ref().is_some_and(|owner| crate::host::process_is_alive(owner));
-                    // One who only looks has it for a moment.
-                    if !is_driven && retried(|| file.try_lock().is_ok()) {
+                    // One who only looks has it for a moment; so has a program that a killed driver was starting, until it runs.
+                    if !is_driven && retried(TAKEN_FOR, || file.try_lock().is_ok()) {
                         continue;
                     }
                     return Err(LockError::Held { run: run.clone(), owner });
@@ -110,7 +118,7 @@ impl RunLock {
                         let rewound = file.rewind().is_ok();
                         rewound && stamp_in(&mut file).is_some_and(|owner| crate::host::process_is_alive(&owner))
                     };
-                    if !retried(is_seen) {
+                    if !retried(LOOKED_FOR, is_seen) {
                         return Ok(Some(run));
                     }
                 }
@@ -155,14 +163,18 @@ impl RunLock {
     }
 }
 
-/// Whether something holds now or in a moment.
-fn retried(mut holds: impl FnMut() -> bool) -> bool {
-    (0..5).any(|_| {
-        holds() || {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            false
+/// Whether something holds now, or within that time.
+fn retried(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + within;
+    loop {
+        if holds() {
+            return true;
         }
-    })
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Who holds the lock of this file, as far as can be read.
@@ -232,6 +244,19 @@ mod tests {
         std::thread::scope(|scope| {
             let taken = scope.spawn(|| RunLock::take(dir.path(), &run, &owner));
             drop(looks);
+            taken.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn what_a_killed_driver_was_starting_has_the_lock_for_a_moment_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        let killed = RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner.clone() }).unwrap();
+        std::thread::scope(|scope| {
+            let taken = scope.spawn(|| RunLock::take(dir.path(), &run, &owner));
+            drop(killed);
             taken.join().unwrap().unwrap();
         });
     }

@@ -1,10 +1,11 @@
 //! Where a process dies.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 use ua_store::conformance::{Crossing, Plan};
 
 /// A crossing, and which side of it.
@@ -68,7 +69,7 @@ impl Plan for CrashPlan {
 enum Side {
     Before,
     After,
-    /// So long after it began, wherever it is by then.
+    /// So long after it began, but not behind its end.
     During(Duration),
 }
 
@@ -80,7 +81,7 @@ enum Side {
 /// | `after:tool.invoke:upload` | after the tool answered, before anybody learns of it |
 /// | `after:store.commit_turn#2` | after the second one |
 /// | `before:*#7` | before the seventh crossing, whichever it is |
-/// | `during:store.commit_turn+250` | 250 µs after the write began: inside it, or just after it |
+/// | `during:store.commit_turn+250` | 250 µs after the write began: inside it, or at its end, which is waited at until then |
 pub struct KillPoint {
     side: Side,
     name: String,
@@ -88,6 +89,8 @@ pub struct KillPoint {
     nth: u64,
     seen: AtomicU64,
     kill: Arc<dyn Fn() + Send + Sync>,
+    /// What is under way during a crossing that has begun.
+    under_way: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl KillPoint {
@@ -115,6 +118,7 @@ impl KillPoint {
             nth,
             seen: AtomicU64::new(0),
             kill: Arc::new(kill_this_process),
+            under_way: Mutex::default(),
         })
     }
 
@@ -125,15 +129,18 @@ impl KillPoint {
         self
     }
 
-    /// Whether this is the crossing, counting those that fit.
-    fn is_here(&self, crossing: &Crossing) -> bool {
-        let fits = match (self.name.as_str(), &self.tool) {
+    fn fits(&self, crossing: &Crossing) -> bool {
+        match (self.name.as_str(), &self.tool) {
             ("*", None) => true,
             ("*", Some(tool)) => crossing.tools().any(|its| its == tool),
             (name, None) => crossing.is(name),
             (name, Some(tool)) => crossing.is_of(name, tool),
-        };
-        fits && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth
+        }
+    }
+
+    /// Whether this is the crossing, counting those that fit.
+    fn is_here(&self, crossing: &Crossing) -> bool {
+        self.fits(crossing) && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth
     }
 }
 
@@ -160,9 +167,12 @@ impl Plan for KillPoint {
             Side::Before if self.is_here(crossing) => (self.kill)(),
             Side::During(wait) if self.is_here(crossing) => {
                 let kill = Arc::clone(&self.kill);
+                let (done, under_way) = oneshot::channel();
+                *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
                 std::thread::spawn(move || {
                     std::thread::sleep(wait);
                     kill();
+                    drop(done);
                 });
             }
             Side::Before | Side::During(_) | Side::After => {}
@@ -170,8 +180,16 @@ impl Plan for KillPoint {
     }
 
     async fn after(&self, crossing: &Crossing) {
-        if self.side == Side::After && self.is_here(crossing) {
-            (self.kill)();
+        match self.side {
+            Side::After if self.is_here(crossing) => (self.kill)(),
+            // On a busy machine the write would be long over, and the process somewhere else.
+            Side::During(_) if self.fits(crossing) => {
+                let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(under_way) = under_way {
+                    under_way.await.ok();
+                }
+            }
+            Side::Before | Side::During(_) | Side::After => {}
         }
     }
 }
@@ -207,6 +225,20 @@ mod tests {
             point.before(&Crossing::of(name, None)).await;
             point.after(&Crossing::of(name, None)).await;
             assert_eq!(fired.load(Ordering::SeqCst), wanted, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_over_waits_for_what_happens_during_it() {
+        let fired = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&fired);
+        let point = KillPoint::parse("during:store.commit_turn+20000").unwrap().instead(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        for name in ["store.open_step", "store.commit_turn", "store.commit_turn"] {
+            point.before(&Crossing::of(name, None)).await;
+            point.after(&Crossing::of(name, None)).await;
+            assert_eq!(fired.load(Ordering::SeqCst), u64::from(name == "store.commit_turn"), "{name}");
         }
     }
 }
