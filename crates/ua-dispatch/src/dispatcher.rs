@@ -14,7 +14,7 @@ use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{
     CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
-use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit};
+use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -26,7 +26,7 @@ use crate::plan::Planner;
 use crate::spans;
 use crate::stop::StopSignal;
 use crate::task::{SubAgents, TASKS_AT_ONCE};
-use crate::transport::{Fence, ToolTransport};
+use crate::transport::{Fence, ToolTransport, TransportError};
 
 /// How many reads of a turn run at the same time.
 const READS_AT_ONCE: usize = 8;
@@ -35,6 +35,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the store may refuse a start for a reason that a new admission can settle.
 const MAX_READMISSIONS: u32 = 4;
+
+/// How often a server is started for one call that cannot be sent, because it ended again meanwhile.
+const MAX_STARTS: u32 = 4;
+
+/// How old a judgement may be that a call is started by.
+const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// What whoever hands calls out knows about them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -252,7 +258,8 @@ impl Dispatcher {
         let id = &call.call_id.clone();
         let mut planned = is_planned.then(|| call.clone());
         let mut read = Some(call);
-        let mut readmissions = 0;
+        let (mut readmissions, mut starts, mut started) = (0, 0, None);
+        let (mut turn, mut good_for) = (None, GOOD_FOR);
         loop {
             let call = match read.take() {
                 Some(call) => call,
@@ -289,8 +296,29 @@ impl Dispatcher {
                     return Ok(Dispatched::Stopped);
                 }
                 Admission::Continues(continued) => Box::pin(self.take_up(*continued, stop)).await?,
-                Admission::Ongoing(permit) => return Box::pin(self.carry_on_task(*permit, stop)).await,
+                Admission::Ongoing(permit) => {
+                    drop(turn); // it has one of its own
+                    return Box::pin(self.carry_on_task(*permit, stop)).await;
+                }
+                Admission::Ready(_) if stop.is_stopping() => return Ok(Dispatched::Stopped),
+                // What has to be waited for is had first, and then the call is judged anew: its files, its key and what others did may be
+                // otherwise by then.
                 Admission::Ready(prepared) if prepared.call().name.is_task() => {
+                    if turn.is_none() {
+                        let at_once = self.tasks_at_once.try_acquire().ok();
+                        let must_wait = at_once.is_none();
+                        turn = at_once;
+                        if must_wait {
+                            turn = self.tasks_at_once.acquire().await.ok();
+                            if turn.is_none() {
+                                return Ok(Dispatched::Stopped);
+                            }
+                            continue;
+                        }
+                    }
+                    if self.is_too_old(&prepared, &mut good_for) {
+                        continue;
+                    }
                     if let Some(ended) = Box::pin(self.start_task(prepared, stop)).await? {
                         return Ok(ended);
                     }
@@ -301,16 +329,29 @@ impl Dispatcher {
                     continue;
                 }
                 Admission::Ready(prepared) => {
-                    if stop.is_stopping() {
-                        return Ok(Dispatched::Stopped);
-                    }
                     let server = prepared.call().name.server.clone();
                     let generation = if let Some(generation) = self.transport.running(&server) {
                         generation
                     } else {
                         self.ledger.flush(id).await?; // it may have to be started
-                        self.transport.ready(&server).await?
+                        let generation = self.transport.ready(&server).await?;
+                        if started.as_ref() != Some(&generation) {
+                            starts += 1;
+                            if starts > MAX_STARTS {
+                                let why = "it ended again each time before a call could be sent".to_owned();
+                                return Err(TransportError::NotStarted { server, why }.into());
+                            }
+                            started = Some(generation);
+                            continue;
+                        }
+                        generation
                     };
+                    if self.is_too_old(&prepared, &mut good_for) {
+                        continue;
+                    }
+                    if stop.is_stopping() {
+                        return Ok(Dispatched::Stopped);
+                    }
                     let Some(permit) = self.ledger.start(prepared, &generation).await? else {
                         readmissions += 1;
                         if readmissions > MAX_READMISSIONS {
@@ -318,9 +359,12 @@ impl Dispatcher {
                         }
                         continue;
                     };
-                    self.ledger.confirm(&permit).await?;
-                    self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
-                    let outcome = self.send(&permit, stop).await;
+                    let outcome = if self.ledger.confirm(&permit).await? {
+                        self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
+                        self.send(&permit, stop).await
+                    } else {
+                        Outcome::NotSent { why: "the time was over for which its key is good".to_owned() }
+                    };
                     self.finish(permit, outcome, stop).await?
                 }
             };
@@ -371,6 +415,15 @@ impl Dispatcher {
         }
     }
 
+    /// Whether a call has to be judged anew before it is started: a machine that slept meanwhile is no different from a wait.
+    fn is_too_old(&self, prepared: &Prepared, good_for: &mut Duration) -> bool {
+        let is_too_old = self.ledger.age(prepared) > *good_for;
+        if is_too_old {
+            *good_for = good_for.saturating_mul(2); // it may be the looking itself that takes so long
+        }
+        is_too_old
+    }
+
     /// Waits until a twin that is being sent is not any more; `false` when a stop was asked for first. A twin that waits for a person is
     /// not waited for.
     async fn wait_for(&self, twin: &CallId, stop: &StopSignal) -> Result<bool, DispatchError> {
@@ -397,7 +450,7 @@ impl Dispatcher {
 
     /// Admits a call; one that is unknown is fenced first, then decided by its policy.
     pub(crate) async fn admit(&self, id: &CallId, facts: Facts, stop: &StopSignal) -> Result<Admission, DispatchError> {
-        match Box::pin(self.ledger.admit(id, facts.clone())).await? {
+        match Box::pin(self.ledger.admit(id, facts)).await? {
             Admission::Unknown(unknown) => {
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation() {
@@ -411,7 +464,7 @@ impl Dispatcher {
                         return Err(DispatchError::OrphanAlive { server, detail });
                     }
                 }
-                Box::pin(self.recover(unknown, &facts, stop)).await
+                Box::pin(self.recover(unknown, stop)).await
             }
             admission @ (Admission::Settled(_)
             | Admission::Held(_)

@@ -147,7 +147,7 @@ impl Dispatcher {
             if answers {
                 self.ledger.keep(&permit, handle.clone()).await?;
             }
-            self.ledger.confirm(&permit).await?;
+            self.ledger.confirm(&permit).await?; // what goes on is not sent again
             let given_up = async {
                 // Nothing is lost by asking a task later. Answers are waited for like any call with an effect.
                 if answers { stop.stopping_at_once().await } else { stop.stopping().await }

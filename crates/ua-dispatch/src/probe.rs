@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ua_classify::Classifier;
 use ua_core::{CallPolicy, ClassSource, OnUnknown, Outcome, ProbePolicy, SideEffectClass, ToolName};
-use ua_ledger::{Admission, Asked, Enquiry, Facts, Recovery, UnknownCall};
+use ua_ledger::{Admission, Asked, Enquiry, Recovery, UnknownCall};
 use ua_store::{AttemptRecord, CallRecord};
 
 use crate::catalog::{Catalog, Entry};
@@ -90,21 +90,17 @@ impl Catalog {
 
 impl Dispatcher {
     /// Decides about a call whose server is fenced. `Unknown` comes back when a stop was asked for first.
-    pub(crate) async fn recover(
-        &self,
-        unknown: UnknownCall,
-        facts: &Facts,
-        stop: &StopSignal,
-    ) -> Result<Admission, DispatchError> {
+    pub(crate) async fn recover(&self, unknown: UnknownCall, stop: &StopSignal) -> Result<Admission, DispatchError> {
         loop {
-            let mut next = self.ledger.recover(&unknown, facts).await?;
+            // Files are looked at anew behind each wait.
+            let mut next = self.ledger.recover(&unknown, &self.facts(unknown.call())).await?;
             if matches!(next, Recovery::Ask) {
                 let Some(asked) = self.ask(unknown.call(), stop).await? else { return Ok(Admission::Unknown(unknown)) };
                 self.tell(CallProgress::Probed {
                     call: Box::new(unknown.call().clone()),
                     asked: Box::new(asked.clone()),
                 });
-                next = self.ledger.conclude(&unknown, facts, asked).await?;
+                next = self.ledger.conclude(&unknown, &self.facts(unknown.call()), asked).await?;
             }
             match next {
                 Recovery::Decided(admission) => return Ok(*admission),

@@ -106,11 +106,6 @@ impl Dispatcher {
         prepared: Prepared,
         stop: &StopSignal,
     ) -> Result<Option<Dispatched>, DispatchError> {
-        // Before RUNNING: a task that waits for its turn was not started.
-        let turn = self.tasks_at_once.acquire().await;
-        if turn.is_err() || stop.is_stopping() {
-            return Ok(Some(Dispatched::Stopped));
-        }
         Ok(match self.begin_task(prepared).await? {
             Begun::Started(permit) => Some(self.finish_task(*permit, stop).await?),
             Begun::Settled(call) => {
@@ -149,7 +144,7 @@ impl Dispatcher {
     }
 
     async fn finish_task(&self, permit: Permit, stop: &StopSignal) -> Result<Dispatched, DispatchError> {
-        self.ledger.confirm(&permit).await?;
+        self.ledger.confirm(&permit).await?; // a child run has no key that is forgotten
         self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
         // A stop reaches the child as well, which drains its own calls and says where it was left.
         let carried = self.sub_agents()?.carry_on(permit.call(), stop).await.map_err(at(permit.call()))?;

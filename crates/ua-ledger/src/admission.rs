@@ -4,6 +4,7 @@
 //! deduplicated; one that may repeat an effect in other words is held; one found RUNNING is unknown.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256, Timestamp};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
@@ -51,6 +52,19 @@ pub struct Prepared {
     pub(crate) ends_doubt: bool,
     pub(crate) approved_by: Option<QuestionId>,
     pub(crate) replay_status: Option<ReplayStatus>,
+    /// When the looking began that this came of.
+    pub(crate) judged_at: Timestamp,
+    /// Where a repeat rests on a key alone: until when the other side is sure to know it.
+    pub(crate) key_life: Option<KeyLife>,
+}
+
+/// How long a key is good that was sent before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyLife {
+    /// When it was sent for the first time.
+    pub(crate) since: Timestamp,
+    /// For how long the other side says that it knows a key.
+    pub(crate) ttl: Duration,
 }
 
 impl Prepared {

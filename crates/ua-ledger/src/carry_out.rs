@@ -1,9 +1,9 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
-use ua_core::{CallId, CallStatus};
+use ua_core::{CallId, CallStatus, OnUnknown, Timestamp};
 use ua_store::{CallRecord, LedgerStore, ReplayStatus, Taint, UnknownResolution};
 
-use crate::admission::{Admission, Facts, Prepared, UnknownCall};
+use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
 use crate::ledger::Ledger;
@@ -16,13 +16,14 @@ impl Ledger {
     /// Decides about a call until nothing is left to do without the world, and does what was decided.
     pub(crate) async fn decide(&self, id: &CallId, facts: &Facts, known: Known<'_>) -> Result<Recovery, LedgerError> {
         loop {
+            let judged_at = self.env.now();
             let view = Box::pin(self.view(id, facts)).await?;
             let rules = self.rules();
             let Decision { verdict, closes } = verdict(&view, facts, known, &rules);
             for question in closes {
                 self.close(&view.call, question).await?;
             }
-            if let Some(recovery) = Box::pin(self.carry_out(&view, facts, verdict)).await? {
+            if let Some(recovery) = Box::pin(self.carry_out(&view, facts, verdict, judged_at)).await? {
                 return Ok(recovery);
             }
         }
@@ -34,6 +35,7 @@ impl Ledger {
         view: &View,
         facts: &Facts,
         verdict: Verdict<'_>,
+        judged_at: Timestamp,
     ) -> Result<Option<Recovery>, LedgerError> {
         let call = &view.call;
         let id = &call.call_id;
@@ -112,10 +114,12 @@ impl Ledger {
                 key,
                 facts: facts.clone(),
                 seen: call.policy.class.has_effect().then(|| view.relations.seen()),
+                key_life: key_life(view).filter(|_| replay.is_some() && !ends_doubt && approved_by.is_none()),
                 ends_doubt,
                 approved_by,
                 replay_status: replay,
                 call: call.clone(),
+                judged_at,
             }),
             Verdict::Aborted => return Err(LedgerError::Aborted { call: id.clone() }),
         };
@@ -137,4 +141,11 @@ impl Ledger {
         events::replayed(id.as_str(), status);
         Ok(())
     }
+}
+
+/// How long the key is good under which a call was sent before, where its policy repeats it for the key alone.
+fn key_life(view: &View) -> Option<KeyLife> {
+    let policy = &view.call.policy;
+    let ttl = policy.key_ttl.filter(|_| policy.on_unknown == OnUnknown::RedoKeyed)?;
+    Some(KeyLife { since: view.attempts.first()?.started_at, ttl })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Steps, Time, Trace};
 use ua_store::{
@@ -10,7 +11,7 @@ use ua_store::{
     Taint, rules, whole_reply,
 };
 
-use crate::admission::{Admission, Facts, Prepared, UnknownCall};
+use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
 use crate::error::LedgerError;
 use crate::events;
 use crate::exits::{Addresses, Heard};
@@ -139,9 +140,11 @@ impl Ledger {
         else {
             return None;
         };
-        let (call, facts) = (call.clone(), facts.clone());
+        let (call, facts, judged_at) = (call.clone(), facts.clone(), self.env.now());
         let seen = call.policy.class.has_effect().then(Vec::new);
-        let prepared = Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status: replay };
+        let replay_status = replay;
+        let prepared =
+            Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status, judged_at, key_life: None };
         let admission = Admission::Ready(prepared);
         events::admitted(&admission);
         Some(admission)
@@ -177,7 +180,12 @@ impl Ledger {
         generation: &str,
         child: Option<NewRun>,
     ) -> Result<Option<Permit>, LedgerError> {
-        let Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status } = prepared;
+        if prepared.key_life.is_some_and(|life| self.is_over(life)) {
+            events::not_started(&prepared.call);
+            return Ok(None);
+        }
+        let Prepared { call, key, facts, seen, ends_doubt, approved_by, replay_status, judged_at: _, key_life } =
+            prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
         let start = StartAttempt {
@@ -204,7 +212,8 @@ impl Ledger {
                     events::replayed(id.as_str(), replay);
                 }
                 let traceparent = self.trace.traceparent(&self.env);
-                Ok(Some(Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent)))
+                let permit = Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent);
+                Ok(Some(permit.within(key_life)))
             }
             Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => {
                 events::not_started(&call);
@@ -221,9 +230,26 @@ impl Ledger {
         }
     }
 
-    /// Checks once more, just before the send, that no other process took the run.
-    pub async fn confirm(&self, permit: &Permit) -> Result<(), LedgerError> {
-        self.store.check_lease(&self.lease).await.map_err(LedgerError::at("send", &permit.call().call_id))
+    /// For how long ago a call was judged that is about to be started. What was true then, its files, its key, a person's word, may be
+    /// otherwise: a machine sleeps, and whatever was waited for took its time.
+    pub fn age(&self, prepared: &Prepared) -> Duration {
+        let now = self.env.now();
+        // A clock that was set back says nothing about how long it was.
+        if now < prepared.judged_at { Duration::MAX } else { now.since(prepared.judged_at) }
+    }
+
+    /// Checks once more, just before the send, that no other process took the run, and that the key it rests on is still good: `false`
+    /// when that time is over, so that it must not be sent.
+    ///
+    /// # Errors
+    /// Those of the store, a lost lease among them.
+    pub async fn confirm(&self, permit: &Permit) -> Result<bool, LedgerError> {
+        self.store.check_lease(&self.lease).await.map_err(LedgerError::at("send", &permit.call().call_id))?;
+        Ok(!permit.key_life().is_some_and(|life| self.is_over(life)))
+    }
+
+    fn is_over(&self, life: KeyLife) -> bool {
+        self.time().may_be_over(life.since, life.ttl)
     }
 
     /// Commits what the attempt brought back: the raw reply and, in the same write, what it means. While the database is busy it is tried

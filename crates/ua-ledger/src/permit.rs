@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 use ua_core::{BAGGAGE, IdempotencyKey, KeyChannel, TRACEPARENT, ToolName, call_baggage};
 use ua_store::{CallRecord, RunLease};
 
+use crate::admission::KeyLife;
+
 /// Proof that one attempt of one call is on stable storage as RUNNING, and so may be sent.
 ///
 /// Only [`Ledger::start`](crate::Ledger::start) makes one, settling consumes it, and it can be neither copied nor stored.
@@ -16,6 +18,7 @@ pub struct Permit {
     lease: RunLease,
     generation: String,
     traceparent: String,
+    key_life: Option<KeyLife>,
 }
 
 /// The prefix of this project's `_meta` names.
@@ -29,7 +32,17 @@ impl Permit {
         generation: String,
         traceparent: String,
     ) -> Self {
-        Self { call, key, lease, generation, traceparent }
+        Self { call, key, lease, generation, traceparent, key_life: None }
+    }
+
+    /// The same, which rests on a key that is good for a time.
+    pub(crate) fn within(mut self, key_life: Option<KeyLife>) -> Self {
+        self.key_life = key_life;
+        self
+    }
+
+    pub(crate) fn key_life(&self) -> Option<KeyLife> {
+        self.key_life
     }
 
     /// The call, as committed.

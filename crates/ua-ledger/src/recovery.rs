@@ -58,11 +58,11 @@ impl Ledger {
     /// # Errors
     /// Those of [`Ledger::recover`].
     pub async fn hold(&self, unknown: &UnknownCall, because: &str) -> Result<Admission, LedgerError> {
-        let facts = Facts::default();
+        let (facts, judged_at) = (Facts::default(), self.env.now());
         let view = self.view(&unknown.call.call_id, &facts).await?;
         let rules = self.rules();
         let verdict = held(&view, &facts, &rules, because);
-        match self.carry_out(&view, &facts, verdict).await? {
+        match self.carry_out(&view, &facts, verdict, judged_at).await? {
             Some(Recovery::Decided(admission)) => Ok(*admission),
             Some(Recovery::Ask | Recovery::NotBefore { .. } | Recovery::Unreachable { .. }) | None => {
                 Ok(Admission::Settled(view.call))

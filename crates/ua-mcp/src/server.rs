@@ -164,6 +164,10 @@ impl Server {
             self.retire(dead, shared).await;
         }
         let running = self.start(shared).await?;
+        if self.known().is_some() {
+            // What was started again may be another program by now, or offer other tools.
+            running.connection().host().note_change();
+        }
         let ready = (running.generation.clone(), running.connection());
         *slot = Some(running);
         Ok(ready)

@@ -170,11 +170,22 @@ struct State {
 pub(super) struct Servers {
     state: Mutex<State>,
     clock: Arc<StageClock>,
+    /// Whether some take their time to start.
+    some_are_slow: bool,
 }
 
+/// How long a slow one takes to start: long enough for much to be otherwise by then, a key that is forgotten for one.
+const SLOW_START: Duration = Duration::from_secs(30);
+
 impl Servers {
-    pub(super) fn new(clock: Arc<StageClock>, undead: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock })
+    pub(super) fn new(clock: Arc<StageClock>, undead: usize, some_are_slow: bool) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock, some_are_slow })
+    }
+
+    /// How long the next one takes to start, if it takes any time.
+    fn start_time(&self) -> Option<Duration> {
+        let is_slow = self.some_are_slow && locked(&self.state).next % 3 == 1;
+        is_slow.then_some(SLOW_START)
     }
 
     /// How many earlier servers would still be found alive.
@@ -542,13 +553,16 @@ impl ToolTransport for Reach {
         if tool.is_remote {
             return Ok(REMOTE.to_owned());
         }
-        let mut state = locked(&self.servers.state);
-        let is_own =
-            |(life, run, name): &(usize, RunId, &str)| *life == self.life && *run == self.run && *name == tool.server;
-        let running = state.generations.iter().find(|(_, of)| is_own(of));
-        if let Some((generation, _)) = running {
-            return Ok(generation.clone());
+        if let Some(running) = self.running(server) {
+            return Ok(running);
         }
+        if let Some(time) = self.servers.start_time() {
+            ua_core::Clock::sleep(self.servers.clock.as_ref(), time).await;
+            if let Some(running) = self.running(server) {
+                return Ok(running);
+            }
+        }
+        let mut state = locked(&self.servers.state);
         state.next += 1;
         let generation = format!("g{:05}", state.next);
         state.generations.insert(generation.clone(), (self.life, self.run.clone(), tool.server));
