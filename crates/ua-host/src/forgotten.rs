@@ -4,13 +4,17 @@ use ua_runner::PastError;
 
 use crate::error::HostError;
 
+/// The kind of error that only a person can lift, once they have looked.
+pub(crate) const WENT_BACK: &str = "database_went_back";
+
 impl From<&PastError> for HostError {
     fn from(error: &PastError) -> Self {
         match error {
             PastError::Forgotten { run, .. } => Self::storage(error.to_string()).hint(format!(
                 "nothing was sent; restore a newer copy of the database; or look what became of them (`ua db check` lists all), then `ua db \
                  accept {run}`, and say with `ua calls resolve CALL` again what a person had said"
-            )),
+            ))
+            .field("kind", WENT_BACK),
             PastError::Store(source) => Self::store("compare the database with effects.log", source),
         }
     }

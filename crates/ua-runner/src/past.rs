@@ -5,6 +5,8 @@
 //! a person has looked. Proved by: [`PastKnown`] is part of what every desk is made of, and only the comparison makes one; the tests
 //! `restored` of `ua-sdk`, the e2e tests `restore`.
 
+use std::collections::BTreeSet;
+
 use ua_core::{FailureClass, RunId};
 use ua_store::{Forgotten, RunRecord, Store, StoreError};
 
@@ -68,9 +70,20 @@ impl PastError {
     }
 }
 
+/// How many runs are named at most.
+const MOST_NAMED: usize = 3;
+
 fn whose(run: &RunId, forgotten: &[Forgotten]) -> String {
-    let is_own = forgotten.iter().all(|known| known.run_id == run.as_str());
-    if is_own { format!("run {run}") } else { format!("the family of run {run}") }
+    let senders: BTreeSet<&str> = forgotten.iter().map(|known| known.run_id.as_str()).collect();
+    if senders.iter().all(|sender| *sender == run.as_str()) {
+        return format!("run {run}");
+    }
+    let is_of_family = |known: &Forgotten| known.root.as_deref().is_some_and(|root| root == run.as_str());
+    if forgotten.iter().all(|known| known.run_id == run.as_str() || is_of_family(known)) {
+        return format!("the family of run {run}");
+    }
+    let named: Vec<&str> = senders.into_iter().take(MOST_NAMED).collect();
+    format!("{}, whose work run {run} may do again", named.join(", "))
 }
 
 fn first(forgotten: &[Forgotten]) -> String {

@@ -137,21 +137,26 @@ impl Mirror {
         Ok(forgotten)
     }
 
-    /// Those of them that speak against driving `run` on: what its family sent, and what a run sent of which nobody knows any more whose
-    /// family it is of.
+    /// Those of them that speak against driving `run` on: what its family sent; what a run sent of which nobody knows any more whose
+    /// family it is of; and, where the family began later than that, what was sent by a run that is not there any more: it may have been made
+    /// for the same purpose, under a name of its own.
     pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
         let mut forgotten = self.unknown_to(db)?;
         let mut known = db.connection.prepare_cached("SELECT root_run_id FROM runs WHERE run_id = ?1")?;
         let mut root_of =
             |run: &str| -> Result<Option<String>, DbError> { Ok(known.query_row([run], |row| row.get(0)).optional()?) };
         let root = root_of(run.as_str())?;
+        let sql = "SELECT created_at FROM runs WHERE run_id = ?1";
+        let began: Option<String> = db.connection.query_row(sql, [&root], |row| row.get(0)).optional()?;
+        let began = began.as_deref().and_then(Timestamp::parse);
         let mut of_family = Vec::new();
         for attempt in forgotten.drain(..) {
-            let of = match root_of(&attempt.run_id)? {
-                Some(root) => Some(root),
-                None => attempt.root.clone(),
-            };
-            if of.is_none() || of == root || attempt.run_id == run.as_str() {
+            let known = root_of(&attempt.run_id)?;
+            let may_be_repeated = known.is_none()
+                && attempt.attempt > 0
+                && began.is_some_and(|began| Timestamp::parse(&attempt.at).is_none_or(|at| at <= began));
+            let of = known.or_else(|| attempt.root.clone());
+            if of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated {
                 of_family.push(attempt);
             }
         }

@@ -375,7 +375,11 @@ async fn refused_runs(home: &Home, forgotten: &[Forgotten]) -> Result<Vec<String
             (None, _) => format!(
                 "no run resumes until you have looked and accepted it with `ua db accept RUN`: the database does not know which runs {senders} is related to"
             ),
-            (Some(_), []) => format!("the database knows no run that is related to {senders}; none of them can be resumed"),
+            (Some(_), []) => format!(
+                "the database knows nothing of {senders}: none of them can be resumed, and a run that begins now, by the same job, job \
+                 key, schedule or gateway client, is refused until you have looked and accepted it with `ua db accept RUN`, since it may do \
+                 the same again"
+            ),
             (Some(_), [first, ..]) => format!(
                 "will not resume until you have looked and accepted it with `ua db accept {first}`: {}",
                 of_family.join(", ")

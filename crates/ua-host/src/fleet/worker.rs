@@ -464,6 +464,10 @@ impl Worker {
                     return Release::Done;
                 }
                 let why = Some(crate::text::line(&error.to_string(), 300));
+                if error.detail().get("kind").is_some_and(|kind| kind == crate::forgotten::WENT_BACK) {
+                    self.say(&format!("look, then `ua db accept {id}` and `ua queue move {id}`"));
+                    return Release::Parked { why };
+                }
                 match error.kind() {
                     // Another process has it, or the database went away and may be back.
                     Kind::Waiting | Kind::Storage => self.again(MISFIT, why).await,

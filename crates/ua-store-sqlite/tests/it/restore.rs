@@ -356,3 +356,20 @@ async fn what_is_accepted_is_what_was_known_then() {
 async fn scene_lease(store: &SqliteStore) -> ua_store::RunLease {
     store.acquire_run(&samples::run_id("run_a"), &samples::owner(101), samples::at(20)).await.unwrap().0
 }
+
+#[tokio::test]
+async fn what_a_lost_run_sent_speaks_against_every_run_that_begins_later() {
+    let place = Place::new();
+    let store = copied(&place).await;
+    let lost = Scene::begin_with(&store, samples::new_run("run_lost")).await;
+    lost.call_that_is("call_1", CallStatus::Succeeded).await;
+
+    let store = put_back(&place, store);
+    assert_eq!(forgotten(&store, "run_a").await, [""; 0], "it began before");
+    let later = NewRun { created_at: samples::at(1_000), ..samples::new_run("run_again") };
+    store.submit_run(later).await.unwrap();
+    assert_eq!(forgotten(&store, "run_again").await, ["run_lost"]);
+    let known = store.forgotten(&samples::run_id("run_again")).await.unwrap();
+    store.accept_forgotten(&known, samples::at(1_001)).await.unwrap();
+    assert_eq!(forgotten(&store, "run_again").await, [""; 0]);
+}
