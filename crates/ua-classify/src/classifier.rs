@@ -7,22 +7,26 @@
 //! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`, `tests/it/classify/packs.rs`,
 //! `tests/it/classify/job_policies.rs`.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
 
 use serde_json::Value;
 use ua_core::{
-    CallPolicy, ClassSource, EffectKind, KeyBuilder, KeyChannel, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
+    CallPolicy, ClassSource, EffectKind, KeyBuilder, OnUnknown, Reads, ScopeRule, Sha256, SideEffectClass,
     ToolNamespace, ToolSpec,
 };
 
+mod opinion;
+mod weigh;
+
+pub(crate) use self::opinion::Opinion;
+use self::opinion::{Believed, annotation_opinion, name_opinion, rule_opinion};
+use self::weigh::Decision;
 use crate::error::PolicyError;
 use crate::explain::{Considered, Explanation, IdleCaution, Verdict, hints};
-use crate::job::{self, JobPolicy};
-use crate::name::{NameSays, creates_by, made_by_name, made_by_word, read_name, vocabulary};
+use crate::job::JobPolicy;
+use crate::name::{creates_by, read_name, vocabulary};
 use crate::packs::Pack;
-use crate::rule::{MarkerSetting, Patterns, PolicyRules, Rule, Settings};
+use crate::rule::{Patterns, PolicyRules};
 
 pub(crate) const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
@@ -58,17 +62,6 @@ pub struct Classifier {
     packs: Packs,
 }
 
-/// How far the annotations of a server are believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Believed {
-    /// When they raise caution.
-    Untrusted,
-    /// Also when they say what the name suggests.
-    Confirming,
-    /// As the caller's own word.
-    Trusted,
-}
-
 /// Which servers are judged by which packs.
 #[derive(Debug, Default)]
 struct Packs {
@@ -96,31 +89,6 @@ impl Packs {
     }
 }
 
-/// What one source has to say about one tool.
-pub(crate) struct Opinion<'a> {
-    source: ClassSource,
-    rule_id: String,
-    file: Option<&'a str>,
-    /// Whether it is about this tool at all.
-    applies: bool,
-    class: Option<SideEffectClass>,
-    /// Set for policy rules: what else they say.
-    settings: Option<Cow<'a, Settings>>,
-    note: String,
-}
-
-/// All opinions, and what follows from them.
-struct Decision<'a> {
-    opinions: Vec<Opinion<'a>>,
-    /// The opinion that decided the class.
-    winner: usize,
-    policy: CallPolicy,
-    /// Per opinion, the fields of the policy that came from it.
-    used: Vec<Vec<&'static str>>,
-    /// Programs that make a call with an `argv` read-only, and the opinion that says so.
-    harmless: Option<(usize, Vec<String>)>,
-}
-
 /// Refuses files of which two have a rule of the same id.
 fn ids_are_unique<'a>(files: impl Iterator<Item = &'a PolicyRules>) -> Result<(), PolicyError> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
@@ -146,13 +114,6 @@ pub fn names_file_address(arguments: &Value) -> bool {
         Value::Object(fields) => fields.values().any(names_file_address),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
-}
-
-/// What a tool of others brings in when no rule says it: what it reads, or may read because nobody knows what it does, others wrote.
-fn reads_of(tool: &ToolSpec, class: SideEffectClass, decided: &Opinion<'_>) -> Vec<Reads> {
-    let is_foreign = tool.name.namespace != ToolNamespace::Local;
-    let may_read = class == SideEffectClass::ReadOnly || decided.source == ClassSource::Default;
-    if is_foreign && may_read { vec![Reads::Untrusted] } else { Vec::new() }
 }
 
 impl Classifier {
@@ -371,135 +332,6 @@ impl Classifier {
         key.digest()
     }
 
-    fn decide<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
-        let without = self.weigh(tool, self.opinions(tool));
-        let mut opinions = job::raising(&self.job, tool, &without.policy);
-        if opinions.is_empty() {
-            return without;
-        }
-        let raised_by: Vec<String> = opinions.iter().map(|opinion| opinion.note.clone()).collect();
-        opinions.extend(without.opinions);
-        let mut decision = self.weigh(tool, opinions);
-        job::keep_caution(&mut decision.policy, &without.policy);
-        if decision.winner >= raised_by.len() {
-            decision.policy.reason = format!("{}; {}", decision.policy.reason, raised_by.join("; "));
-        }
-        decision
-    }
-
-    fn weigh<'a>(&'a self, tool: &ToolSpec, opinions: Vec<Opinion<'a>>) -> Decision<'a> {
-        // The last opinion, the default, always has a class.
-        let winner = opinions.iter().position(|opinion| opinion.class.is_some()).unwrap_or(opinions.len() - 1);
-        let decided = &opinions[winner];
-        let class = decided.class.unwrap_or(SideEffectClass::External);
-        let is_idempotent =
-            self.trusted_servers.contains(&tool.name.server) && tool.annotations.idempotent == Some(true);
-
-        let mut picker = Picker { opinions: &opinions, used: vec![Vec::new(); opinions.len()] };
-        let mut policy = CallPolicy {
-            class,
-            key_channel: picker.first("key_channel", |settings| settings.key_channel.clone()),
-            key_ttl: picker.first("key_ttl", |settings| settings.key_ttl),
-            volatile_fields: picker
-                .first("volatile_fields", |settings| settings.volatile_fields.clone())
-                .unwrap_or_default(),
-            timeout: picker.first("timeout", |settings| settings.timeout),
-            needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
-            reads: picker
-                .first("reads", |settings| settings.reads.clone())
-                .unwrap_or_else(|| reads_of(tool, class, decided)),
-            composite: picker.first("composite", |settings| settings.composite.clone()).map(Box::new),
-            rule_id: decided.rule_id.clone(),
-            class_source: decided.source,
-            reason: decided.note.clone(),
-            ..CallPolicy::unclassified()
-        };
-        if let Some(KeyChannel::Argument(name)) = &policy.key_channel
-            && !policy.volatile_fields.contains(name)
-        {
-            // The key is computed over the arguments, so it can not be one of them.
-            policy.volatile_fields.push(name.clone());
-        }
-        if class.has_effect() {
-            let required = picker.first("requires_idempotency_key", |settings| settings.requires_idempotency_key);
-            policy.requires_idempotency_key = required.unwrap_or_default();
-            policy.effect_kind = picker.first("effect_kind", |settings| settings.effect_kind.clone());
-            if policy.effect_kind.is_none() {
-                let is_believed = self.believed(&tool.name.server) != Believed::Untrusted;
-                policy.effect_kind = picker.made(tool, class, decided.source, is_believed);
-                policy.kind_is_guessed = policy.effect_kind.is_some();
-            }
-            policy.scope = picker.first("scope", |settings| settings.scope.clone()).unwrap_or_default();
-            policy.sends_files =
-                picker.first("sends_files", |settings| settings.sends_files.clone()).unwrap_or_default();
-            let proofs = picker.first("errors_without_effect", |settings| settings.errors_without_effect.clone());
-            policy.errors_without_effect = proofs.unwrap_or_default();
-            policy.probe = picker.first("probe", |settings| settings.probe.clone());
-            policy.marker = match picker.first("marker", |settings| settings.marker.clone()) {
-                Some(MarkerSetting::Mark(marker)) => Some(marker),
-                Some(MarkerSetting::Nothing) | None => None,
-            };
-            policy.horizon = picker.first("horizon", |settings| settings.horizon);
-            if let Some(on_conflict) = picker.first("on_scope_conflict", |settings| settings.on_scope_conflict) {
-                policy.on_scope_conflict = on_conflict;
-            }
-        }
-        // Beside a class, `on_unknown` was written about that class: shipped `redo` is no licence for a tool that the
-        // user calls external.
-        let said = picker.first("on_unknown", |settings| {
-            settings.on_unknown.filter(|_| settings.side_effect_class.is_none_or(|its| its == class))
-        });
-        policy.on_unknown = said.unwrap_or_else(|| default_on_unknown(class, &policy, is_idempotent));
-        Self::take_back(tool, &opinions, &mut policy);
-        Self::watch_fetches(tool, &opinions, &mut policy);
-        // A list of harmless programs lowers the class, so it counts only from the deciding rule or a stronger one.
-        let harmless = opinions[..=winner].iter().enumerate().find_map(|(index, opinion)| {
-            let programs = opinion.settings.as_ref().and_then(|settings| settings.harmless_programs.clone());
-            programs.map(|programs| (index, programs))
-        });
-        let mut used = picker.used;
-        if let Some((index, _)) = &harmless {
-            used[*index].push("harmless_programs");
-        }
-        Decision { opinions, winner, policy, used, harmless }
-    }
-
-    /// Has a tool that says it fetches bring in words of others, whatever rule forgot to say so: reads of such a tool are a way out, too. A
-    /// user's own word stands.
-    fn watch_fetches(tool: &ToolSpec, opinions: &[Opinion<'_>], policy: &mut CallPolicy) {
-        let says_user = |opinion: &Opinion<'_>| {
-            opinion.source == ClassSource::UserPolicy
-                && opinion.settings.as_ref().is_some_and(|settings| settings.reads.is_some())
-        };
-        let is_forgotten = tool.annotations.fetches == Some(true) && !policy.reads.contains(&Reads::Untrusted);
-        if is_forgotten && policy.class != SideEffectClass::External && !opinions.iter().any(says_user) {
-            policy.reads.push(Reads::Untrusted);
-        }
-    }
-
-    /// Takes back what a tool of our own server says it cannot promise: its transports differ, and only it knows which one it
-    /// was given. An external tool that honours no keys is held when in doubt; a time to live caps ours. A
-    /// user's own word stands.
-    fn take_back(tool: &ToolSpec, opinions: &[Opinion<'_>], policy: &mut CallPolicy) {
-        let says_user = |opinion: &Opinion<'_>| {
-            matches!(opinion.source, ClassSource::UserPolicy | ClassSource::JobPolicy)
-                && opinion.settings.as_ref().is_some_and(|settings| settings.on_unknown.is_some())
-        };
-        if policy.on_unknown != OnUnknown::RedoKeyed || opinions.iter().any(says_user) {
-            return;
-        }
-        let is_own = tool.name.namespace == ToolNamespace::Local && policy.class == SideEffectClass::External;
-        if is_own && tool.annotations.honours_keys == Some(false) {
-            policy.on_unknown = OnUnknown::Hold;
-            policy.reason =
-                format!("{}; the way it is set up cannot honour a key, so a lost call is held", policy.reason);
-        }
-        if let Some(seconds) = tool.annotations.key_ttl_seconds {
-            let said = Duration::from_secs(seconds);
-            policy.key_ttl = Some(policy.key_ttl.map_or(said, |ours| ours.min(said)));
-        }
-    }
-
     /// Every opinion, the strongest first; the last one always has a class.
     fn opinions<'a>(&'a self, tool: &ToolSpec) -> Vec<Opinion<'a>> {
         let mut opinions = Vec::new();
@@ -582,190 +414,5 @@ impl Classifier {
             opinion
         });
         judged.collect()
-    }
-}
-
-impl<'a> Opinion<'a> {
-    /// A rule of a job's policy file that raises the caution of what else was decided.
-    pub(crate) fn raising(rule: &'a Rule, file: &'a str, settings: Settings, fields: &[&'static str]) -> Self {
-        let note = match settings.side_effect_class {
-            Some(class) => format!("rule {} of the job's {file} raises it to {class}", rule.id),
-            None => format!("rule {} of the job's {file} raises {}", rule.id, fields.join(", ")),
-        };
-        Self {
-            source: ClassSource::JobPolicy,
-            rule_id: rule.id.clone(),
-            file: Some(file),
-            applies: true,
-            class: settings.side_effect_class,
-            settings: Some(Cow::Owned(settings)),
-            note,
-        }
-    }
-}
-
-impl Opinion<'_> {
-    fn name(&self) -> String {
-        match self.file {
-            Some(file) => format!("rule {} of {file}", self.rule_id.rsplit(':').next().unwrap_or_default()),
-            None => self.rule_id.clone(),
-        }
-    }
-}
-
-/// Takes each field from the strongest rule that sets it, and remembers which one that was.
-struct Picker<'a> {
-    opinions: &'a [Opinion<'a>],
-    used: Vec<Vec<&'static str>>,
-}
-
-impl Picker<'_> {
-    fn first<T>(&mut self, field: &'static str, get: impl Fn(&Settings) -> Option<T>) -> Option<T> {
-        let mut set = self.opinions.iter().enumerate();
-        let (index, value) = set.find_map(|(index, opinion)| Some((index, get(opinion.settings.as_deref()?)?)))?;
-        self.used[index].push(field);
-        Some(value)
-    }
-}
-
-impl Picker<'_> {
-    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, or by the word of a server that is
-    /// believed (it only adds, and a repeat adds again), unless a rule decided the class and so knows the tool better than its name does.
-    fn made(
-        &mut self,
-        tool: &ToolSpec,
-        class: SideEffectClass,
-        decided_by: ClassSource,
-        is_believed: bool,
-    ) -> Option<EffectKind> {
-        if let Some(creates) = self.first("creates", |settings| settings.creates) {
-            return if creates { made_by_word(&tool.name) } else { None };
-        }
-        let is_guess = matches!(
-            decided_by,
-            ClassSource::List | ClassSource::Annotation | ClassSource::Name | ClassSource::Default
-        );
-        if !is_guess || class != SideEffectClass::External || tool.name.namespace == ToolNamespace::Local {
-            return None;
-        }
-        let hints = &tool.annotations;
-        let adds = hints.destructive == Some(false) && hints.idempotent == Some(false) && hints.read_only != Some(true);
-        if let Some(kind) =
-            made_by_word(&tool.name).filter(|_| is_believed && adds && made_by_name(&tool.name).is_none())
-        {
-            if let Some(said) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Annotation) {
-                self.used[said].push("effect_kind");
-            }
-            return Some(kind);
-        }
-        let kind = made_by_name(&tool.name)?;
-        if let Some(name) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Name) {
-            self.used[name].push("effect_kind");
-        }
-        Some(kind)
-    }
-}
-
-/// What happens to a lost call when no rule says it.
-fn default_on_unknown(class: SideEffectClass, policy: &CallPolicy, is_idempotent: bool) -> OnUnknown {
-    let has_key = policy.key_channel.is_some();
-    match class {
-        SideEffectClass::ReadOnly => OnUnknown::Redo,
-        SideEffectClass::Local if is_idempotent => OnUnknown::Redo,
-        SideEffectClass::Local | SideEffectClass::Memory | SideEffectClass::External if policy.probe.is_some() => {
-            OnUnknown::Probe
-        }
-        SideEffectClass::Memory | SideEffectClass::External if has_key => OnUnknown::RedoKeyed,
-        SideEffectClass::Local | SideEffectClass::Memory | SideEffectClass::External => OnUnknown::Hold,
-    }
-}
-
-fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a str, tool: &ToolSpec) -> Opinion<'a> {
-    let applies = rule.selector.matches(tool);
-    let rule_id = match source {
-        ClassSource::Shipped => format!("{SHIPPED_PREFIX}{}", rule.id),
-        ClassSource::UserPolicy
-        | ClassSource::JobPolicy
-        | ClassSource::List
-        | ClassSource::Annotation
-        | ClassSource::Name
-        | ClassSource::Default => rule.id.clone(),
-    };
-    let class = rule.settings.side_effect_class.filter(|_| applies);
-    let note = match (applies, class) {
-        (false, _) => "it is about other tools".to_owned(),
-        (true, None) => "it names no class".to_owned(),
-        (true, Some(class)) if source == ClassSource::JobPolicy => {
-            format!("rule {} of the job's {file}, which is trusted, calls it {class}", rule.id)
-        }
-        (true, Some(class)) => format!("rule {} of {file} calls it {class}", rule.id),
-    };
-    let settings = applies.then_some(Cow::Borrowed(&rule.settings));
-    Opinion { source, rule_id, file: Some(file), applies, class, settings, note }
-}
-
-/// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm. Of a server of others `readOnlyHint` is
-/// never believed alone: servers set it on what starts a recording or writes a file.
-fn annotation_opinion(tool: &ToolSpec, believed: Believed, name: &NameSays) -> Opinion<'static> {
-    let claims = tool.annotations;
-    let suggests = matches!(name, NameSays::Read(_) | NameSays::MayRead(_));
-    let (rule_id, class, note) = match (claims.read_only, claims.destructive) {
-        (Some(true), _) if believed == Believed::Trusted => {
-            ("readOnlyHint", Some(SideEffectClass::ReadOnly), "its server is trusted and says readOnlyHint = true")
-        }
-        (Some(true), _) if believed == Believed::Confirming && suggests => (
-            "readOnlyHint",
-            Some(SideEffectClass::ReadOnly),
-            "its server says readOnlyHint = true, which is trusted where the name suggests the same",
-        ),
-        (_, Some(true)) => {
-            ("destructiveHint", Some(SideEffectClass::External), "its server says destructiveHint = true")
-        }
-        (Some(false), _) => ("readOnlyHint", Some(SideEffectClass::External), "its server says readOnlyHint = false"),
-        (Some(true), _) if believed == Believed::Confirming => {
-            ("readOnlyHint", None, "its server says readOnlyHint = true, but nothing in its name suggests that")
-        }
-        (Some(true), _) => {
-            ("readOnlyHint", None, "its server says readOnlyHint = true, but is not trusted, so that lowers nothing")
-        }
-        (None, _) => ("none", None, "its server says neither readOnlyHint nor destructiveHint = true"),
-    };
-    Opinion {
-        source: ClassSource::Annotation,
-        rule_id: format!("annotation:{rule_id}"),
-        file: None,
-        applies: claims.read_only.is_some() || claims.destructive == Some(true),
-        class,
-        settings: None,
-        note: note.to_owned(),
-    }
-}
-
-fn name_opinion(says: &NameSays) -> Opinion<'static> {
-    let (word, class, note) = match says {
-        NameSays::Effect(word) => {
-            let note = format!("its name contains the side-effect word {word:?}");
-            (word.as_str(), Some(SideEffectClass::External), note)
-        }
-        NameSays::Read(word) => {
-            let note = format!("its name suggests a read ({word:?})");
-            (word.as_str(), Some(SideEffectClass::ReadOnly), note)
-        }
-        NameSays::MayRead(word) => {
-            let note = format!("its name suggests that it looks, by {word:?}, which is no proof");
-            ("none", None, note)
-        }
-        NameSays::Nothing => {
-            ("none", None, "its name says neither that it looks nor that it changes something".to_owned())
-        }
-    };
-    Opinion {
-        source: ClassSource::Name,
-        rule_id: format!("name:{word}"),
-        file: None,
-        applies: class.is_some() || matches!(says, NameSays::MayRead(_)),
-        class,
-        settings: None,
-        note,
     }
 }

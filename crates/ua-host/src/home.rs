@@ -1,35 +1,21 @@
 //! Where things are: the workspace root, the runtime database, the locks.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use ua_core::{RunId, Timestamp};
-use ua_files::Folder;
 use ua_resume::Commands;
 use ua_runner::LateFile;
-use ua_store::StoreError;
 #[cfg(feature = "postgres")]
-use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
-use ua_store_sqlite::{SqliteConfig, SqliteStore};
+use ua_store_postgres::{Place, PostgresConfig};
 
-use crate::database::Database;
+mod opening;
+mod workspaces;
+
+pub use self::opening::close;
 use crate::error::HostError;
 use crate::paths::{resolved, resolved_parent};
-use crate::roots::{Belief, MARKER, Roots, first_link, state_folder};
+use crate::roots::{Belief, MARKER, Roots, state_folder};
 use crate::settings::Settings;
-use crate::text::plain;
-
-/// Closes the database in good order. Whatever was committed stays, even if this fails.
-pub fn close(store: Database) {
-    if let Err(error) = store.close() {
-        tracing::warn!(error = crate::error::chain(&error), "the runtime database was not closed cleanly");
-    }
-}
-
-/// What keeps a folder of workspaces out of version control.
-const GIT_IGNORE: (&str, &[u8]) =
-    (".gitignore", b"# Mails, transcripts and the runtime database: nothing of it belongs into a repository.\n*\n");
 
 /// The folder that holds all workspaces when nobody says which: in the current folder, or in the nearest folder above it that has one which
 /// a `ua` of this user made or was told to use.
@@ -189,125 +175,6 @@ impl Home {
         self.database.parent().unwrap_or(&self.root)
     }
 
-    /// Opens the database for work; makes it if this is the first run.
-    pub fn open(&self) -> Result<Database, HostError> {
-        self.believe()?;
-        self.make()?;
-        if let Some(link) = self.foreign_link() {
-            return Err(link);
-        }
-        #[cfg(feature = "postgres")]
-        if let Some(server) = &self.server {
-            return served(server, Some(self.place()?));
-        }
-        // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
-        // A file that was emptied is as good as gone.
-        let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
-        let expected = is_gone && self.was_used();
-        let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
-        SqliteStore::open(config).map(Database::File).map_err(|error| {
-            let failure = cannot_open(&self.database, &error);
-            if expected { failure.hint(self.put_it_back()) } else { failure }
-        })
-    }
-
-    /// Refuses what [`Self::open`] would refuse of the folders, and leaves them as they are.
-    ///
-    /// # Errors
-    /// The root cannot be made, or nothing can be written there.
-    pub(crate) fn could_open(&self) -> Result<(), HostError> {
-        self.believe()?;
-        if let Some(link) = self.foreign_link() {
-            return Err(link);
-        }
-        if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
-            let opened = fs::OpenOptions::new().append(true).open(&self.database);
-            return opened.map(drop).map_err(|e| {
-                HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
-                    .hint("make it writable, or choose another folder with --root; nothing was started")
-            });
-        }
-        // Only making something there tells for every file system: root may write anywhere, and not in /proc.
-        let there = self.root.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
-        let scratch = there.join(format!(".ua-check-{}", std::process::id()));
-        let made = fs::create_dir(&scratch);
-        if made.is_ok() {
-            fs::remove_dir(&scratch).ok();
-        }
-        made.map_err(|e| self.cannot_make(&e))
-    }
-
-    fn cannot_make(&self, error: &std::io::Error) -> HostError {
-        HostError::storage(format!("cannot create {}: {error}", self.root.display()))
-            .hint("choose another folder with --root")
-    }
-
-    /// The refusal of a root in which something of ours is a link or a device.
-    fn foreign_link(&self) -> Option<HostError> {
-        let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
-        Some(
-            HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
-                .hint("remove it, or choose another --root; nothing was started"),
-        )
-    }
-
-    /// Makes the root if it is not there, and notes that it is this user's own.
-    fn make(&self) -> Result<(), HostError> {
-        let was_there = self.root.exists();
-        // Without a place to note it, the root is good for this command: the next one asks for `--root`.
-        if !self.root_is_named
-            && self.roots.judge(&self.root) == Belief::Empty
-            && let Err(error) = self.roots.make(&self.root)
-        {
-            tracing::debug!(%error, "the root could not be noted as this user's own");
-        }
-        fs::create_dir_all(&self.root).map_err(|e| self.cannot_make(&e))?;
-        if !was_there {
-            self.keep_out_of_git();
-        }
-        let adopted = self.root_is_named.then(|| self.roots.adopt(&self.root)).transpose();
-        let beside = (self.state() != self.root).then(|| {
-            fs::create_dir_all(self.state())?;
-            self.roots.adopt(self.state())
-        });
-        if let (Err(error), _) | (_, Some(Err(error))) = (adopted, beside) {
-            tracing::debug!(%error, "the root could not be noted as this user's own");
-        }
-        Ok(())
-    }
-
-    /// Keeps a root that this program made out of version control. A folder that was there already is its owner's to care for: it may hold
-    /// more than runs.
-    fn keep_out_of_git(&self) {
-        let (name, text) = GIT_IGNORE;
-        if let Err(error) = Folder::open_itself(&self.root).and_then(|root| root.replace(name, text)) {
-            tracing::debug!(%error, "the root is not kept out of version control");
-        }
-    }
-
-    /// Refuses a root or a database that nobody named and that this user's `ua` did not make: it came with a checkout, for instance, and a
-    /// run in it would be driven as its maker said.
-    fn believe(&self) -> Result<(), HostError> {
-        let refused = |folder: &Path, why: &str| {
-            Err(HostError::usage(format!("{} {why}", folder.display())).hint(format!(
-                "its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root {0}; \
-                 nothing was read",
-                folder.display()
-            )))
-        };
-        if !self.root_is_named {
-            match self.roots.judge(&self.root) {
-                Belief::Empty | Belief::Own => {}
-                Belief::Foreign if let Some(error) = unreadable(&self.root) => {
-                    return Err(cannot_read(&self.root, &error));
-                }
-                Belief::Link => return refused(&self.root, "is a link that you did not name"),
-                Belief::Foreign => return refused(&self.root, "was not made by your installation of ua"),
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a folder with a database for this user's own.
     pub fn adopt(settings: &Settings, folder: &Path) -> Result<(), HostError> {
         let folder = settings.absolute(folder)?;
@@ -315,176 +182,6 @@ impl Home {
             HostError::storage(format!("cannot note that {} is yours: {e}", folder.display()))
                 .hint("set HOME or XDG_STATE_HOME, and make sure that both folders are writable; or name it with --root each time")
         })
-    }
-
-    /// Opens the database for looking only; it is never made or changed.
-    pub fn open_read_only(&self) -> Result<Database, HostError> {
-        self.believe()?;
-        #[cfg(feature = "postgres")]
-        if let Some(server) = &self.server {
-            return served(server, Place::known(&self.root, &self.locks()));
-        }
-        self.file().map(Database::File)
-    }
-
-    /// The same of a file, with what only files have.
-    pub fn open_file(&self) -> Result<SqliteStore, HostError> {
-        self.believe()?;
-        self.file()
-    }
-
-    fn file(&self) -> Result<SqliteStore, HostError> {
-        match fs::metadata(&self.database) {
-            Ok(_) => {}
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_read(&self.database, &error)),
-            Err(_) if self.was_used() => {
-                return Err(HostError::storage(format!("the runtime database {} is gone", self.database.display()))
-                    .hint(self.put_it_back()));
-            }
-            Err(_) => {
-                return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
-                    .hint(
-                        "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
-                    ));
-            }
-        }
-        SqliteStore::open_read_only(&self.database).map_err(|error| cannot_open(&self.database, &error))
-    }
-
-    /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
-    pub fn is_unused(&self) -> bool {
-        // Whether a server has runs of this root, it is asked itself.
-        #[cfg(feature = "postgres")]
-        if self.server.is_some() {
-            return false;
-        }
-        let is_there =
-            fs::metadata(&self.database).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true);
-        !is_there && !self.was_used() && unreadable(&self.root).is_none()
-    }
-
-    /// Whether runs left something here, whatever became of the database: a workspace, or a line about an effect.
-    fn was_used(&self) -> bool {
-        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let has_workspaces = entries
-            .into_iter()
-            .any(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir());
-        has_workspaces || fs::metadata(self.state().join("effects.log")).is_ok_and(|log| log.len() > 0)
-    }
-
-    /// Whether the database was moved to a server, by what is kept of it.
-    fn was_moved(&self) -> bool {
-        let name = self.database.file_name().unwrap_or_default().to_string_lossy();
-        let kept = format!("{name}.moved-");
-        let entries = fs::read_dir(self.database.parent().unwrap_or(&self.root)).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&kept))
-    }
-
-    /// What to do about a database that is gone.
-    fn put_it_back(&self) -> String {
-        if self.was_moved() {
-            return "it was moved to a server (`ua db copy`): name it with --database-url, or in UA_DATABASE_URL; nothing was changed"
-                .to_owned();
-        }
-        format!(
-            "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
-             that `ua db backup` made), or choose another --root for new runs; nothing was changed",
-            self.root.display()
-        )
-    }
-
-    /// The folder of a new run: what the job says, inside the root, or a fresh name. A name that we made up gives way to a folder
-    /// that is there already; a name that the job gives is refused.
-    pub fn workspace_for(&self, run: &RunId, wanted: Option<&str>, now: Timestamp) -> Result<PathBuf, HostError> {
-        let tail: String = run.as_str().chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
-        let id = format!("{}_{}", now.compact(), tail.trim_start_matches(['_', '.', '-']));
-        let pattern = wanted.unwrap_or("session_<id>").trim_end_matches('/');
-        let pattern = pattern.strip_prefix("AGENT_RUN_WORKSPACES/").unwrap_or(pattern);
-        let folder = self.inside(&pattern.replace("<id>", &id))?;
-        if !folder.exists() {
-            return Ok(folder);
-        }
-        if !pattern.contains("<id>") {
-            return Err(HostError::usage(format!(
-                "the workspace {} exists already; a workspace belongs to one run",
-                folder.display()
-            ))
-            .hint("put `<id>` into `artifacts.workspace_dir`, or leave the field out"));
-        }
-        // The same run, started twice within a second, or a second run whose id ends alike.
-        let mut next = 2;
-        loop {
-            let folder = self.inside(&pattern.replace("<id>", &format!("{id}_{next}")))?;
-            if !folder.exists() {
-                return Ok(folder);
-            }
-            next += 1;
-        }
-    }
-
-    /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`.
-    fn own_name(&self, name: &Path) -> Option<String> {
-        let first = name.components().find(|part| *part != std::path::Component::CurDir)?;
-        let first = first.as_os_str().to_string_lossy().to_lowercase();
-        let database = self.database.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let is_of = |own: &str| first == own || first.strip_prefix(own).is_some_and(|rest| rest.starts_with('-'));
-        let is_own = first.starts_with('.')
-            || OWN.iter().any(|own| is_of(&own.to_lowercase()))
-            || is_of(&database)
-            || is_of("runtime_state.db");
-        (is_own && first != "..").then_some(first)
-    }
-
-    /// The path of a folder of this name in the root.
-    fn inside(&self, name: &str) -> Result<PathBuf, HostError> {
-        let path = Path::new(name);
-        if plain(name) != name || name.contains(['\n', '\t']) {
-            return Err(HostError::usage(format!(
-                "`artifacts.workspace_dir` is {name:?}, which has characters that no name needs"
-            ))
-            .hint("name a folder in plain text; nothing was started"));
-        }
-        if let Some(own) = self.own_name(path) {
-            return Err(HostError::usage(format!(
-                "`artifacts.workspace_dir` is {name:?}, and `{own}` in the workspace root is ua's own"
-            ))
-            .hint(format!("name another folder below {}; nothing was started", self.root.display())));
-        }
-        let is_inside =
-            path.components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty();
-        if !is_inside {
-            return Err(HostError::usage(format!(
-                "`artifacts.workspace_dir` is {name:?}, which leads out of the workspace root"
-            ))
-            .hint(format!("name a folder below {}", self.root.display())));
-        }
-        Ok(self.root.join(path))
-    }
-}
-
-/// A database file that cannot be opened: nothing was done with it yet, whoever wanted to.
-fn cannot_open(database: &Path, error: &StoreError) -> HostError {
-    let opening = format!("open the runtime database {}", database.display());
-    match error {
-        // What SQLite says below says the same once more.
-        StoreError::Unavailable { why, .. } if !why.contains("is full") => {
-            HostError::storage(format!("cannot {opening}: {why}")).hint(
-                "nothing was changed; see who owns the file and whether it is one of ua's, put a copy back with `ua db restore COPY` that \
-                 `ua db backup` made, or name another folder with --root",
-            )
-        }
-        StoreError::Unavailable { .. }
-        | StoreError::Corrupt { .. }
-        | StoreError::NotFound { .. }
-        | StoreError::Conflict { .. }
-        | StoreError::Exists { .. }
-        | StoreError::Fenced { .. }
-        | StoreError::KeyTaken { .. }
-        | StoreError::ScopeTouched { .. }
-        | StoreError::EffectLimit { .. }
-        | StoreError::Repeated { .. }
-        | StoreError::WentBack { .. }
-        | StoreError::TailLost { .. } => HostError::store(&opening, error),
     }
 }
 
@@ -498,25 +195,6 @@ fn usual_root(settings: &Settings, roots: &Roots) -> Result<PathBuf, HostError> 
     let above = here.ancestors().skip(2).map(|folder| folder.join(DEFAULT_ROOT));
     let found = above.into_iter().find(|root| roots.judge(root) == Belief::Own);
     Ok(found.unwrap_or(here))
-}
-
-/// Why a folder cannot be looked into, if it is there and cannot.
-fn unreadable(folder: &Path) -> Option<io::Error> {
-    fs::read_dir(folder).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
-}
-
-fn cannot_read(path: &Path, error: &io::Error) -> HostError {
-    HostError::storage(format!("cannot read {}: {error}", path.display()))
-        .hint("make it yours (`chown`, `chmod u+rwX`), or choose another folder with --root; nothing was changed")
-}
-
-/// The database on a server, as it is used from a place.
-#[cfg(feature = "postgres")]
-fn served(server: &PostgresConfig, place: Option<Place>) -> Result<Database, HostError> {
-    let mut config = server.clone();
-    config.place = place;
-    let store = PostgresStore::lazy(&config);
-    store.map(Database::Server).map_err(|error| HostError::store("reach the runtime database", &error))
 }
 
 /// The server that the settings name.
@@ -540,7 +218,7 @@ mod tests {
     use super::*;
     use crate::env::Process;
 
-    fn home(folder: &Path, root: Option<&str>) -> Home {
+    pub(super) fn home(folder: &Path, root: Option<&str>) -> Home {
         let settings = Settings::read(Process { folder: Some(folder.to_path_buf()), ..Process::default() });
         Home::new(&settings, root.map(Path::new)).unwrap()
     }
@@ -612,121 +290,5 @@ mod tests {
         // One that is there already, or is named, comes first.
         fs::create_dir(below.join(DEFAULT_ROOT)).unwrap();
         assert_eq!(home(&below).root(), below.join(DEFAULT_ROOT));
-    }
-
-    #[test]
-    fn a_root_that_ua_makes_stays_out_of_version_control() {
-        let folder = tempfile::tempdir().unwrap();
-        close(home(folder.path(), Some("runs")).open().unwrap());
-        let ignored = fs::read_to_string(folder.path().join("runs/.gitignore")).unwrap();
-        assert!(ignored.lines().any(|line| line == "*"), "{ignored}");
-        // A folder that was there may hold more than runs.
-        fs::create_dir(folder.path().join("project")).unwrap();
-        close(home(folder.path(), Some("project")).open().unwrap());
-        assert!(!folder.path().join("project/.gitignore").exists());
-    }
-
-    #[test]
-    fn a_database_that_is_gone_is_no_empty_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = home(folder.path(), Some("runs"));
-        assert!(home.is_unused());
-        assert_eq!(home.open_read_only().unwrap_err().kind(), crate::error::Kind::Usage);
-        fs::create_dir_all(home.root()).unwrap();
-        fs::write(home.root().join("effects.log"), "{}\n").unwrap();
-        assert!(!home.is_unused());
-        for refused in [home.open_read_only().unwrap_err(), home.open().unwrap_err()] {
-            assert_eq!(refused.kind(), crate::error::Kind::Storage, "{refused}");
-            assert!(refused.hint_text().unwrap().contains("put it back"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_made_up_name_gives_way_and_one_that_a_job_gives_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let (home, run, now) =
-            (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
-        let name = |wanted: Option<&str>| {
-            let path = home.workspace_for(&run, wanted, now)?;
-            fs::create_dir_all(&path).unwrap();
-            Ok::<_, HostError>(path.strip_prefix(home.root()).unwrap().display().to_string())
-        };
-        let first = name(None).unwrap();
-        assert_eq!(name(None).unwrap(), format!("{first}_2"));
-        assert_eq!(name(None).unwrap(), format!("{first}_3"));
-        let own = name(Some("mine/<id>/work")).unwrap();
-        assert_eq!(name(Some("mine/<id>/work")).unwrap(), own.replace("/work", "_2/work"));
-        assert_eq!(name(Some("mine/fixed")).unwrap(), "mine/fixed");
-        assert!(name(Some("mine/fixed")).unwrap_err().to_string().contains("exists already"));
-        assert!(name(Some("../out")).is_err());
-    }
-
-    #[test]
-    fn no_workspace_has_a_name_that_is_ours_or_drives_a_terminal() {
-        let folder = tempfile::tempdir().unwrap();
-        let (home, run, now) =
-            (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
-        for name in [
-            "locks",
-            "Locks",
-            "./locks",
-            "locks/x",
-            "effects.log",
-            "outbox",
-            "objects",
-            "RESTART.md",
-            "restart.md",
-            "agent_core.db",
-            "agent_core.db-wal",
-            "runtime_state.db",
-            "runtime_state.db-journal",
-            "alerts",
-            "policy_audit",
-            ".fork_x",
-            ".ua-root",
-            "a\u{1b}]52;c;ZXZpbA==\u{7}",
-            "a\0b",
-            "a\u{202e}b",
-            "a\nb",
-            "a\u{200b}b",
-        ] {
-            let refused = home.workspace_for(&run, Some(name), now).unwrap_err();
-            assert_eq!(refused.kind(), crate::error::Kind::Usage, "{name:?}");
-            assert_eq!(plain(&refused.to_string()), refused.to_string());
-        }
-        assert!(home.workspace_for(&run, Some("mine/locks"), now).is_ok());
-    }
-
-    #[test]
-    fn a_root_that_nobody_named_has_to_be_this_users_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let (work, user) = (folder.path().join("work"), folder.path().join("home"));
-        fs::create_dir_all(work.join(DEFAULT_ROOT)).unwrap();
-        let variables = [("HOME".to_owned(), user.display().to_string())];
-        let process =
-            || Process { folder: Some(work.clone()), variables: variables.clone().into(), ..Process::default() };
-        let settings = Settings::read(process());
-        let home = |root: Option<&str>| Home::new(&settings, root.map(Path::new)).unwrap();
-        fs::write(work.join(DEFAULT_ROOT).join("runtime_state.db"), "theirs").unwrap();
-        let refused = home(None).open().unwrap_err();
-        assert!(refused.to_string().contains("was not made by your installation of ua"), "{refused}");
-        assert!(home(None).open_read_only().unwrap_err().to_string().contains("was not made by"));
-        // A name is a word: now it is a file that is no database.
-        assert!(!home(Some(DEFAULT_ROOT)).open().unwrap_err().to_string().contains("was not made by"));
-        fs::remove_dir_all(work.join(DEFAULT_ROOT)).unwrap();
-        close(home(None).open().unwrap());
-        close(home(None).open().unwrap());
-        // A project names no database, its own or one in the user's root.
-        for database in ["db/x.db", "AGENT_RUN_WORKSPACES/other.db"] {
-            fs::write(work.join("ua.toml"), format!("database = \"{database}\"\n")).unwrap();
-            let refused = Settings::read(process()).check().unwrap_err();
-            assert!(refused.to_string().contains("a project may not set `database`"), "{refused}");
-        }
-        // Links among its own files.
-        fs::remove_file(work.join("ua.toml")).unwrap();
-        let settings = Settings::read(process());
-        std::os::unix::fs::symlink(&user, work.join(DEFAULT_ROOT).join("outbox")).unwrap();
-        let refused = Home::new(&settings, None).unwrap().open().unwrap_err();
-        assert!(refused.to_string().contains("outbox is a link"), "{refused}");
     }
 }

@@ -1,0 +1,148 @@
+//! How a tool server is greeted: with a handshake, or by asking it what it can do, in the era of MCP that it knows.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::process::{Process, Unanswered};
+use super::{Upstream, lock};
+use crate::era::{self, Client, Era};
+
+/// How long a server may leave `server/discover` unanswered before it is taken for one of the era of the handshake.
+const DISCOVER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a client began.
+#[derive(Debug, Clone)]
+pub(super) enum Greeting {
+    /// With a handshake: its parameters.
+    Handshake(Value),
+    /// Not at all: each of its requests says who it is.
+    Stateless(Client),
+}
+
+impl Upstream {
+    /// The client's `initialize`, which an earlier broker answered.
+    pub(crate) fn remember_handshake(&self, request: &Value) {
+        *lock(&self.greeting) = request.get("params").cloned().map(Greeting::Handshake);
+    }
+
+    /// Who it is spoken with for, where that client's requests stand for themselves.
+    pub(crate) fn remember_client(&self, client: &Client) {
+        *lock(&self.greeting) = Some(Greeting::Stateless(client.clone()));
+    }
+
+    /// What the server said when it was greeted, as `serverInfo` says it.
+    pub(crate) fn server_info(&self) -> Option<Value> {
+        let known = lock(&self.known);
+        let (era, said) = known.as_ref()?;
+        let info = match era {
+            Era::Handshake => &said["serverInfo"],
+            Era::Stateless => &said["_meta"]["io.modelcontextprotocol/serverInfo"],
+        };
+        info.is_object().then(|| info.clone())
+    }
+
+    /// How it is spoken with, once that is known.
+    pub(crate) fn era(&self) -> Option<Era> {
+        lock(&self.known).as_ref().map(|(era, _)| *era)
+    }
+
+    /// Starts the server with the client's `initialize`; the answer is the server's own, or what it says about itself where it knows no handshake.
+    pub(crate) async fn initialize(&self, params: Value) -> Result<Value, Unanswered> {
+        let mut running = self.process.lock().await;
+        let process = match running.as_ref().filter(|process| !process.has_ended()) {
+            Some(process) => process.clone(),
+            None => self.start().map_err(Unanswered::NotSent)?,
+        };
+        *running = Some(process.clone());
+        drop(running);
+        let answer = self.shake_hands(&process, &params).await?;
+        if answer.get("result").is_some() {
+            *lock(&self.greeting) = Some(Greeting::Handshake(params));
+        }
+        Ok(answer)
+    }
+
+    /// What the server can do, for a client whose requests stand for themselves.
+    pub(crate) async fn discover(&self, client: &Client) -> Result<Value, Unanswered> {
+        self.remember_client(client);
+        let process = self.running_process().await.map_err(Unanswered::NotSent)?;
+        if process.is_stateless() {
+            let params = self.prepared(&process, json!({}));
+            return process.request("server/discover", params).await;
+        }
+        let known = lock(&self.known).clone();
+        Ok(json!({"result": era::discovery(&known.map(|(_, said)| said).unwrap_or_default())}))
+    }
+
+    /// A handshake, or, with a server that knows none, asking it what it can do.
+    async fn shake_hands(&self, process: &Process, params: &Value) -> Result<Value, Unanswered> {
+        let was_stateless = process.is_stateless();
+        let refused = if was_stateless { None } else { Some(process.request("initialize", params.clone()).await) };
+        if let Some(Ok(answer)) = &refused
+            && let Some(result) = answer.get("result")
+        {
+            self.found(process, Era::Handshake, result);
+            return Ok(answer.clone());
+        }
+        match refused {
+            Some(Err(lost @ (Unanswered::Lost(_) | Unanswered::NotSent(_) | Unanswered::Unreadable(_)))) => {
+                return Err(lost);
+            }
+            Some(Ok(_) | Err(Unanswered::Refused { .. })) | None => {}
+        }
+        match self.asked(process, &Client::of_handshake(params)).await {
+            Some(discovered) => {
+                let wanted = params["protocolVersion"].as_str().unwrap_or_default();
+                let greeting = era::greeting(&discovered, wanted);
+                self.found(process, Era::Stateless, &discovered);
+                Ok(json!({"result": greeting}))
+            }
+            None => refused.unwrap_or_else(|| Err(Unanswered::Lost("it said nothing about itself".to_owned()))),
+        }
+    }
+
+    /// What a server says that knows the newer era; `None` for another one.
+    async fn asked(&self, process: &Process, client: &Client) -> Option<Value> {
+        let mut meta = Map::new();
+        client.sign(&mut meta, None);
+        let asked = tokio::select! {
+            asked = process.request("server/discover", json!({"_meta": meta})) => asked.ok()?,
+            () = self.env.clock.sleep(DISCOVER_PATIENCE) => return None,
+        };
+        let result = asked.get("result")?;
+        let supported = result["supportedVersions"].as_array().into_iter().flatten();
+        supported.into_iter().any(|version| version == era::NEWER).then(|| result.clone())
+    }
+
+    fn found(&self, process: &Process, era: Era, said: &Value) {
+        let _known = process.era.set(era);
+        *lock(&self.known) = Some((era, said.clone()));
+    }
+
+    /// Finds out how a process is spoken with, as far as that is not known already.
+    pub(super) async fn greet(&self, process: &Process, greeting: &Greeting) -> Result<(), String> {
+        let era = self.era();
+        let handshake = match greeting {
+            Greeting::Handshake(params) => params.clone(),
+            Greeting::Stateless(client) => {
+                if era != Some(Era::Handshake)
+                    && let Some(discovered) = self.asked(process, client).await
+                {
+                    self.found(process, Era::Stateless, &discovered);
+                    return Ok(());
+                }
+                client.handshake()
+            }
+        };
+        let greeted = self.shake_hands(process, &handshake).await.map_err(|why| format!("it did not start: {why}"))?;
+        if let Some(error) = greeted.get("error") {
+            return Err(format!("it refused the handshake: {}", error["message"]));
+        }
+        if process.is_stateless() {
+            return Ok(());
+        }
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        process.write(&initialized).await.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,272 @@
+//! Tool calls: each comes with a permit, is sent to the process that it was committed for or not at all, and its answer is handed to the
+//! ledger.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use ua_core::{
+    CallId, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
+    ToolNamespace, ToolSpec,
+};
+use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
+use ua_mcp::{Horizon, LockDir, argument_headers};
+
+use super::process::{Process, Unanswered};
+use super::{PATIENCE, Upstream, lock};
+use crate::era;
+use crate::live::Sent;
+
+/// How many pages of a list are read.
+const MAX_PAGES: usize = 1_000;
+
+/// How often a tool may ask for something before it has a result.
+const MOST_ROUNDS: u32 = 20;
+
+/// Of how many calls it is kept what their errors said beside their words.
+const MOST_KEPT: usize = 1_000;
+
+#[async_trait]
+impl ToolTransport for Upstream {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        let server = &self.launch.name;
+        let failed = |why| TransportError::NotListed { server: server.clone(), why };
+        let mut tools = Vec::new();
+        let mut cursor = None::<Value>;
+        for _ in 0..MAX_PAGES {
+            let params = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+            let page = self.look("tools/list", &params).await.map_err(failed)?;
+            self.note_schemas(&page);
+            let listed = page["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+            tools.extend(listed.iter().filter_map(|tool| spec(server, tool)));
+            match page.get("nextCursor").filter(|next| !next.is_null()) {
+                Some(next) => cursor = Some(next.clone()),
+                None => return Ok(tools),
+            }
+        }
+        Err(failed("its list of tools does not end".to_owned()))
+    }
+
+    async fn ready(&self, server: &str) -> Result<String, TransportError> {
+        let process = self.running_process().await;
+        let process = process.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why })?;
+        Ok(self.generation_of(&process))
+    }
+
+    fn running(&self, _server: &str) -> Option<String> {
+        let process = self.process.try_lock().ok()?.clone()?;
+        (!process.has_ended()).then(|| self.generation_of(&process))
+    }
+
+    async fn invoke(&self, permit: &Permit) -> Outcome {
+        self.send(permit).await
+    }
+
+    async fn ask(&self, enquiry: &Enquiry) -> Outcome {
+        let params = json!({"name": enquiry.tool().tool, "arguments": enquiry.arguments()});
+        match self.look("tools/call", &params).await {
+            Ok(result) => Outcome::Raw(RawReply::ToolResult { result }),
+            Err(why) => Outcome::NotSent { why },
+        }
+    }
+
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        if let Some((_, own)) = generation.split_once('/')
+            && Horizon::is_remote(own)
+        {
+            self.launch.horizon.pass(own, lost_at).await;
+            return Fence::Gone;
+        }
+        if let Some((holder, own)) = generation.split_once('/')
+            && let Ok(holder) = RunId::parse(holder)
+        {
+            if holder == self.launch.holder {
+                let mut running = self.process.lock().await;
+                if running.as_ref().is_some_and(|process| process.generation == own) {
+                    *running = None;
+                }
+                drop(running);
+                return self.locks.fence(server, own).await;
+            }
+            return match LockDir::new(&self.launch.locks, holder, self.env.clone()) {
+                Ok(locks) => locks.fence(server, own).await,
+                Err(error) => Fence::Alive { detail: format!("its lock cannot be found: {error}") },
+            };
+        }
+        Fence::Alive { detail: format!("`{generation}` names no process of the gateway") }
+    }
+}
+
+impl Upstream {
+    /// One request of our own, which only looks.
+    async fn look(&self, method: &str, params: &Value) -> Result<Value, String> {
+        let process = self.running_process().await?;
+        let answer = tokio::select! {
+            answer = process.request(method, self.prepared(&process, params.clone())) => {
+                answer.map_err(|why| why.to_string())?
+            }
+            () = self.env.clock.sleep(PATIENCE) => return Err(format!("it did not answer {method} in time")),
+        };
+        match (answer.get("result"), answer.get("error")) {
+            (Some(result), _) => Ok(result.clone()),
+            (None, error) => {
+                Err(error.map_or_else(|| "it answered nothing".to_owned(), |error| error["message"].to_string()))
+            }
+        }
+    }
+
+    async fn send(&self, permit: &Permit) -> Outcome {
+        let process = self.process.lock().await.clone();
+        let process =
+            process.filter(|process| !process.has_ended() && self.generation_of(process) == permit.generation());
+        let Some(process) = process else {
+            return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
+        };
+        let (arguments, ours) = (permit.arguments(), permit.meta());
+        let mut meta = lock(&self.metas).get(&permit.call().call_id).cloned().unwrap_or_default();
+        meta.extend(ours);
+        let header = match &permit.call().policy.key_channel {
+            Some(KeyChannel::Header(name)) if process.is_remote() => Some((name.as_str(), permit.key().as_str())),
+            Some(KeyChannel::Header(name)) => {
+                tracing::debug!(name, "a header carries no key over a pipe");
+                None
+            }
+            Some(KeyChannel::Argument(_) | KeyChannel::Meta) | None => None,
+        };
+        if let Err(why) = verify_key(permit, Payload { arguments: &arguments, meta: &meta, header }) {
+            return Outcome::NotSent { why };
+        }
+        let mut headers: Vec<(String, String)> =
+            header.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        if process.is_stateless() && process.is_remote() {
+            let schemas = lock(&self.schemas);
+            let marked = schemas.get(&permit.name().tool).map(|schema| argument_headers(schema, &arguments));
+            match marked.transpose() {
+                Ok(marked) => headers.extend(marked.unwrap_or_default()),
+                Err(why) => return Outcome::NotSent { why },
+            }
+        }
+        let call = &permit.call().call_id;
+        let live = lock(&self.live).get(call).cloned();
+        // From here on nobody says that it was not sent, but for this very function.
+        let before =
+            live.as_ref().and_then(|live| live.is_sent(Sent { at: self.env.now(), attempt: permit.call().attempt }));
+        lock(&self.replies).remove(call);
+        let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
+        let params = self.prepared(&process, params);
+        let deadline = permit.call().policy.timeout.filter(|_| permit.call().policy.class == SideEffectClass::ReadOnly);
+        let answer = async {
+            tokio::select! {
+                answer = self.rounds(&process, call, params, &headers) => answer,
+                () = sleep_or_never(deadline, &self.env) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
+            }
+        };
+        let outcome = match answer.await {
+            Ok(mut answer) => match (answer.get_mut("result").map(Value::take), answer.get("error")) {
+                (Some(result), _) => Outcome::Raw(RawReply::ToolResult { result }),
+                (None, Some(error)) => {
+                    if let Some(data) = error.get("data") {
+                        let mut kept = lock(&self.error_data);
+                        if kept.len() >= MOST_KEPT {
+                            kept.clear();
+                        }
+                        kept.insert(call.clone(), data.clone());
+                    }
+                    Outcome::Raw(RawReply::RpcError {
+                        code: error["code"].as_i64().unwrap_or(0),
+                        message: error["message"].as_str().unwrap_or_default().to_owned(),
+                    })
+                }
+                (None, None) => Outcome::Lost { why: "it answered neither a result nor an error".to_owned() },
+            },
+            Err(Unanswered::NotSent(why)) => Outcome::NotSent { why },
+            // A read would be made again, and be answered so again.
+            Err(Unanswered::Unreadable(why)) if permit.call().policy.class == SideEffectClass::ReadOnly => {
+                Outcome::Raw(RawReply::RpcError { code: -32700, message: why })
+            }
+            Err(Unanswered::Lost(why) | Unanswered::Unreadable(why)) => Outcome::Lost { why },
+            Err(Unanswered::Refused { status, body }) => Outcome::Raw(RawReply::HttpStatus { status, body }),
+        };
+        if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = &outcome {
+            lock(&self.replies).insert(call.clone(), reply.clone());
+        }
+        if let (Outcome::NotSent { .. }, Some(live)) = (&outcome, &live) {
+            live.was_not_sent(before);
+        }
+        match &outcome {
+            Outcome::Raw(RawReply::ToolResult { .. }) | Outcome::NotSent { .. } | Outcome::Continues(_) => {}
+            // A status or an error of the protocol may still be read as an unknown outcome.
+            Outcome::Lost { .. } | Outcome::Raw(_) => self.launch.horizon.given_up(&process.generation),
+        }
+        outcome
+    }
+
+    /// A call, and what its tool asks for before it has a result. Each round goes on with the call that was begun; nothing is begun anew.
+    async fn rounds(
+        &self,
+        process: &Process,
+        call: &CallId,
+        mut params: Value,
+        headers: &[(String, String)],
+    ) -> Result<Value, Unanswered> {
+        for round in 0..MOST_ROUNDS {
+            let answered = process.request_named("tools/call", params.clone(), headers, &|_| ()).await;
+            let answer = match answered {
+                // The first round was taken, so nothing that is said to a later one proves that nothing happened.
+                Err(Unanswered::NotSent(why)) if round > 0 => return Err(Unanswered::Lost(why)),
+                Err(refused @ Unanswered::Refused { .. }) if round > 0 => {
+                    return Err(Unanswered::Lost(refused.to_string()));
+                }
+                answered => answered?,
+            };
+            let Some(requests) = answer.get("result").and_then(era::asked_for) else { return Ok(answer) };
+            let live = lock(&self.live).get(call).cloned();
+            let answers = match live {
+                Some(live) => live.ask_for(requests, &self.env).await,
+                None => None,
+            };
+            let Some(answers) = answers else {
+                return Err(Unanswered::Lost("it asked for something that nobody could answer".to_owned()));
+            };
+            params["inputResponses"] = Value::Object(answers);
+            match answer["result"].get("requestState") {
+                Some(state) => params["requestState"] = state.clone(),
+                None => drop(params.as_object_mut().and_then(|params| params.remove("requestState"))),
+            }
+        }
+        Err(Unanswered::Lost("it does not stop asking".to_owned()))
+    }
+
+    /// A generation's name in the ledger says whose lock it has, since the next broker knows nothing of this connection.
+    fn generation_of(&self, process: &Process) -> String {
+        format!("{}/{}", self.launch.holder, process.generation)
+    }
+}
+
+async fn sleep_or_never(span: Option<Duration>, env: &Env) {
+    match span {
+        Some(span) => env.clock.sleep(span).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A tool as the server describes it.
+pub(crate) fn spec(server: &str, tool: &Value) -> Option<ToolSpec> {
+    let name = tool["name"].as_str()?;
+    let hint = |name: &str| tool["annotations"][name].as_bool();
+    let ours = |name: &str| tool["_meta"].get(format!("dev.universal-agent/{name}"));
+    Some(ToolSpec {
+        name: ToolName::qualified(ToolNamespace::Mcp, server, name),
+        description: tool["description"].as_str().unwrap_or_default().to_owned(),
+        input_schema: tool.get("inputSchema").cloned().unwrap_or_else(|| json!({"type": "object"})),
+        annotations: ToolAnnotations {
+            read_only: hint("readOnlyHint"),
+            destructive: hint("destructiveHint"),
+            idempotent: hint("idempotentHint"),
+            open_world: hint("openWorldHint"),
+            honours_keys: ours("honours-keys").and_then(Value::as_bool),
+            key_ttl_seconds: ours("key-ttl-seconds").and_then(Value::as_u64),
+            fetches: ours("fetches").and_then(Value::as_bool),
+        },
+    })
+}

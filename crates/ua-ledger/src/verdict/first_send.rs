@@ -1,0 +1,164 @@
+//! A call that was not sent yet: may it go out, with all that speaks against it now?
+
+use ua_core::{CallStatus, OnScopeConflict, Resolution};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord};
+
+use super::{Case, Decision, Verdict, Word, word};
+use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
+use crate::question::{Reason, Why, shows};
+use crate::related::Other;
+
+impl<'v> Case<'v> {
+    pub(super) fn prepared(&self) -> Decision<'v> {
+        let mut closes = Vec::new();
+        let (mut approved_by, mut unanswered) = (None, None);
+        match word(self.view.pending()) {
+            Word::None => {}
+            Word::Abort => return Verdict::Aborted.into(),
+            // What it is about may have been settled meanwhile; then nobody has to answer it any more.
+            Word::Open(asked) if asked.kind == QuestionKind::NearDuplicate => unanswered = Some(asked),
+            Word::Open(asked) => return Verdict::Hold(asked).into(),
+            // Not what was shown any more, so the word is not about it: it is asked again.
+            Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) || self.is_news_since(asked) => {
+                closes.push(asked);
+            }
+            Word::Yes(asked) | Word::Happened(asked) => approved_by = Some(asked),
+            Word::No(asked) => {
+                let (resolution, message) = (Resolution::Skipped, declined(asked));
+                return Verdict::Cancel { resolution, code: "declined", message }.into();
+            }
+        }
+        let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+        let own = Some(&self.call.call_id);
+        let mut key = self.rules.key(self.call, self.facts, own.filter(|_| is_repeat));
+        if let Some(twin) = self.view.twin.as_ref().filter(|_| !is_repeat) {
+            // What nobody declared to be one effect in the same words is not taken for it without a person's word.
+            if twin.call.status == CallStatus::Succeeded && !self.call.policy.kind_is_guessed {
+                closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
+                return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
+            }
+            if twin.is_under_way_beside {
+                closes.extend(unanswered);
+                return Decision { verdict: Verdict::WaitFor(&twin.call), closes };
+            }
+        }
+        let mut reasons = Vec::new();
+        let others = self.others();
+        if let Some(other) = others.first() {
+            match (self.call.policy.on_scope_conflict, unanswered) {
+                // In other words it is an effect of its own; in the same words it needs a key of its own.
+                (OnScopeConflict::Allow, _) if self.view.twin.is_some() => {
+                    key = self.rules.key(self.call, self.facts, own);
+                }
+                (OnScopeConflict::Allow, _) => {}
+                (OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
+                    return Decision { verdict: Verdict::Hold(asked), closes };
+                }
+                (OnScopeConflict::Refuse, None) if !is_repeat => {
+                    closes.extend(approved_by);
+                    return Decision { verdict: refused_beside(other.call), closes };
+                }
+                (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(others)),
+            }
+        }
+        closes.extend(unanswered);
+        if let Some(problem) = self.rules.recipient_problem(self.call, &self.view.known) {
+            if !matches!(self.rules.people.recipients, RecipientRule::Ask { .. }) {
+                closes.extend(approved_by);
+                let (resolution, code) = (Resolution::Refused, "ambiguous_recipient");
+                let message = format!("Not sent: {problem} Correct the recipient and ask again.");
+                return Decision { verdict: Verdict::Cancel { resolution, code, message }, closes };
+            }
+            reasons.push(Reason::AmbiguousRecipient(problem));
+        }
+        if self.call.policy.needs_approval {
+            reasons.push(Reason::Approval);
+        }
+        if self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known) {
+            reasons.push(Reason::Tainted);
+        }
+        reasons.extend(self.made_addresses());
+        if let Some(why) = self.not_heard(reasons, approved_by) {
+            closes.extend(approved_by);
+            return Decision { verdict: Verdict::Ask(why), closes };
+        }
+        let verdict = Verdict::Start {
+            key,
+            ends_doubt: false,
+            approved_by: approved_by.map(|asked| asked.question_id.clone()),
+            replay: None,
+        };
+        Decision { verdict, closes }
+    }
+
+    /// The addresses that it would read and that nobody but the model has written, where that may carry something away.
+    pub(super) fn made_addresses(&self) -> Option<Reason<'v>> {
+        let made = || self.rules.made_addresses(self.call, &self.view.heard);
+        let made = if self.view.is_tainted { made() } else { Vec::new() };
+        (!made.is_empty()).then_some(Reason::MadeAddress(made))
+    }
+
+    /// What a person is asked before the call goes out: all that speaks against it now, unless their word was about all of that.
+    pub(super) fn not_heard(&self, reasons: Vec<Reason<'v>>, said: Option<&QuestionRecord>) -> Option<Why<'v>> {
+        if reasons.iter().all(|reason| said.is_some_and(|asked| reason.is_shown_by(asked))) {
+            return None;
+        }
+        let mut reasons = reasons.into_iter();
+        let first = reasons.next()?;
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect() })
+    }
+
+    /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.
+    pub(super) fn others(&self) -> Vec<Other<'v>> {
+        let mut others = self.related().in_the_way();
+        if let Some(twin) = &self.view.twin {
+            let known = others.iter().position(|other| other.call.call_id == twin.call.call_id);
+            let count = known.map_or(1, |known| others.remove(known).count);
+            others.insert(0, Other { call: &twin.call, count });
+        }
+        others
+    }
+
+    /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may
+    /// have succeeded, and another call may have come.
+    pub(super) fn is_news_since(&self, asked: &QuestionRecord) -> bool {
+        asked.kind == QuestionKind::NearDuplicate && self.others().iter().any(|other| !shows(asked, other))
+    }
+
+    /// `ask_user`: the call waits for a person's words, which then are its answer.
+    pub(super) fn ask_user(&self) -> Verdict<'v> {
+        match word(self.view.pending()) {
+            Word::Abort => Verdict::Aborted,
+            Word::Open(asked) => Verdict::Hold(asked),
+            Word::Yes(asked) | Word::Happened(asked) => Verdict::Start {
+                key: self.rules.key(self.call, self.facts, None),
+                ends_doubt: false,
+                approved_by: Some(asked.question_id.clone()),
+                replay: None,
+            },
+            Word::No(_) => Verdict::Cancel {
+                resolution: Resolution::Skipped,
+                code: "declined",
+                message: DECIDE_YOURSELF.to_owned(),
+            },
+            Word::None if self.view.asked_before >= MAX_ASKED => Verdict::Cancel {
+                resolution: Resolution::Refused,
+                code: "asked_enough",
+                message: format!(
+                    "This run has asked {} questions, which is as many as it may. {DECIDE_YOURSELF}",
+                    self.view.asked_before
+                ),
+            },
+            Word::None => Verdict::Ask(Why::AskUser),
+        }
+    }
+}
+
+/// The refusal of a call because another one may have had its effect.
+fn refused_beside<'v>(other: &CallRecord) -> Verdict<'v> {
+    let message = format!(
+        "Refused: call {} of this job, which is {}, may already have had this effect. Do not repeat it; go on.",
+        other.call_id, other.status
+    );
+    Verdict::Cancel { resolution: Resolution::Refused, code: "near_duplicate", message }
+}

@@ -1,0 +1,244 @@
+//! A call that was sent, and nobody knows what came of it.
+
+use serde_json::Value;
+use ua_core::{EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
+use ua_store::{CallRecord, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
+
+use super::{Case, Decision, Known, Verdict, Word, happened, word};
+use crate::enquiry::{Asked, Finding, given_up_at, horizon};
+use crate::interpret::interpret;
+use crate::question::{Sends, Why, shows};
+
+impl<'v> Case<'v> {
+    pub(super) fn unknown(&self, known: Known<'v>) -> Decision<'v> {
+        if self.call.resolution == Some(Resolution::Skipped) {
+            return Verdict::Settled.into();
+        }
+        // What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
+        let (asked, closes) = match self.view.pending() {
+            Some(asked) if asked.kind == QuestionKind::Elicitation => (None, vec![asked]),
+            asked => (asked, Vec::new()),
+        };
+        let resolve =
+            |asked, resolution| Verdict::Resolve { resolution: Box::new(resolution), asked: Some(asked), replay: None };
+        let verdict = match (word(asked), known) {
+            (Word::Abort, _) => Verdict::Aborted,
+            // Nothing is sent, so nobody waits for the process it was sent to.
+            (Word::Happened(asked), _) => resolve(asked, happened(self.call, asked)),
+            (Word::No(asked), _) => resolve(asked, UnknownResolution::Skipped),
+            // A question waits as well: whoever looks before that process is gone may look too early.
+            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing) => Verdict::Fence,
+            // Whoever orders it may not have looked where the policy can.
+            (Word::Yes(_), Known::Gone) if self.can_be_looked_up() => Verdict::Probe,
+            (Word::Yes(asked), Known::Probed(Asked { finding: Finding::Found { id, item }, tool, .. })) => {
+                self.found(tool, id.clone(), item.clone(), Some(asked))
+            }
+            (Word::Yes(asked), Known::Gone) => return self.ordered(asked, None, closes),
+            (Word::Yes(asked), Known::Probed(said)) => return self.ordered(asked, Some(said), closes),
+            (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
+            (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
+        };
+        Decision { verdict, closes }
+    }
+
+    fn can_be_looked_up(&self) -> bool {
+        self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none()
+    }
+
+    /// A probe has seen it.
+    fn found(&self, tool: &str, id: Option<String>, item: Value, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
+        let raw = RawReply::Found { tool: tool.to_owned(), id, item };
+        let settlement = interpret(&raw, &self.call.policy);
+        let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
+        Verdict::Resolve { resolution: Box::new(resolution), asked, replay: Some(ReplayStatus::Reconciled) }
+    }
+
+    /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
+    /// the effect since it was said. Whoever said so while it could still begin may have looked too early: unless a probe proves it now, they
+    /// are asked again.
+    fn ordered(
+        &self,
+        asked: &'v QuestionRecord,
+        probed: Option<&Asked>,
+        mut closes: Vec<&'v QuestionRecord>,
+    ) -> Decision<'v> {
+        if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
+            closes.push(asked);
+            let because = overtaken_by(other.call);
+            return Decision { verdict: self.hold(None, &because), closes };
+        }
+        if !self.is_as_asked(asked) {
+            closes.push(asked);
+            return Decision { verdict: self.hold(None, "what it would send now is not what was asked about"), closes };
+        }
+        if let Some(until) = self.may_begin_until() {
+            let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
+            if self.rules.time.now() < until {
+                return Decision { verdict: not_before(until), closes };
+            }
+            let was_early = asked.answer.as_ref().is_some_and(|answer| answer.answered_at < until);
+            if was_early && !probed.is_some_and(Asked::proves_absence) {
+                let absent = probed.filter(|said| said.finding == Finding::Absent);
+                if let Some(later) =
+                    absent.and_then(|said| said.conclusive_from).filter(|at| self.rules.time.now() < *at)
+                {
+                    return Decision { verdict: not_before(later), closes };
+                }
+                closes.push(asked);
+                let because =
+                    format!("it was said not to have happened before {until}, until when it could still begin");
+                return Decision { verdict: self.hold(None, &because), closes };
+            }
+        }
+        Decision { verdict: self.again(true, Some(asked)), closes }
+    }
+
+    /// Until when the other side may still begin it, as its policy says.
+    fn may_begin_until(&self) -> Option<Timestamp> {
+        let given_up = given_up_at(self.call, &self.view.attempts)?;
+        horizon(&self.call.policy).map(|horizon| self.rules.time.end_of(given_up, horizon))
+    }
+
+    fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
+        let exhausted = self.rules.is_exhausted(&self.view.attempts);
+        let obstacle = match (self.call.policy.on_unknown, asked) {
+            (OnUnknown::Probe, _) => match &self.view.alike {
+                None => return Verdict::Probe,
+                Some(other) => {
+                    let unique = self.call.policy.probe.as_ref().map(|probe| probe.unique_arguments.join(", "));
+                    let unique = unique.unwrap_or_default();
+                    Some(format!("call {other} has the same {unique}, so a find proves nothing"))
+                }
+            },
+            (OnUnknown::Continue, None) if self.is_mere_read() => Some("its policy does without an answer".to_owned()),
+            (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
+            (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
+                Some("it was tried as often as the job allows".to_owned())
+            }
+            (OnUnknown::Redo, None) => self.overtaken(),
+            (OnUnknown::RedoKeyed, None) => self.keyed_redo_obstacle(),
+            (OnUnknown::Hold, None) => {
+                Some("the tool can neither take an idempotency key nor be asked afterwards".to_owned())
+            }
+        };
+        match obstacle {
+            Some(because) => self.hold(asked, &because),
+            None if self.rules.is_unreachable(&self.view.attempts) => {
+                let why = self.view.last_attempt().and_then(|attempt| attempt.detail.clone());
+                Verdict::Unreachable { why: why.unwrap_or_default() }
+            }
+            None => self.again(false, None),
+        }
+    }
+
+    /// The conclusion from what a probe said: found settles the call, absent lets it run again if it was asked late enough, and anything
+    /// else is a question for a person. The next resume asks the probe again.
+    fn by_probe(
+        &self,
+        said: &Asked,
+        asked: Option<&'v QuestionRecord>,
+        mut closes: Vec<&'v QuestionRecord>,
+    ) -> Decision<'v> {
+        let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
+        let because = match &said.finding {
+            Finding::Found { id, item } => {
+                return Decision { verdict: self.found(&said.tool, id.clone(), item.clone(), asked), closes };
+            }
+            Finding::Absent if !said.proves_absence() => match said.conclusive_from {
+                Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
+                None => "the attempt is not known to have ended".to_owned(),
+            },
+            Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
+                shows_nothing("it was tried as often as the job allows")
+            }
+            Finding::Absent if self.call.file_digests != self.facts.file_digests => {
+                shows_nothing("a file it sends has changed since")
+            }
+            Finding::Absent => {
+                let Some(why) = self.overtaken() else {
+                    closes.extend(asked);
+                    return Decision { verdict: self.again(true, None), closes };
+                };
+                why
+            }
+            Finding::Unclear { why } => why.clone(),
+        };
+        Decision { verdict: self.hold(asked, &because), closes }
+    }
+
+    /// Whether nothing is lost but an answer: the call only reads, and nobody wants to be asked about it all the same.
+    fn is_mere_read(&self) -> bool {
+        !self.call.policy.class.has_effect() && self.call.policy.on_unknown != OnUnknown::Hold
+    }
+
+    /// Asks a person what came of the call; a question that is there already stays. Whether a read happened is nobody's question: the model
+    /// is told that it brought no answer, and asks again if it needs one.
+    pub(super) fn hold(&self, asked: Option<&'v QuestionRecord>, because: &str) -> Verdict<'v> {
+        if let Some(asked) = asked {
+            return Verdict::Hold(asked);
+        }
+        if self.is_mere_read() {
+            let why = self.call.error_detail.clone().filter(|why| !why.trim().is_empty());
+            let resolution = UnknownResolution::NotHappened { why: why.unwrap_or_else(|| because.to_owned()) };
+            return Verdict::Resolve { resolution: Box::new(resolution), asked: None, replay: None };
+        }
+        let (call, attempts) = (self.call, &self.view.attempts);
+        let doubtful = call.doubt.and_then(|doubt| attempts.iter().find(|attempt| attempt.attempt == doubt));
+        // What a later attempt came to is part of what is known.
+        let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
+        let mut because = refused.unwrap_or(because).to_owned();
+        if self.has_answer_in_vain() {
+            because.push_str("; what a person answered to its question was not handed over any more");
+        }
+        let others = self.related().overtaken_by();
+        let look_after = self.may_begin_until().filter(|until| self.rules.time.now() < *until);
+        let attempt = doubtful.or(attempts.last());
+        let (sends, late) = (Sends::of(attempts), &self.view.late);
+        Verdict::Ask(Why::Unknown { attempt, sends, because, facts: self.facts, others, look_after, late })
+    }
+
+    /// Whether a person answered what the tool asked on its connection, and the answer never left.
+    fn has_answer_in_vain(&self) -> bool {
+        let Some(attempt) = self.view.last_attempt() else { return false };
+        let input = attempt.handle.as_ref().and_then(|handle| handle.input.as_ref());
+        input.is_some_and(|input| input.is_live && !input.is_sent)
+            && self.view.questions.iter().any(|asked| {
+                asked.kind == QuestionKind::Elicitation
+                    && asked.answer.is_some()
+                    && asked.created_at >= attempt.started_at
+            })
+    }
+
+    /// Another attempt, under the old key.
+    fn again(&self, ends_doubt: bool, word: Option<&QuestionRecord>) -> Verdict<'v> {
+        Verdict::Start {
+            key: self.rules.key(self.call, self.facts, None),
+            ends_doubt,
+            approved_by: word.map(|asked| asked.question_id.clone()),
+            replay: Some(ReplayStatus::Redone),
+        }
+    }
+
+    /// Why the call is not sent again by itself, if a run beside this one may have had its effect meanwhile.
+    fn overtaken(&self) -> Option<String> {
+        self.related().overtaken_by().first().map(|other| overtaken_by(other.call))
+    }
+
+    /// Why a redo under the same key would not be the same request any more, if it would not.
+    fn keyed_redo_obstacle(&self) -> Option<String> {
+        if self.call.file_digests != self.facts.file_digests {
+            return Some("a file it sends has changed since".to_owned());
+        }
+        if let Some(why) = self.overtaken() {
+            return Some(why);
+        }
+        let ttl = self.call.policy.key_ttl?;
+        let first = self.view.attempts.first()?.started_at;
+        self.rules.time.may_be_over(first, ttl).then(|| "the other side may have forgotten its key".to_owned())
+    }
+}
+
+fn overtaken_by(other: &CallRecord) -> String {
+    format!("call {} of run {} may have had the effect since", other.call_id, other.run_id)
+}

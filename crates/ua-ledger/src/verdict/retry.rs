@@ -1,0 +1,120 @@
+//! A call that definitely did nothing, tried again: as any other call, it goes out only if nobody had its effect meanwhile.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use ua_core::OnScopeConflict;
+use ua_store::{Choice, QuestionKind, QuestionRecord};
+
+use super::{Case, Decision, Verdict, Word, word};
+use crate::people::{RecipientRule, allows};
+use crate::question::{Reason, Why, shows};
+use crate::related::{Other, lets_pass};
+
+impl<'v> Case<'v> {
+    pub(super) fn failed(&self) -> Decision<'v> {
+        let asks_for_credentials = self.rules.asks_for_credentials(self.call);
+        if !self.rules.may_retry(self.call) && !asks_for_credentials {
+            return Verdict::Settled.into();
+        }
+        let mut closes = Vec::new();
+        let mut approved_by = None;
+        match word(self.view.pending()) {
+            Word::None => {}
+            Word::Abort => return Verdict::Aborted.into(),
+            Word::Open(asked) => return Verdict::Hold(asked).into(),
+            Word::No(asked) => return Decision { verdict: Verdict::Settled, closes: vec![asked] },
+            Word::Yes(asked) | Word::Happened(asked) => {
+                // Whoever mends credentials does not look at the call; every other word is about what was shown.
+                let is_about_it = asked.kind != QuestionKind::AuthFailure;
+                if is_about_it && (!self.is_as_asked(asked) || self.is_news_since(asked)) {
+                    closes.push(asked);
+                } else {
+                    approved_by = Some(asked);
+                }
+            }
+        }
+        if approved_by.is_none() && self.was_left_as_it_is() {
+            return Decision { verdict: Verdict::Settled, closes };
+        }
+        if approved_by.is_none() && closes.is_empty() && asks_for_credentials {
+            return Verdict::Ask(Why::AuthFailure { facts: self.facts }).into();
+        }
+        if self.view.twin.is_some() {
+            return Decision { verdict: Verdict::Settled, closes }; // a twin took the effect over; this one stays failed
+        }
+        let mut reasons = Vec::new();
+        let others = self.others();
+        if !lets_pass(self.call) && others.iter().any(|other| !self.was_let_pass(other)) {
+            let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
+            if self.call.policy.on_scope_conflict == OnScopeConflict::Refuse && !is_repeat {
+                closes.extend(approved_by);
+                return Decision { verdict: Verdict::Settled, closes };
+            }
+            reasons.push(Reason::NearDuplicate(others));
+        }
+        reasons.extend(self.anew());
+        if let Some(why) = self.not_heard(reasons, approved_by) {
+            closes.extend(approved_by);
+            return Decision { verdict: Verdict::Ask(why), closes };
+        }
+        let start = Verdict::Start {
+            key: self.rules.key_of_retry(self.call, self.facts),
+            ends_doubt: false,
+            approved_by: approved_by.map(|asked| asked.question_id.clone()),
+            replay: None,
+        };
+        Decision { verdict: start, closes }
+    }
+
+    /// Whether a person left this very failure as it is.
+    fn was_left_as_it_is(&self) -> bool {
+        self.view.questions.iter().any(|asked| {
+            asked.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip)
+                && asked.detail.get("attempt").and_then(Value::as_u64) == Some(self.call.attempt.into())
+        })
+    }
+
+    /// What speaks against sending a call again that did nothing: what it needs a word for, and nobody has said one about what would be
+    /// sent now. Its arguments are those that went out before; its files and its tool may be others.
+    fn anew(&self) -> Vec<Reason<'v>> {
+        let allowed = |asked: &&QuestionRecord| allows(asked) && asked.kind != QuestionKind::AuthFailure;
+        let was_heard = |reason: &Reason<'_>| {
+            let mut words = self.view.questions.iter().rev().filter(allowed);
+            words.find(|asked| reason.is_shown_by(asked)).map(|asked| self.is_as_asked(asked))
+        };
+        let is_as_sent = self.call.scope == self.facts.scope && self.call.file_digests == self.facts.file_digests;
+        let mut reasons = Vec::new();
+        if matches!(self.rules.people.recipients, RecipientRule::Ask { .. })
+            && let Some(problem) = self.rules.recipient_problem(self.call, &BTreeSet::new())
+        {
+            let reason = Reason::AmbiguousRecipient(problem);
+            if was_heard(&reason) == Some(false) {
+                reasons.push(reason);
+            }
+        }
+        if self.call.policy.needs_approval && was_heard(&Reason::Approval) != Some(true) {
+            reasons.push(Reason::Approval);
+        }
+        let is_tainted = self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known);
+        match was_heard(&Reason::Tainted) {
+            Some(false) => reasons.push(Reason::Tainted),
+            None if is_tainted && !is_as_sent => reasons.push(Reason::Tainted),
+            Some(true) | None => {}
+        }
+        // Its arguments went out before; only a word that was about something else is asked for again.
+        reasons.extend(self.made_addresses().filter(|reason| was_heard(reason) == Some(false)));
+        reasons
+    }
+
+    /// Whether a person let this call go out although they knew of the other one as it is now.
+    fn was_let_pass(&self, other: &Other<'_>) -> bool {
+        self.view.questions.iter().any(|asked| {
+            let said_yes = |choice| matches!(choice, Choice::Execute | Choice::Continue);
+            asked.kind == QuestionKind::NearDuplicate
+                && shows(asked, other)
+                && asked.answer.as_ref().is_some_and(|answer| said_yes(answer.choice))
+                && self.is_as_asked(asked)
+        })
+    }
+}
