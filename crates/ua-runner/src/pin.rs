@@ -252,10 +252,8 @@ async fn accept(
     if rows.is_empty() || !fingerprint.diff(now).is_empty() {
         return Ok(pinned);
     }
-    ports.store.check_lease(&ports.lease).await.map_err(RunError::at("accept a change"))?;
-    for row in rows {
-        ports.store.insert_override(row).await.map_err(RunError::at("store what was accepted"))?;
-    }
+    let stored = ports.store.insert_overrides(&ports.lease, rows).await;
+    stored.map_err(RunError::at("store what was accepted"))?;
     for event in accepted {
         (ports.watcher)(event);
     }

@@ -68,7 +68,7 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::SubmitAgain { run, seen } => submit_again(rows, run, &seen).map(run_done),
         Change::Fork(new) => fork(rows, new).map(run_done),
         Change::Answer(new) => answer(rows, new),
-        Change::Override(change) => override_run(rows, change),
+        Change::Override(change) => override_run(rows, by, change),
         Change::RequestCancel { run, reason, at } => request_cancel(rows, &run, &reason, at).map(run_done),
         Change::Acquire { run, owner, at } => acquire(rows, by, &run, &owner, at),
         Change::ResolveLate { call, resolution, question, at } => resolve_late(rows, &call, resolution, &question, at),
@@ -229,7 +229,10 @@ fn answer<R: Rows>(rows: &R, answer: NewAnswer) -> Result<Done, R::Error> {
     Ok(Done::Question(question))
 }
 
-fn override_run<R: Rows>(rows: &R, change: NewOverride) -> Result<Done, R::Error> {
+fn override_run<R: Rows>(rows: &R, by: &Author, change: NewOverride) -> Result<Done, R::Error> {
+    if let Author::Owner(lease) = by {
+        leased_run(rows, lease)?;
+    }
     let earlier = rows.overrides_of(&change.run_id)?.into_iter().rev();
     let last = { earlier }.find(|row| row.kind == change.kind && row.component == change.component);
     let (row, is_new) = rules::override_made(&rows.run(&change.run_id)?, last, change)?;

@@ -51,7 +51,7 @@ pub enum Change {
     Fork(NewFork),
     /// A person's answer to an open question (synced).
     Answer(NewAnswer),
-    /// What a person changed about a run (synced).
+    /// What a person changed about a run (synced). Written by the run's owner where a resume accepts it.
     Override(NewOverride),
     /// The wish that a run and all child runs below it are cancelled (synced).
     RequestCancel {

@@ -94,6 +94,7 @@ macro_rules! conformance_tests {
             ownership::runs_are_listed_newest_first,
             overrides::overrides_are_kept_in_order_beside_the_contract,
             overrides::an_override_needs_no_lease_and_no_second_row,
+            overrides::what_is_accepted_together_is_stored_together,
             turns::a_turn_is_recorded_whole,
             turns::a_turn_is_recorded_and_committed_once_by_its_number,
             turns::the_open_turn_is_no_history,

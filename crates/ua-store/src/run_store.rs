@@ -67,6 +67,17 @@ pub trait RunStore: Store {
         async move { Ok(one(self, by, batch).await?.into_override_record()) }
     }
 
+    /// Stores several of these, all or none, under the lease of the run's owner (synced): what a resume accepts is accepted together.
+    fn insert_overrides(
+        &self,
+        lease: &RunLease,
+        changes: Vec<NewOverride>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let by = Author::Owner(lease.clone());
+        let batch = Batch::of(changes.into_iter().map(Change::Override));
+        async move { one(self, by, batch).await.map(drop) }
+    }
+
     /// Takes a run that is not terminal: epoch + 1, status `running`, the owner's trace appended (synced). The caller
     /// holds the run's lock.
     fn acquire_run(

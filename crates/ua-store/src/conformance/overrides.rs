@@ -51,3 +51,25 @@ pub async fn an_override_needs_no_lease_and_no_second_row(store: &dyn Store) {
     refused(store.insert_override(new()).await, "failed");
     assert_eq!(store.overrides(scene.run_id()).await.unwrap(), [first]);
 }
+
+/// Several changes of an owner are one write: all of them or none, and none of an owner that was replaced.
+pub async fn what_is_accepted_together_is_stored_together(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let new = |run: &str, component: &str| {
+        samples::new_override(run, OverrideKind::Pin, component, json!({"component": component}))
+    };
+    let stored = async || {
+        let rows = store.overrides(scene.run_id()).await.unwrap();
+        rows.into_iter().map(|row| row.component).collect::<Vec<_>>()
+    };
+    let half = store.insert_overrides(&scene.lease, vec![new("run_1", "tools"), new("run_0", "policy")]).await;
+    assert!(half.is_err(), "one of them is about no run");
+    assert_eq!(stored().await, [""; 0]);
+    store.insert_overrides(&scene.lease, vec![new("run_1", "tools"), new("run_1", "policy")]).await.unwrap();
+    assert_eq!(stored().await, ["tools", "policy"]);
+
+    store.acquire_run(scene.run_id(), &samples::owner(2), at(70)).await.unwrap();
+    let late = store.insert_overrides(&scene.lease, vec![new("run_1", "pricing")]).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
+    assert_eq!(stored().await, ["tools", "policy"]);
+}
