@@ -44,7 +44,7 @@ pub(crate) struct RunRow {
     pub(crate) status: RunStatus,
     /// The same as a person is told it: `crashed` for a running run without a process, `stopped` with its reason.
     pub(crate) shown_status: String,
-    /// Why it is stopped: budget, interrupt, provider, fingerprint or tool_server.
+    /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
     #[schemars(with = "Option<String>")]
     pub(crate) stop_reason: Option<RunStop>,
     /// A sentence about the status.

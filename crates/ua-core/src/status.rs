@@ -75,8 +75,12 @@ text_enum! {
         Budget = "budget",
         /// A signal asked the process to stop.
         Interrupt = "interrupt",
-        /// The model provider could not be reached or refused.
+        /// The model provider could not be reached, or not for now: the same request may be answered later.
         Provider = "provider",
+        /// The model provider refuses the request, and will refuse the same one again: something is to be corrected first.
+        ProviderRefused = "provider_refused",
+        /// The model provider knows no model of the run's name, which a run keeps: a fork takes another one.
+        UnknownModel = "unknown_model",
         /// The job, its tools or its model are no longer what the run started with.
         Fingerprint = "fingerprint",
         /// A tool server could not be started or reached.

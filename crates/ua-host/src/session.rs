@@ -46,7 +46,7 @@ impl Ending {
             Conclusion::Waiting { .. } => Self::Waiting,
             Conclusion::Stopped { reason, .. } => match reason {
                 RunStop::Interrupt => Self::Interrupted,
-                RunStop::Provider => Self::Provider,
+                RunStop::Provider | RunStop::ProviderRefused | RunStop::UnknownModel => Self::Provider,
                 RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer | RunStop::Idle => Self::Waiting,
             },
         }

@@ -230,7 +230,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let attempt = sends.last;
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer: `happened`, or `retry` if it did not and may be asked for again. Arguments: {arguments}",
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you say what came of it. Arguments: {arguments}",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt),
                 sends.in_words(&call.policy)
             );
@@ -249,7 +249,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         Why::AuthFailure { .. } => {
             let text = format!(
                 "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
-                 MCP configuration, or `ua login {}`), then answer `retry`, and it is tried again; `skip` tells the model that it failed.",
+                 MCP configuration, or `ua login {}`) before you have it tried again.",
                 call.name.server,
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP "),
                 call.name.server
@@ -317,8 +317,8 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
     if is_by_address(params) {
         let url = cut(params.get("url").and_then(Value::as_str).unwrap_or_default(), 1000);
         text.push_str(&format!(
-            "\nIt wants you to visit {url:?}. Nothing here opens it. Look at the address; visit it only if you trust it, then answer \
-             `accept`, else `decline`."
+            "\nIt wants you to visit {url:?}. Nothing here opens it. Look at the address, and visit it only if you trust it: \
+             accepting says that you did."
         ));
     } else {
         for (name, schema) in fields(params).take(MAX_FIELDS) {
@@ -331,9 +331,7 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
                 &cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "),
             );
         }
-        text.push_str(
-            "\nAnswer `accept` with --values '{…}' (what is left out takes its default), `decline` or `cancel`.",
-        );
+        text.push_str("\nWhat an answer leaves out takes its default.");
     }
     if is_live {
         text.push_str(
@@ -393,7 +391,7 @@ fn shown_late(late: &[LateReply]) -> String {
 /// From when on a look counts.
 fn shown_wait(look_after: Option<Timestamp>) -> String {
     look_after.map_or_else(String::new, |until| {
-        format!("\nLook after {until}: until then the other side may still begin it, and `retry` is not taken.")
+        format!("\nLook after {until}: until then the other side may still begin it, and it is not taken for an answer that it did not happen.")
     })
 }
 

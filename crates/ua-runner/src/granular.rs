@@ -23,7 +23,7 @@ use ua_llm::LlmProvider;
 use ua_store::Store;
 
 pub use definition::Differs;
-pub use error::StepError;
+pub use error::{StepError, words_of_a_step};
 pub use outcome::{StepOutcome, question_of_a_program};
 
 use crate::ports::ResultCheck;

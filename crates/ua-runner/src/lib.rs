@@ -65,7 +65,9 @@ pub use drive::evidence_ledgers;
 pub use error::{ANOTHER_RUN_HINT, ResumeError, RunError};
 pub use files::{evidence_of, write_conclusion, write_corrected, write_logs};
 pub use fork::{FileFate, ForkError, ForkFile, ForkPlace, ForkPlan, settle_workspace, sweep_forks};
-pub use granular::{Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, question_of_a_program};
+pub use granular::{
+    Agent, Differs, GranularStep, StepError, StepHost, StepOutcome, question_of_a_program, words_of_a_step,
+};
 pub use host::{boot_id, may_be_driven, owner_stamp, process_is_alive};
 pub use input_files::{InputFileError, input_file_now, place_input_files, take_input_files};
 pub use interrupt::{DrainTimes, Interrupts};
@@ -73,14 +75,14 @@ pub use iteration::{IterationEnd, IterationState};
 pub use late_file::LateFile;
 pub use lock::{LockError, RunLock};
 pub use machine::{
-    Command, Conclusion, Event, FINAL, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
-    UnexpectedEvent, Word, is_about_the_model,
+    Command, Conclusion, Event, Guidance, Missing, OpenCall, OpenTurn, ReplyEnd, RunMachine, Start, Talk,
+    UnexpectedEvent, Word,
 };
 pub use past::{PastError, PastKnown};
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use ports::{ResultCheck, RunSettings, park_for_tool_server};
-pub use retry::{RetryPolicy, ThinkFailure, Tries};
+pub use retry::{Refusal, RetryPolicy, ThinkFailure, Tries};
 pub use road::RoadError;
 pub use seams::{Open, Seams};
 pub use spans::run_span;

@@ -49,7 +49,6 @@ pub(crate) use self::command::ABORTED;
 pub use self::command::{Command, Conclusion, Guidance};
 pub use self::event::{Event, Missing, UnexpectedEvent};
 pub use self::reply_end::ReplyEnd;
-pub use self::request::{FINAL, is_about_the_model};
 pub use self::start::Start;
 pub use self::talk::{Talk, Word};
 use self::turn::Turn;

@@ -119,7 +119,7 @@ fn failure(may_be_billed: bool, may_retry: bool) -> ThinkFailure {
         had_begun: false,
         is_too_long: false,
         without: None,
-        is_final: false,
+        refused: None,
         credentials_refused: false,
         retry_after: None,
         random: 0,

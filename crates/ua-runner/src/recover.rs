@@ -134,7 +134,7 @@ async fn crash_loop(ports: &Ports, records: &RunRecords) -> Result<Option<Questi
     }
     let text = format!(
         "The process that drives this run died {deaths} times within an hour. Look into run.log and the tool servers' logs for what \
-         kills it, then answer `retry` or `abort`."
+         kills it before you answer."
     );
     let port = ports.store.as_ref();
     raise_run_question(port, &ports.lease, &ports.env, QuestionKind::CrashLoop, &text).await.map(Some)

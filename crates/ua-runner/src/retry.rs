@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use ua_llm::LlmError;
 use ua_store::RequestEnd;
 
 /// Why there is no reply.
@@ -25,14 +26,33 @@ pub struct ThinkFailure {
     pub is_too_long: bool,
     /// The tool that the provider does not take. The next request leaves it out.
     pub without: Option<String>,
-    /// Whether the same request brings the same refusal.
-    pub is_final: bool,
+    /// Whether, and why, the same request brings the same refusal.
+    pub refused: Option<Refusal>,
     /// Whether the provider refused the credentials.
     pub credentials_refused: bool,
     /// How long the provider asks to wait before.
     pub retry_after: Option<Duration>,
     /// Random bits for the wait before the next request.
     pub random: u64,
+}
+
+/// Why the same request brings the same refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The provider knows no model of this name, and a run keeps its model.
+    UnknownModel,
+    /// Something else about the request, or about who asks.
+    Request,
+}
+
+impl Refusal {
+    /// What an error of the provider says about the same request made again; `None` when that may be answered.
+    pub fn of(error: &LlmError) -> Option<Self> {
+        match error {
+            LlmError::NotFound { .. } => Some(Self::UnknownModel),
+            other => other.is_final().then_some(Self::Request),
+        }
+    }
 }
 
 /// Requests for one reply that brought none.
@@ -129,7 +149,7 @@ mod tests {
             had_begun: false,
             is_too_long: false,
             without: None,
-            is_final: false,
+            refused: None,
             credentials_refused: false,
             retry_after: retry_after.map(Duration::from_secs),
             random,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ua_core::{CallStatus, RunStatus};
+use ua_core::{CallStatus, RunStatus, RunStop};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
@@ -70,7 +70,7 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
     let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
     // What a tool server wrote is none of our words, so nothing is put behind it on its line.
-    let gap = if run.stop_reason == Some(ua_core::RunStop::ToolServer) { "\n" } else { " · " };
+    let gap = if run.stop_reason == Some(RunStop::ToolServer) { "\n" } else { " · " };
     let mut out = format!("{gap}run {}\n", short(run.run_id.as_str()));
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
@@ -95,18 +95,22 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     if run.entrypoint == "library" {
         out.push_str("Resume with    the program that started it\n");
     } else {
-        // What the provider refused for good is to be corrected first.
-        let is_final = run.stop_reason == Some(ua_core::RunStop::Provider)
-            && run.status_detail.as_deref().is_some_and(|detail| detail.ends_with(ua_runner::FINAL));
-        // A run keeps its model: where that is what was refused, a resume comes to the same whatever is corrected.
-        let is_the_model = is_final && run.status_detail.as_deref().is_some_and(ua_runner::is_about_the_model);
-        let command = if is_the_model && !is_open {
-            format!("ua fork {} --model MODEL", short(run.run_id.as_str()))
-        } else {
-            resume_command.into_owned()
-        };
-        let name = if is_final && !is_open && !is_the_model { "Once corrected " } else { "Resume with    " };
-        out.push_str(&format!("{name}{command}\n"));
+        match run.stop_reason.filter(|_| !is_open) {
+            // A run keeps its model: a resume comes to the same whatever is corrected.
+            Some(RunStop::UnknownModel) => {
+                out.push_str(&format!("Resume with    ua fork {} --model MODEL\n", short(run.run_id.as_str())));
+            }
+            Some(RunStop::ProviderRefused) => out.push_str(&format!("Once corrected {resume_command}\n")),
+            Some(
+                RunStop::Provider
+                | RunStop::Budget
+                | RunStop::Interrupt
+                | RunStop::Fingerprint
+                | RunStop::ToolServer
+                | RunStop::Idle,
+            )
+            | None => out.push_str(&format!("Resume with    {resume_command}\n")),
+        }
     }
     shown.then(out)
 }
@@ -130,7 +134,7 @@ pub(super) fn headline(run: &RunRecord) -> String {
         RunStatus::Cancelled => format!("cancelled{detail}"),
         RunStatus::WaitingForHuman => "waiting for you".to_owned(),
         RunStatus::Stopped => {
-            format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", ua_core::RunStop::as_str))
+            format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", RunStop::as_str))
         }
         RunStatus::Queued | RunStatus::Running => run.status.to_string(),
     }

@@ -124,7 +124,7 @@ fn exit_code(run: &RunRecord) -> u8 {
         RunStatus::Failed | RunStatus::Cancelled => FAILED,
         RunStatus::Stopped => match run.stop_reason {
             Some(RunStop::Interrupt) => INTERRUPTED,
-            Some(RunStop::Provider) => PROVIDER,
+            Some(RunStop::Provider | RunStop::ProviderRefused | RunStop::UnknownModel) => PROVIDER,
             Some(RunStop::Budget | RunStop::Fingerprint | RunStop::ToolServer | RunStop::Idle) | None => WAITING,
         },
         RunStatus::Queued | RunStatus::Running | RunStatus::WaitingForHuman => WAITING,

@@ -22,7 +22,7 @@ use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding};
 use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
-use crate::question::{Reason, Why};
+use crate::question::{Reason, Sends, Why, question};
 use crate::rules::Rules;
 use crate::view::{Twin, View};
 
@@ -671,6 +671,11 @@ impl Case {
 
     /// The verdict, in words.
     fn verdict(&self) -> String {
+        self.decided(name)
+    }
+
+    /// What `read` makes of the verdict.
+    fn decided<T>(&self, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
         let config = LedgerConfig {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
@@ -715,7 +720,7 @@ impl Case {
             Outside::AbsentTooEarly => Known::Probed(&early),
             Outside::Unclear => Known::Probed(&unclear),
         };
-        name(&verdict(&view, &facts, known, &rules).verdict)
+        read(&verdict(&view, &facts, known, &rules).verdict)
     }
 }
 
@@ -797,6 +802,39 @@ fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
     for case in cases().iter().filter(|case| case.stand == S::Unknown && case.verdict().starts_with("start")) {
         let by_key = matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed) && case.outside == Outside::Gone;
         assert!(by_key || case.outside == Outside::AbsentInTime || ordered(case), "{case:?}");
+    }
+}
+
+/// Answers have other words at a terminal than in a program, which are said where a question is shown. What it asks is told to both.
+#[test]
+fn no_question_names_an_answer() {
+    let env = ua_core::Env::simulated(1);
+    let words = ["happened", "retry", "approve", "skip", "abort", "accept", "decline", "cancel", "execute", "continue"];
+    let mut texts = BTreeSet::new();
+    let mut ask = |call: &CallRecord, why: &Why<'_>| {
+        texts.insert(question(&env, call, why, |_| json!({})).text);
+    };
+    for case in cases() {
+        case.decided(|verdict| {
+            if let Verdict::Ask(why) = verdict {
+                ask(&case.call(), why);
+            }
+        });
+    }
+    let case = cases().into_iter().find(|case| case.stand == S::Unknown).unwrap();
+    let (call, attempts, facts) = (case.call(), case.attempts(), case.facts());
+    let form = json!({"message": "Which size?", "requestedSchema": {"properties": {"size": {"type": "string"}}}});
+    let address = json!({"mode": "url", "message": "Log in.", "url": "https://shop.example/login"});
+    for (params, is_live) in [(&form, true), (&form, false), (&address, true)] {
+        ask(&call, &Why::Elicitation { name: "ask", params, round: 1, is_live });
+    }
+    ask(&call, &Why::WentOn { sends: Sends::of(&attempts) });
+    ask(&call, &Why::AuthFailure { facts: &facts });
+    ask(&call, &Why::AskUser);
+    assert!(texts.len() > 10, "{texts:?}");
+    for text in texts {
+        let named = words.iter().find(|word| text.contains(&format!("`{word}`")));
+        assert!(named.is_none() && !text.contains("--"), "{named:?}: {text}");
     }
 }
 

@@ -16,7 +16,7 @@ use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::Event;
 use crate::ports::chain;
-use crate::retry::ThinkFailure;
+use crate::retry::{Refusal, ThinkFailure};
 use crate::spans;
 use crate::watch::RunEvent;
 
@@ -254,7 +254,7 @@ fn failure(error: &LlmError, heard: Option<Usage>, random: u64) -> ThinkFailure 
         had_begun: error.had_begun(),
         is_too_long: matches!(error, LlmError::TooLong { .. }),
         without: if let LlmError::BadTool { tool, .. } = error { Some(tool.clone()) } else { None },
-        is_final: error.is_final(),
+        refused: Refusal::of(error),
         credentials_refused: matches!(error, LlmError::Unauthorized { status: 401 | 403, .. }),
         retry_after: error.retry_after(),
         random,

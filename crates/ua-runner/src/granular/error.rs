@@ -18,7 +18,7 @@ use crate::workspace::WorkspaceError;
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// The definition cannot be worked with; nothing was stored.
-    #[error("the step is not well defined: {}", of_a_step(.0))]
+    #[error("the step is not well defined: {}", words_of_a_step(.0))]
     Definition(SpecError),
     /// The run of that id was started with another definition, which never changes. A budget is changed beside it, anything else is a fork.
     #[error("run {run} was started with another {}; {}", told(differs), what_helps(differs))]
@@ -99,7 +99,7 @@ impl From<SpecError> for StepError {
 }
 
 /// What is wrong with the contract that a step is stored as, by the names that its fields have in a step.
-fn of_a_step(error: &SpecError) -> String {
+pub fn words_of_a_step(error: &SpecError) -> String {
     match error {
         SpecError::Invalid { field, why } => {
             let field = match field.as_str() {
@@ -111,7 +111,7 @@ fn of_a_step(error: &SpecError) -> String {
         }
         SpecError::Syntax(why) => why.clone(),
         SpecError::UnknownField { field, .. } => format!("there is no field `{field}`"),
-        SpecError::Several(errors) => errors.iter().map(of_a_step).collect::<Vec<_>>().join("; "),
+        SpecError::Several(errors) => errors.iter().map(words_of_a_step).collect::<Vec<_>>().join("; "),
     }
 }
 

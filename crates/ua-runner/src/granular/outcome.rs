@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use ua_core::{RunStatus, RunStop};
 use ua_resume::UsageSummary;
-use ua_store::{Choice, QuestionRecord, RunRecords, Store, StoreError};
+use ua_store::{QuestionRecord, RunRecords, Store, StoreError};
 
 use crate::machine::Conclusion;
 
@@ -75,8 +75,8 @@ impl StepOutcome {
     }
 }
 
-/// A question as a program is told it: by the names that answers have there, and, about a call, with what its last attempt said, which
-/// somebody who is to know what became of it needs.
+/// A question as a program is told it: about a call with what its last attempt said, which somebody who is to know what became of it needs.
+/// The text names no answer: what each does is said of [`choices`](QuestionRecord::choices), in the words of whoever shows it.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -84,8 +84,6 @@ pub async fn question_of_a_program(
     store: &dyn Store,
     mut question: QuestionRecord,
 ) -> Result<QuestionRecord, StoreError> {
-    let again = if question.choices.contains(&Choice::Continue) { Choice::Continue } else { Choice::Execute };
-    question.text = question.text.replace("answer `retry`", &format!("answer `{}`", again.as_str()));
     let Some(call) = &question.call_id else { return Ok(question) };
     let said = store.trail(call).await?.attempts.pop().and_then(|attempt| attempt.detail);
     if let Some(said) = said.filter(|said| !said.is_empty() && !question.text.contains(said.as_str())) {
@@ -106,8 +104,14 @@ impl fmt::Display for StepOutcome {
             Self::Stopped { reason: reason @ RunStop::Budget, detail } => {
                 write!(f, "stopped ({reason}): {detail}; raise it with `Runs::set_budget`, then run it again")
             }
+            Self::Stopped { reason: reason @ RunStop::UnknownModel, detail } => {
+                write!(f, "stopped ({reason}): {detail} `Runs::fork` takes another model")
+            }
             // What is to be done about it stands in the detail.
-            Self::Stopped { reason: reason @ (RunStop::Fingerprint | RunStop::Provider), detail } => {
+            Self::Stopped {
+                reason: reason @ (RunStop::Fingerprint | RunStop::Provider | RunStop::ProviderRefused),
+                detail,
+            } => {
                 write!(f, "stopped ({reason}): {detail}")
             }
             Self::Stopped { reason: reason @ (RunStop::Interrupt | RunStop::ToolServer | RunStop::Idle), detail } => {

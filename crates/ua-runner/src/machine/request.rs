@@ -6,19 +6,14 @@ use ua_store::{QuestionKind, RequestEnd};
 use super::{Next, RunMachine, State, interrupted, stopped};
 use crate::budget::{Estimate, Use};
 use crate::iteration::IterationEnd;
-use crate::retry::{ThinkFailure, Tries};
+use crate::retry::{Refusal, ThinkFailure, Tries};
 
 /// How often a history is cut harder before the job counts as too long for its model.
 const MAX_CUTS: u32 = 6;
 /// How many tools are left out for one reply before it is the provider, and not the tools, that something is wrong with.
 const MAX_LEFT_OUT: u32 = 32;
 /// Ends what is said of a run whose provider will refuse the same request again.
-pub const FINAL: &str = "A resume alone brings the same refusal.";
-
-/// Whether a final refusal is about the model's name, which a run keeps: only a fork has another one.
-pub fn is_about_the_model(detail: &str) -> bool {
-    detail.ends_with(FINAL) && detail.contains("provider knows no model")
-}
+const FINAL: &str = "A resume alone brings the same refusal.";
 
 /// The request is reserved.
 pub(super) fn reserved(state: State, estimate: Estimate) -> Next {
@@ -84,19 +79,24 @@ impl RunMachine {
         }
         if failure.credentials_refused && self.limits.ask_on_auth_failure {
             let text = format!(
-                "The model provider refused the credentials: {} Correct them, then answer `retry`.",
+                "The model provider refused the credentials: {} Correct them before you answer.",
                 sentence(&failure.message)
             );
             return State::Asking { kind: QuestionKind::AuthFailure, text };
         }
-        let detail = match (failure.is_final, tries.attempts) {
-            (true, _) => format!("{} {FINAL}", sentence(&failure.message)),
-            (false, 1) => failure.message,
-            (false, attempts) => {
+        let reason = match failure.refused {
+            Some(Refusal::UnknownModel) => RunStop::UnknownModel,
+            Some(Refusal::Request) => RunStop::ProviderRefused,
+            None => RunStop::Provider,
+        };
+        let detail = match (failure.refused, tries.attempts) {
+            (Some(_), _) => format!("{} {FINAL}", sentence(&failure.message)),
+            (None, 1) => failure.message,
+            (None, attempts) => {
                 format!("{attempts} requests brought no reply; the last one: {}", failure.message)
             }
         };
-        stopped(RunStop::Provider, &detail)
+        stopped(reason, &detail)
     }
 }
 

@@ -1,8 +1,7 @@
 //! How patient the machine is, and which replies it takes for an answer.
 
 use super::*;
-use crate::machine::FINAL;
-use crate::retry::RetryPolicy;
+use crate::retry::{Refusal, RetryPolicy};
 
 #[test]
 fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
@@ -39,41 +38,56 @@ fn what_broke_off_is_paid_for_five_times() {
 #[test]
 fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-    let long = ThinkFailure { is_too_long: true, is_final: true, ..failure(true, false) };
+    let long = ThinkFailure { is_too_long: true, refused: Some(Refusal::Request), ..failure(true, false) };
     for _ in 0..6 {
         feed(&mut machine, [reserved(), Event::Thought(Err(long.clone()))]);
         assert_eq!(machine.command(), Command::Reserve { turn: 1 });
     }
     feed(&mut machine, [reserved(), Event::Thought(Err(long))]);
-    assert!(matches!(
-        machine.command(),
-        Command::Stop(Conclusion::Stopped { reason: RunStop::Provider, detail }) if detail.ends_with(FINAL)
-    ));
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
 }
 
 #[test]
 fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
     let stops = |error: ua_llm::LlmError| {
         let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-        let refused = ThinkFailure { message: error.to_string(), is_final: true, ..failure(true, false) };
+        // The words are those of no model: it is the error that is looked at.
+        let refused = ThinkFailure { message: "no".to_owned(), refused: Refusal::of(&error), ..failure(true, false) };
         feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
-        let Command::Stop(Conclusion::Stopped { detail, .. }) = machine.command() else { panic!("it stops") };
-        crate::is_about_the_model(&detail)
+        stop_reason(&machine.command())
     };
-    assert!(stops(ua_llm::LlmError::NotFound { model: "gpt-0".to_owned(), message: "no such model".to_owned() }));
-    assert!(!stops(ua_llm::LlmError::Unauthorized { status: 403, message: "no access".to_owned() }));
+    let unknown = ua_llm::LlmError::NotFound { model: "gpt-0".to_owned(), message: "no such model".to_owned() };
+    assert_eq!(stops(unknown), Some(RunStop::UnknownModel));
+    let forbidden = || ua_llm::LlmError::InvalidRequest { status: 400, message: "provider knows no model".to_owned() };
+    assert_eq!(stops(forbidden()), Some(RunStop::ProviderRefused));
+    let away = ua_llm::LlmError::Overloaded { retry_after: None, message: "busy".to_owned() };
+    assert_eq!(stops(away), Some(RunStop::Provider));
+}
+
+#[test]
+fn a_question_about_credentials_names_no_answer() {
+    let mut machine = RunMachine::new(Limits { ask_on_auth_failure: true, ..Limits::default() }, Start::fresh());
+    let refused = ThinkFailure { credentials_refused: true, ..failure(true, false) };
+    feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
+    let Command::Ask { text, .. } = machine.command() else { panic!("{:?}", machine.command()) };
+    // `retry` at a terminal, `Choice::Continue` in a program: whoever shows the question says it.
+    assert_eq!(
+        text,
+        "The model provider refused the credentials: busy (resume later). Correct them before you answer."
+    );
 }
 
 #[test]
 fn a_tool_that_the_provider_does_not_take_is_left_out_and_the_request_made_again_at_once() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
-    let bad = ThinkFailure { without: Some("mcp__a__bad".into()), is_final: true, ..failure(true, false) };
+    let bad =
+        ThinkFailure { without: Some("mcp__a__bad".into()), refused: Some(Refusal::Request), ..failure(true, false) };
     for _ in 0..32 {
         feed(&mut machine, [reserved(), Event::Thought(Err(bad.clone()))]);
         assert_eq!(machine.command(), Command::Reserve { turn: 1 });
     }
     feed(&mut machine, [reserved(), Event::Thought(Err(bad))]);
-    assert_eq!(stop_reason(&machine.command()), Some(RunStop::Provider));
+    assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
 }
 
 /// The end of a turn whose reply asks for nothing and says `text`.
