@@ -199,7 +199,8 @@ impl State {
             | RunEvent::EffectCounted { .. }
             | RunEvent::HistoryOverLimit { .. }
             | RunEvent::SessionForgotten { .. }
-            | RunEvent::NothingToAccept { .. } => {}
+            | RunEvent::NothingToAccept { .. }
+            | RunEvent::NotNoted { .. } => {}
         }
     }
 

@@ -181,6 +181,10 @@ impl PastStore for Database {
     async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
         self.port().accept_forgotten(forgotten, at).await
     }
+
+    fn unnoted(&self) -> Option<String> {
+        self.port().unnoted()
+    }
 }
 
 #[async_trait]

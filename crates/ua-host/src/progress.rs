@@ -86,6 +86,10 @@ impl Progress {
             RunEvent::NothingToAccept { component } => {
                 Some(format!("nothing to accept: `{component}` is as it was pinned"))
             }
+            RunEvent::NotNoted { why } => Some(format!(
+                "not noted in {}; an older copy of the database would not be noticed to lack what was sent",
+                line(why, 300)
+            )),
             RunEvent::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
             RunEvent::IterationBegun { number, of, why } => {
                 Some(format!("iteration {number}/{of} · the one before: {why}"))
@@ -270,6 +274,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "accepted", "component": component, "changes": changes})
         }
         RunEvent::NothingToAccept { component } => json!({"event": "nothing_to_accept", "component": component}),
+        RunEvent::NotNoted { why } => json!({"event": "not_noted", "why": why}),
         RunEvent::PhaseEntered { phase, number, of } => {
             json!({"event": "phase_entered", "phase": phase, "number": number, "of": of})
         }

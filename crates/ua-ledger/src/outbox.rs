@@ -420,4 +420,8 @@ impl PastStore for Outbox {
         self.flush().await?;
         self.store.accept_forgotten(forgotten, at).await
     }
+
+    fn unnoted(&self) -> Option<String> {
+        self.store.unnoted()
+    }
 }

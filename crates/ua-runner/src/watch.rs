@@ -32,6 +32,12 @@ pub enum RunEvent {
         /// The component.
         component: Component,
     },
+    /// What was sent could not be noted beside the database (`effects.log`): should an older copy of the database be put back, nobody would
+    /// notice that it lacks this. Told at the end of a process's work.
+    NotNoted {
+        /// Which file, and why.
+        why: String,
+    },
     /// The tool servers have started and said what they have, before anything is offered or refused.
     ToolsListed {
         /// Every tool of every server.

@@ -15,6 +15,7 @@ use crate::error::RunError;
 use crate::host::owner_stamp;
 use crate::machine::Conclusion;
 use crate::ports::{Ports, ResultCheck, RunSettings, chain, park_for_orphan, park_for_tool_server, run_end};
+use crate::watch::RunEvent;
 
 /// A run's desk, and the model that works at it.
 pub struct Worker {
@@ -77,11 +78,15 @@ impl Worker {
     /// See [`WorkError`]. Never how the run itself went.
     pub async fn work(self) -> Result<Worked, WorkError> {
         let alive = self.desk.alive();
+        let (store, watcher) = (self.desk.ports.store.clone(), self.desk.watcher.clone());
         let worked = Box::pin(self.work_alive()).await;
         if let Some(alive) = alive {
             alive.abort();
             // Nothing of it may still hold the store.
             let _cancelled = alive.await;
+        }
+        if let Some(why) = store.unnoted() {
+            watcher(RunEvent::NotNoted { why });
         }
         worked
     }

@@ -144,6 +144,10 @@ impl PastStore for PostgresStore {
     async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
+
+    fn unnoted(&self) -> Option<String> {
+        None
+    }
 }
 
 #[async_trait]

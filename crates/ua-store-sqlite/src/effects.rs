@@ -1,12 +1,13 @@
 //! `effects.log`: one line per attempt and reply that is not simply done again, and per word of a person, beside the database.
 //!
-//! Lines are appended after the commit and never synced; a failure to write one is only traced. A line that the database
-//! does not know means that the database went back in time.
+//! Lines are appended after the commit and never synced; a failure to write one is kept for whoever asks, and refuses nothing: what it is
+//! about has happened. A line that the database does not know means that the database went back in time.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use ua_core::{RunId, Timestamp};
@@ -78,11 +79,13 @@ pub(crate) struct EffectsLog {
     path: PathBuf,
     db_uuid: String,
     file: Option<File>,
+    unnoted: Arc<OnceLock<String>>,
 }
 
 impl EffectsLog {
-    pub(crate) fn new(path: PathBuf, db_uuid: String) -> Self {
-        Self { path, db_uuid, file: None }
+    /// `unnoted` hears why a line was not written, the first time.
+    pub(crate) fn new(path: PathBuf, db_uuid: String, unnoted: Arc<OnceLock<String>>) -> Self {
+        Self { path, db_uuid, file: None, unnoted }
     }
 
     /// Appends lines of a batch that is committed.
@@ -96,6 +99,7 @@ impl EffectsLog {
         if let Err(error) = self.write(&text) {
             self.file = None;
             tracing::warn!(path = %self.path.display(), %error, "a line of effects.log was not written");
+            self.unnoted.get_or_init(|| error.to_string());
         }
     }
 

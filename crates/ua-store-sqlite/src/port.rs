@@ -152,6 +152,10 @@ impl PastStore for SqliteStore {
     async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
         mirror::accept(&self.effects_log(), self.db_uuid(), forgotten, at)
     }
+
+    fn unnoted(&self) -> Option<String> {
+        self.unnoted.get().map(|why| format!("{}: {why}", self.effects_log().display()))
+    }
 }
 
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ua_store::{Author, Durability, RunLease, StoreError};
 
@@ -29,6 +29,8 @@ pub struct SqliteStore {
     identity: FileIdentity,
     /// Under which lease a run was written last, and how often in a row.
     last_owner: Mutex<Option<(RunLease, u32)>>,
+    /// Why a line of `effects.log` was not written, the first time.
+    pub(crate) unnoted: Arc<OnceLock<String>>,
 }
 
 impl SqliteStore {
@@ -41,12 +43,21 @@ impl SqliteStore {
     pub fn open(config: SqliteConfig) -> Result<Self, StoreError> {
         let (connection, identity) = open::writer(&config)?;
         let db_uuid = read_uuid(&connection)?;
-        let log = config
-            .effects_log
-            .then(|| EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone()));
+        let unnoted: Arc<OnceLock<String>> = Arc::default();
+        let log = config.effects_log.then(|| {
+            EffectsLog::new(open::folder_of(&config.path).join("effects.log"), db_uuid.clone(), unnoted.clone())
+        });
         let writer = Writer::start(connection, log)?;
         let readers = Readers::new(config.path.clone(), None);
-        Ok(Self { path: config.path, db_uuid, readers, writer: Some(writer), identity, last_owner: Mutex::default() })
+        Ok(Self {
+            path: config.path,
+            db_uuid,
+            readers,
+            writer: Some(writer),
+            identity,
+            last_owner: Mutex::default(),
+            unnoted,
+        })
     }
 
     /// Opens the database for inspection: nothing is created or migrated, and every write is refused.
@@ -56,7 +67,8 @@ impl SqliteStore {
         let db_uuid = read_uuid(&connection)?;
         let identity = FileIdentity::of(&path)?;
         let readers = Readers::new(path.clone(), Some(connection));
-        Ok(Self { path, db_uuid, readers, writer: None, identity, last_owner: Mutex::default() })
+        let (last_owner, unnoted) = (Mutex::default(), Arc::default());
+        Ok(Self { path, db_uuid, readers, writer: None, identity, last_owner, unnoted })
     }
 
     /// Tells this database from every other, and from a new one at the same path.

@@ -24,11 +24,38 @@ impl RowRef {
     pub fn table(&self) -> &'static str {
         self.table
     }
+
+    /// Its key in that table.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What a row of its table is, for people.
+    fn kind(&self) -> &'static str {
+        match self.table {
+            "runs" => "run",
+            "deleted_runs" => "deleted run",
+            "run_steps" => "step",
+            "turns" => "turn",
+            "usage" => "request",
+            "tool_calls" => "call",
+            "tool_receipts" => "receipt",
+            "questions" => "question",
+            "checkpoints" => "checkpoint",
+            "blobs" => "blob",
+            "run_queue" => "queued run",
+            "workers" => "worker",
+            "schedules" => "schedule",
+            "gateway_sessions" => "session",
+            "gateway_arrivals" => "request of a client",
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for RowRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.table, self.key)
+        write!(f, "{} {}", self.kind(), self.key)
     }
 }
 

@@ -219,4 +219,8 @@ impl PastStore for MemStore {
     async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
+
+    fn unnoted(&self) -> Option<String> {
+        None
+    }
 }

@@ -91,6 +91,10 @@ pub trait PastStore: Send + Sync {
 
     /// Notes that a person looked at what was [forgotten](Self::forgotten) and accepts it: it no longer counts.
     async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
+
+    /// Why something that belongs beside this database could not be written there since it was opened, in words: should a copy be put back
+    /// later, [`forgotten`](Self::forgotten) does not know of it. `None` while all was written.
+    fn unnoted(&self) -> Option<String>;
 }
 
 /// The whole port. Writes are [changes](crate::Change) in batches, each one transaction; [`RunStore`](crate::RunStore),

@@ -355,4 +355,8 @@ impl PastStore for StoreSeam<'_> {
     async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
         self.inner().accept_forgotten(forgotten, at).await
     }
+
+    fn unnoted(&self) -> Option<String> {
+        self.inner().unnoted()
+    }
 }

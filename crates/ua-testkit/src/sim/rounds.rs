@@ -149,6 +149,10 @@ impl PastStore for InRounds {
     async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
+
+    fn unnoted(&self) -> Option<String> {
+        None
+    }
 }
 
 #[cfg(test)]
