@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::InvalidId;
+use ua_core::{FailureClass, InvalidId, RunId};
 use ua_llm::LlmError;
-use ua_runner::{StepError, StepOutcome};
-use ua_store::StoreError;
+use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome};
+use ua_store::{Forgotten, StoreError};
 
-/// Why a step could not be run. How the step itself went is an [`Outcome`](crate::Outcome), never an error. The text has the whole chain of
-/// causes.
+/// Why a step could not be run, by what a program does about it. How the step itself went is an [`Outcome`](crate::Outcome), never an error.
+/// Whatever the error, the last committed turn stands, and nothing more was sent. The text has the whole chain of causes.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,11 +42,61 @@ pub enum Error {
     /// The tool servers cannot be used as they are configured.
     #[error("cannot set up the tool servers: {0}")]
     Servers(String),
-    /// The step could not be driven; what is stored is as it was.
+    /// There is no run of this id.
+    #[error("there is no run `{id}`; `Runs::list` has those that there are")]
+    NoSuchRun {
+        /// The id.
+        id: String,
+    },
+    /// The run was started with another definition, which never changes: a budget is set beside it ([`Runs::set_budget`](crate::Runs::set_budget)),
+    /// anything else is a [fork](crate::Runs::fork).
+    #[error("{why}")]
+    AnotherDefinition {
+        /// The run.
+        run: RunId,
+        /// The parts that differ.
+        differs: Vec<Differs>,
+        /// In words, with what helps.
+        why: String,
+    },
+    /// Another process, or another task of this one, drives the run. It is left to that one, or tried again later ([`Runs::wait`](crate::Runs::wait)).
+    #[error("{why}")]
+    DrivenElsewhere {
+        /// The run.
+        run: RunId,
+        /// In words, with the process.
+        why: String,
+    },
+    /// More was sent for the run than the database knows, which was put back from a copy: [`Runs::accept_forgotten`](crate::Runs::accept_forgotten).
+    #[error("{why}")]
+    Forgotten {
+        /// The run.
+        run: RunId,
+        /// What the database lacks, oldest first.
+        forgotten: Vec<Forgotten>,
+        /// In words, with what helps.
+        why: String,
+    },
+    /// The tools cannot be used: a server cannot be reached ([`FailureClass::Transient`]), or one cannot keep what the step asks of it.
+    #[error("{why}")]
+    Tools {
+        /// What helps.
+        class: FailureClass,
+        /// In words.
+        why: String,
+    },
+    /// The run's folder, or its lock, cannot be used: it is gone, it is another run's, or the disk refuses it.
+    #[error("{why}")]
+    Files {
+        /// In words, with the path.
+        why: String,
+    },
+    /// The run cannot be driven on for another reason: its history cannot be sent, a result of it is gone, its records are damaged or of a newer
+    /// version.
     #[error("{}", chain(.0))]
-    Run(#[from] StepError),
-    /// The store refused or failed.
-    #[error("{doing}: {}", chain(source))]
+    Run(#[source] StepError),
+    /// The store refused or failed. [`Error::class`] says whether the same may succeed later.
+    #[error("cannot {doing}: {}", chain(source))]
     Store {
         /// What was being done, as a verb phrase.
         doing: &'static str,
@@ -84,11 +134,79 @@ impl From<LlmError> for Error {
     }
 }
 
-impl Error {
-    pub(crate) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
-        move |source| Self::Store { doing, source }
+impl From<StepError> for Error {
+    fn from(error: StepError) -> Self {
+        let why = chain(&error);
+        match error {
+            StepError::Definition(spec) => Self::Step(ua_runner::words_of_a_step(&spec)),
+            StepError::AnotherDefinition { run, differs } => Self::AnotherDefinition { run, differs, why },
+            StepError::AnotherEntrypoint { .. } | StepError::Fork(ForkError::NotCommitted { .. }) => Self::Refused(why),
+            StepError::Lock(LockError::Held { run, .. })
+            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. })) => Self::DrivenElsewhere { run, why },
+            StepError::Past { source: PastError::Forgotten { run, forgotten } }
+            | StepError::Fork(ForkError::Past(PastError::Forgotten { run, forgotten })) => {
+                Self::Forgotten { run, forgotten, why }
+            }
+            StepError::Tools(source) => Self::Tools { class: source.class(), why },
+            StepError::Run(RunError::Dispatch { source, .. }) => Self::Tools { class: source.class(), why },
+            StepError::WorkspaceGone { .. }
+            | StepError::WorkspaceTaken { .. }
+            | StepError::Workspace(_)
+            | StepError::Lock(LockError::Io { .. })
+            | StepError::Fork(ForkError::Locked(LockError::Io { .. }) | ForkError::Workspace(_))
+            | StepError::Run(RunError::Workspace(_)) => Self::Files { why },
+            StepError::Past { source: PastError::Store(source) }
+            | StepError::Fork(ForkError::Past(PastError::Store(source))) => {
+                Self::store("compare the database with effects.log")(source)
+            }
+            StepError::Store { doing, source }
+            | StepError::Fork(ForkError::Store { doing, source })
+            | StepError::Run(
+                RunError::Store { doing, source } | RunError::Resume(ResumeError::StoreBusy { doing, source }),
+            ) => Self::store(doing)(source),
+            StepError::Run(RunError::Resume(ResumeError::LeaseLost {
+                source: StoreError::Fenced { run, .. }, ..
+            })) => Self::DrivenElsewhere { run, why },
+            other @ StepError::Run(_) => Self::Run(other),
+        }
     }
 }
+
+impl Error {
+    /// What the caller may do next: the same again later ([`FailureClass::Transient`]), something else, or nothing before a person has mended
+    /// what the text names.
+    pub fn class(&self) -> FailureClass {
+        match self {
+            Self::Step(_)
+            | Self::Id { .. }
+            | Self::Policy(_)
+            | Self::NoSuchRun { .. }
+            | Self::AnotherDefinition { .. }
+            | Self::Result { .. }
+            | Self::Refused(_) => FailureClass::Permanent,
+            Self::DrivenElsewhere { .. } => FailureClass::Transient,
+            Self::Folder { .. }
+            | Self::Model(_)
+            | Self::Servers(_)
+            | Self::Forgotten { .. }
+            | Self::Files { .. }
+            | Self::NotComplete(_) => FailureClass::Operator,
+            Self::Tools { class, .. } => *class,
+            Self::Run(source) => source.class(),
+            Self::Store { source, .. } => source.class(),
+        }
+    }
+
+    pub(crate) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |source| match source {
+            StoreError::NotFound { row } if row.table() == RUNS => Self::NoSuchRun { id: row.key().to_owned() },
+            source => Self::Store { doing, source },
+        }
+    }
+}
+
+/// The store's name for runs.
+const RUNS: &str = "runs";
 
 /// An error and its causes, in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {

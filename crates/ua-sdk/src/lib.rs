@@ -88,10 +88,12 @@ pub use servers::{Servers, helper};
 pub use step::Step;
 pub use stream::RunStream;
 pub use tool::{Call, Failure, Tool, tool};
-pub use ua_core::{Budgets, Component, Constraints, Escalation, PriceTable, RunStatus, RunStop, StopCondition};
+pub use ua_core::{
+    Budgets, Component, Constraints, Escalation, FailureClass, PriceTable, RunStatus, RunStop, StopCondition,
+};
 pub use ua_dispatch::CallProgress;
 pub use ua_llm::ModelFacts;
-pub use ua_runner::{RunEvent, StepOutcome as Outcome};
+pub use ua_runner::{Differs, RunEvent, StepOutcome as Outcome};
 pub use ua_store::{Answer, Choice, Forgotten, QuestionKind, QuestionRecord, RunRecord};
 
 /// The crates below, for what this one has no word for.

@@ -37,6 +37,8 @@ pub struct Runs {
     env: Env,
     redactor: Redactor,
     watcher: ua_runner::Watcher,
+    /// They were opened to be looked at.
+    is_read_only: bool,
 }
 
 impl Runs {
@@ -55,6 +57,29 @@ impl Runs {
         let config = ua_store_sqlite::SqliteConfig { expected_existing, ..ua_store_sqlite::SqliteConfig::new(path) };
         let store = ua_store_sqlite::SqliteStore::open(config).map_err(Error::store("open the runs"))?;
         Ok(Self::with(folder, Arc::new(store)))
+    }
+
+    /// The runs in `folder`, to be looked at: nothing is made or changed there, so a folder that cannot be written will do. What would write is
+    /// refused.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when there is no database, or it cannot be read: one of an older version has to be [opened](Runs::open) first.
+    #[cfg(feature = "sqlite")]
+    pub fn open_read_only(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        let folder = absolute(folder.as_ref())?;
+        let store = ua_store_sqlite::SqliteStore::open_read_only(folder.join("runtime_state.db"));
+        let runs = Self::with(folder, Arc::new(store.map_err(Error::store("open the runs"))?));
+        Ok(Self { is_read_only: true, ..runs })
+    }
+
+    /// Refuses to drive what was opened to be looked at, before a lock or a folder is made for it.
+    fn may_be_driven(&self) -> Result<(), Error> {
+        if self.is_read_only {
+            return Err(Error::Refused(
+                "these runs were opened to be looked at (`Runs::open_read_only`); `Runs::open` runs steps".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// Runs in a database on a PostgreSQL server, as `postgres://USER@HOST/DATABASE`, with workspaces and locks in `folder`. It has a schema of this
@@ -83,7 +108,7 @@ impl Runs {
 
     fn with(folder: PathBuf, store: Arc<dyn Store>) -> Self {
         let (env, redactor) = (ua_core::system::env(), Redactor::default());
-        Self { folder, store, env, redactor, watcher: Arc::new(|_: RunEvent| {}) }
+        Self { folder, store, env, redactor, watcher: Arc::new(|_: RunEvent| {}), is_read_only: false }
     }
 
     /// The same, telling `watcher` what happens.
@@ -117,8 +142,8 @@ impl Runs {
     /// in this process or another, is how a step is resumed.
     ///
     /// # Errors
-    /// Another definition or owner, tools or a store that cannot be used; a database that was put back from an older copy
-    /// ([`Runs::forgotten`]). Never how the step itself went: that is the outcome.
+    /// [`Error::AnotherDefinition`], [`Error::DrivenElsewhere`], [`Error::Tools`], [`Error::Files`], [`Error::Store`]; [`Error::Forgotten`] after
+    /// the database was put back from an older copy. Never how the step itself went: that is the outcome.
     ///
     /// # Panics
     /// Without a Tokio runtime whose time is enabled (`enable_time`, which `#[tokio::main]` does).
@@ -201,6 +226,7 @@ impl Runs {
     }
 
     async fn drive(&self, step: &Step, id: &str, accepted: &[Component]) -> Result<StepOutcome, Error> {
+        self.may_be_driven()?;
         let run = run_id(id)?;
         if let Some(model) = &step.model {
             self.redactor.learn(model.secrets.clone());
@@ -233,8 +259,9 @@ impl Runs {
     /// was made before is found again. For a typed result fork [`Step::output`].
     ///
     /// # Errors
-    /// [`Error::Id`]; [`Error::Run`] when there is no such run or turn, or `id` is another run.
+    /// [`Error::Id`]; [`Error::NoSuchRun`] without the parent; [`Error::Refused`] when there is no such turn; [`Error::Store`] when `id` is another run.
     pub async fn fork(&self, step: &Step, id: &str, parent: &str, at_turn: Option<u32>) -> Result<RunRecord, Error> {
+        self.may_be_driven()?;
         let (fork, parent) = (run_id(id)?, run_id(parent)?);
         let host = StepHost::new(self.store.clone(), self.workspace(id)?, self.env.clone()).with_locks(self.locks());
         let granular = step.granular(&self.env, None)?;
@@ -252,7 +279,7 @@ impl Runs {
     /// A run as it stands.
     ///
     /// # Errors
-    /// [`Error::Id`], and [`Error::Store`] when there is none.
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
     pub async fn get(&self, id: &str) -> Result<RunRecord, Error> {
         self.store.run(&run_id(id)?).await.map_err(Error::store("read the run"))
     }
@@ -295,6 +322,13 @@ impl Runs {
         self.store.forgotten(&run_id(id)?).await.map_err(Error::store("compare the database with effects.log"))
     }
 
+    /// Why something that was sent could not be noted in `effects.log` since these runs were opened; `None` while all was. What was sent is in the
+    /// database all the same; but should an older copy of it be put back, [`Runs::forgotten`] would not know.
+    /// [`RunEvent::NotNoted`] tells it at the end of each drive.
+    pub fn unnoted(&self) -> Option<String> {
+        self.store.unnoted()
+    }
+
     /// Notes that a person looked what became of all that, and lets the run be driven: what the database does not know of is done again when the
     /// model asks for it. The same as `ua db accept`.
     ///
@@ -309,7 +343,7 @@ impl Runs {
     /// The questions of a run that wait for an answer, oldest first.
     ///
     /// # Errors
-    /// [`Error::Id`]; [`Error::Store`], also when there is no such run.
+    /// [`Error::Id`], [`Error::NoSuchRun`], [`Error::Store`].
     pub async fn questions(&self, id: &str) -> Result<Vec<QuestionRecord>, Error> {
         let run = self.get(id).await?.run_id;
         let open = self.store.open_questions(Some(&run)).await.map_err(Error::store("read the questions"))?;
@@ -409,8 +443,11 @@ fn run_id(id: &str) -> Result<RunId, Error> {
 
 /// The folder, absolute, there.
 fn made(folder: &Path) -> Result<PathBuf, Error> {
-    let fail = |source| Error::Folder { path: folder.to_path_buf(), source };
-    let path = std::path::absolute(folder).map_err(fail)?;
-    std::fs::create_dir_all(&path).map_err(fail)?;
+    let path = absolute(folder)?;
+    std::fs::create_dir_all(&path).map_err(|source| Error::Folder { path: folder.to_path_buf(), source })?;
     Ok(path)
+}
+
+fn absolute(folder: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(folder).map_err(|source| Error::Folder { path: folder.to_path_buf(), source })
 }

@@ -146,7 +146,7 @@ impl Step {
         self
     }
 
-    /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Run`]).
+    /// What sampling starts from. A model whose provider takes no seed refuses it ([`Error::Step`]).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

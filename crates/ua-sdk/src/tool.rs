@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ua_core::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{EffectKind, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
 use ua_dispatch::{LocalCall, LocalFailure};
 
 use crate::error::Error;
@@ -238,6 +238,11 @@ impl Tool {
             "[[rule]]\nid = \"program-{name}\"\nserver = \"{SERVER}\"\nname = \"{name}\"\nside_effect_class = \"{class}\"\n"
         );
         if let Some(kind) = &self.effect_kind {
+            if EffectKind::parse(kind).is_none() {
+                return Err(Error::Step(format!(
+                    "the tool `{name}` has an effect of the kind {kind:?}: write `<object>.<verb>` in lower-case letters, as in `email.send`"
+                )));
+            }
             let _infallible = writeln!(rule, "effect_kind = {}", quoted(kind));
         }
         if self.class == Class::Local {

@@ -61,7 +61,7 @@ async fn a_refused_acceptance_changes_nothing() {
             let refused = runs.run_accepting(&changed(&changes), &back, &accepted).await;
             let is_refused = match &refused {
                 Ok(Outcome::Stopped { reason, .. }) => *reason == RunStop::Fingerprint,
-                Err(Error::Run(_)) => true,
+                Err(Error::AnotherDefinition { .. }) => true,
                 _ => false,
             };
             assert!(is_refused, "{changes:?} with {accepted:?} accepted: {refused:?}");

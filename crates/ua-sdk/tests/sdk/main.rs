@@ -11,6 +11,7 @@ use ua_sdk::prelude::*;
 use ua_sdk::{Choice, Component, RunEvent};
 
 mod changed;
+mod refused;
 mod resumed;
 
 #[derive(Deserialize, Serialize, JsonSchema, Debug, PartialEq)]

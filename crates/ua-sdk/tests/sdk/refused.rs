@@ -1,0 +1,137 @@
+//! What keeps a program's step from being run, by what the program does about it; and what can be looked at all the same.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use ua_sdk::crates::{ua_core, ua_runner};
+use ua_sdk::prelude::*;
+use ua_sdk::{FailureClass, RunEvent, RunStatus};
+
+use crate::{Invoice, invoices, sending};
+
+#[tokio::test]
+async fn each_cause_is_told_from_the_others_without_reading_its_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::open(folder.path()).unwrap();
+    let step = invoices(&sending(), &Arc::new(AtomicUsize::new(0)));
+    let stopped = runs.run(&step.clone().max_turns(1), "november").await.unwrap();
+    assert!(matches!(stopped, Outcome::Stopped { .. }), "{stopped:?}");
+
+    // No such run.
+    let nowhere = [
+        runs.get("nosuch").await.map(drop),
+        runs.questions("nosuch").await.map(drop),
+        runs.cancel("nosuch", "enough").await,
+        runs.set_budget("nosuch", "max_turns", 5).await,
+        runs.fork(&step, "brief", "nosuch", None).await.map(drop),
+    ];
+    for missing in nowhere.map(Result::unwrap_err) {
+        assert!(matches!(&missing, Error::NoSuchRun { id } if id == "nosuch"), "{missing}");
+        assert_eq!(missing.to_string(), "there is no run `nosuch`; `Runs::list` has those that there are");
+    }
+    // No such turn.
+    let ahead = runs.fork(&step, "brief", "november", Some(9)).await.unwrap_err();
+    assert!(matches!(&ahead, Error::Refused(why) if why.contains("turn 9")), "{ahead}");
+
+    // Another definition, with the parts that are another one.
+    let another = runs.run(&step.clone().max_turns(1).system("Be brief."), "november").await.unwrap_err();
+    let Error::AnotherDefinition { differs, .. } = &another else { panic!("{another}") };
+    assert_eq!(differs.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["system"]);
+    assert!(another.to_string().contains("`Runs::fork`"), "{another}");
+
+    // Driven by somebody else, who lets go of it.
+    let run = ua_core::RunId::parse("november").unwrap();
+    let owner = ua_runner::owner_stamp(ua_core::Trace::new(&ua_core::system::env()));
+    let lock = ua_runner::RunLock::take(&folder.path().join("locks"), &run, &owner).unwrap();
+    let held = runs.run(&step.clone().max_turns(1), "november").await.unwrap_err();
+    assert!(matches!(&held, Error::DrivenElsewhere { run, .. } if run.as_str() == "november"), "{held}");
+    assert_eq!(held.class(), FailureClass::Transient);
+    drop(lock);
+
+    // Its files are gone.
+    std::fs::remove_dir_all(runs.workspace("november").unwrap()).unwrap();
+    let gone = runs.run(&step.clone().max_turns(1), "november").await.unwrap_err();
+    assert!(matches!(&gone, Error::Files { why } if why.contains("november")), "{gone}");
+
+    // What a program says of its tools is told by the tool, not by a line of a file that nobody has.
+    let odd = tool("send_it", "Sends.", async |_: Call, (): ()| Ok::<_, Failure>(())).external("Invoice");
+    let odd = runs.run(&step.tool(odd), "december").await.unwrap_err();
+    assert!(matches!(&odd, Error::Step(why) if why.contains("`send_it`") && why.contains("email.send")), "{odd}");
+}
+
+#[tokio::test]
+async fn runs_that_cannot_be_written_can_be_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let step = invoices(&sending(), &Arc::new(AtomicUsize::new(0)));
+    let missing = Runs::open_read_only(folder.path()).unwrap_err();
+    assert!(matches!(missing, Error::Store { .. }), "{missing}");
+    let runs = Runs::open(folder.path()).unwrap();
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
+    drop(runs);
+
+    let files = || {
+        let mut names: Vec<_> = walk(folder.path());
+        names.sort();
+        names
+    };
+    let before = files();
+    let runs = Runs::open_read_only(folder.path()).unwrap();
+    assert_eq!(runs.list(5).await.unwrap().len(), 1);
+    assert_eq!(runs.get("november").await.unwrap().status, RunStatus::Succeeded);
+    assert!(runs.questions("november").await.unwrap().is_empty() && runs.unfinished().await.unwrap().is_empty());
+    assert!(runs.forgotten("november").await.unwrap().is_empty());
+    for refused in [
+        runs.run(&step, "november").await.map(drop).unwrap_err(),
+        runs.fork(&step, "brief", "november", None).await.map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(&refused, Error::Refused(why) if why.contains("`Runs::open`")), "{refused}");
+    }
+    let refused = runs.cancel("november", "enough").await.unwrap_err();
+    assert_eq!((matches!(refused, Error::Store { .. }), refused.class()), (true, FailureClass::Operator), "{refused}");
+    drop(runs);
+    assert_eq!(files(), before, "nothing is made by looking");
+}
+
+/// Every file below a folder, but for those that SQLite keeps beside an open database.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: std::path::PathBuf| if path.is_dir() { walk(&path) } else { vec![path] };
+    let is_of_sqlite = |path: &std::path::PathBuf| {
+        path.to_string_lossy().ends_with(".db-wal") || path.to_string_lossy().ends_with(".db-shm")
+    };
+    entries.flat_map(below).filter(|path| !is_of_sqlite(path)).collect()
+}
+
+#[tokio::test]
+async fn what_could_not_be_noted_beside_the_database_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let runs = Runs::open(folder.path()).unwrap().watched(move |event| {
+        if let RunEvent::NotNoted { why } = event {
+            heard.lock().unwrap().push(why);
+        }
+    });
+    let log = folder.path().join("effects.log");
+    let spoil = move |_: Call, (): ()| {
+        let log = log.clone();
+        async move { std::fs::create_dir(log).map(|()| "A-17 has no invoice").map_err(Failure::from) }
+    };
+    let turns = json!([
+        {"tools": [{"name": "mcp__program__look", "input": {}}]},
+        {"tools": [{"name": "mcp__program__send_invoice", "input": {"order": "A-17", "cents": 900}}]},
+        {"text": "Sent."},
+    ]);
+    let send = tool("send_invoice", "Sends.", async |_: Call, invoice: Invoice| Ok::<_, Failure>(invoice.order));
+    let step = Step::new("invoices")
+        .model(crate::model(&turns))
+        .tool(tool("look", "Looks.", spoil).reads())
+        .tool(send.external("invoice.send").keyed())
+        .input("Send the invoice.");
+    assert_eq!(runs.unnoted(), None);
+    assert!(matches!(runs.run(&step, "november").await.unwrap(), Outcome::Complete { .. }));
+    let why = runs.unnoted().unwrap();
+    assert!(why.contains("effects.log"), "{why}");
+    assert_eq!(*told.lock().unwrap(), [why]);
+}
