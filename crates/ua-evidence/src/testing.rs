@@ -163,7 +163,7 @@ impl Story {
             held_from: None,
             seen_at: None,
             unclean_ends: Vec::new(),
-            processes: vec![ProcessSpan { epoch: 1, taken_at: now, left_at: None, died: false }],
+            processes: vec![ProcessSpan { epoch: 1, taken_at: now, left_at: None, died: false, process: None }],
             traces: vec![Trace::new(&env)],
         };
         let step = StepRecord {
@@ -545,7 +545,7 @@ impl Story {
         self.records.run.status_detail = None;
         self.records.run.traces.push(Trace::new(&self.env));
         let (epoch, taken_at) = (self.records.run.lease_epoch, self.env.now());
-        self.records.run.processes.push(ProcessSpan { epoch, taken_at, left_at: None, died: false });
+        self.records.run.processes.push(ProcessSpan { epoch, taken_at, left_at: None, died: false, process: None });
     }
 
     /// The process dies, and another one takes the run over a minute later.

@@ -21,7 +21,7 @@ use ua_evidence::{ConditionResult, EvidenceReport};
 use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Commands, Life, lives};
+use ua_resume::{Commands, Life, drivers, lives};
 
 /// The most characters of the final output that the summary shows; the transcript has all of it.
 const OUTPUT_LIMIT: usize = 8000;
@@ -120,6 +120,9 @@ pub struct CompletionSummary {
     pub status_detail: Option<String>,
     /// The processes that drove it, oldest first, each with how it ended.
     pub processes: Vec<Life>,
+    /// How many processes that were.
+    #[serde(skip)]
+    pub drivers: usize,
     /// What was to be reached.
     pub objective: String,
     /// Where the job file was.
@@ -178,6 +181,7 @@ impl CompletionSummary {
             stop_reason: run.stop_reason,
             status_detail: run.status_detail.as_deref().map(clean),
             processes: lives(records),
+            drivers: drivers(records),
             objective: clean(&run.spec.objective),
             job_path: run.job_path.clone(),
             workspace_dir: run.workspace_dir.clone(),
@@ -427,7 +431,7 @@ mod tests {
             Some(RunStop::Budget),
             "the budget max_tool_calls (1) is reached: 2 are asked for",
         );
-        assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +100"));
+        assert_eq!(next(&story.records)[0], format!("ua resume {run} --max-tool-calls +5"));
         let of_phase = "the budget max_cost ($1) of phase `write` is reached: $0.99 is used";
         story.ends(RunStatus::Stopped, Some(RunStop::Budget), of_phase);
         assert_eq!(next(&story.records)[0], format!("ua resume {run} --phase write --max-cost +1"));

@@ -61,7 +61,7 @@ impl CompletionSummary {
             .map(|life| format!("process {} at {}", life.epoch, life.last_seen_at))
             .collect();
         let kills = if killed.is_empty() { String::new() } else { format!("; killed: {}", killed.join(", ")) };
-        page.item(&format!("driven by: {}{kills}", ua_core::counted(self.processes.len(), "process")));
+        page.item(&format!("driven by: {}{kills}", ua_core::counted(self.drivers, "process")));
     }
 
     /// A run whose job has no phases has one step, of which nothing more is to be said.

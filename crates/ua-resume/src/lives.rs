@@ -52,6 +52,18 @@ pub fn lives(records: &RunRecords) -> Vec<Life> {
     found
 }
 
+/// How many processes drove a run. One that asks somebody at its terminal takes the run anew after each answer, and is one process all the
+/// same.
+pub fn drivers(records: &RunRecords) -> usize {
+    let process = |life: &Life| {
+        let stored = records.run.processes.iter().find(|process| process.epoch == life.epoch);
+        stored.and_then(|stored| stored.process.as_deref())
+    };
+    let all = lives(records);
+    let is_another = |pair: &&[Life]| process(&pair[0]).is_none() || process(&pair[0]) != process(&pair[1]);
+    usize::from(!all.is_empty()) + all.windows(2).filter(is_another).count()
+}
+
 /// The processes that died while they drove a run.
 pub fn kills(records: &RunRecords) -> usize {
     lives(records).iter().filter(|life| life.end == LifeEnd::Killed).count()
@@ -229,6 +241,20 @@ mod tests {
             "{found:?}"
         );
         assert!(found.windows(2).all(|pair| pair[0].last_seen_at < pair[1].started_at), "{found:?}");
+    }
+
+    #[test]
+    fn a_process_that_took_the_run_again_after_each_answer_is_one() {
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        for _ in 0..3 {
+            story.ends(RunStatus::WaitingForHuman, None, "a question");
+            story.resumes();
+        }
+        assert_eq!(drivers(&story.records), 4, "rows of earlier versions do not say whose they are");
+        for (process, name) in story.records.run.processes.iter_mut().zip(["1@7", "1@7", "1@7", "2@9"]) {
+            process.process = Some(name.to_owned());
+        }
+        assert_eq!((lives(&story.records).len(), drivers(&story.records)), (4, 2));
     }
 
     #[test]

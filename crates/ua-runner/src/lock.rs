@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use ua_core::RunId;
@@ -19,6 +20,12 @@ const TAKEN_FOR: Duration = Duration::from_secs(1);
 
 /// How long a lock that nobody is said to hold is looked at for one who has taken it just now.
 const LOOKED_FOR: Duration = Duration::from_millis(100);
+
+/// What stands in a lock in the place of a stamp whose process a person ended at once. It is no stamp: nobody drives the run.
+const ENDED_AT_ONCE: &[u8] = b"ended at once\n";
+
+/// The locks of this process, for the moment at which it is ended at once.
+static HELD: Mutex<Vec<Weak<File>>> = Mutex::new(Vec::new());
 
 /// Why a run cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +52,7 @@ pub enum LockError {
 /// The lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct RunLock {
-    file: File,
+    file: Arc<File>,
 }
 
 impl Drop for RunLock {
@@ -87,6 +94,10 @@ impl RunLock {
             }
             let stamp = serde_json::to_string(owner).unwrap_or_default();
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(stamp.as_bytes())).map_err(io)?;
+            let file = Arc::new(file);
+            let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|other| other.strong_count() > 0);
+            held.push(Arc::downgrade(&file));
             return Ok(Self { file });
         }
     }
@@ -97,6 +108,23 @@ impl RunLock {
         let read = Folder::open_itself(dir).and_then(|folder| folder.read(format!("{run}.run"), MAX_STAMP_BYTES));
         let Ok(text) = read else { return false };
         serde_json::from_slice::<OwnerStamp>(&text).is_ok_and(|owner| crate::host::process_is_alive(&owner))
+    }
+
+    /// Notes in the locks of this process that a person ends it at once, so that nobody takes its runs for crashed. Nothing of it drives
+    /// them after this: the caller ends the process.
+    pub fn mark_ended_at_once() {
+        for file in HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade) {
+            let mut file = &*file;
+            let marked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(ENDED_AT_ONCE));
+            // Nothing depends on it: the run is resumed as one whose process died.
+            let _unmarked = marked;
+        }
+    }
+
+    /// Whether a person ended the process at once that drove `run` last, and nobody took it since.
+    pub fn was_ended_at_once(dir: &Path, run: &RunId) -> bool {
+        let read = Folder::open_itself(dir).and_then(|folder| folder.read(format!("{run}.run"), MAX_STAMP_BYTES));
+        read.is_ok_and(|text| text == ENDED_AT_ONCE)
     }
 
     /// A run of `dir` whose lock is held although no process that can be seen from here holds it: its driver is in another process namespace.
@@ -207,6 +235,24 @@ mod tests {
         assert!(!RunLock::is_held(dir.path(), &run), "the process lives, and does not drive it any more");
         RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
         assert!(!RunLock::is_held(dir.path(), &run));
+    }
+
+    #[test]
+    fn a_run_whose_process_a_person_ended_at_once_is_known_until_somebody_takes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::parse("run_1").unwrap();
+        let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
+        assert!(!RunLock::was_ended_at_once(dir.path(), &run));
+        let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
+        RunLock::mark_ended_at_once();
+        let now = || (RunLock::is_held(dir.path(), &run), RunLock::was_ended_at_once(dir.path(), &run));
+        assert_eq!(now(), (false, true));
+        // The end of a process puts nothing into order.
+        lock.file.unlock().unwrap();
+        let again = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert_eq!(now(), (true, false));
+        drop((again, lock));
+        assert_eq!(now(), (false, false));
     }
 
     #[test]

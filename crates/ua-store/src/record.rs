@@ -157,6 +157,10 @@ pub struct ProcessSpan {
     /// Whether it died while it held the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub died: bool,
+    /// What tells its process from others: one that asks somebody at its terminal takes the run anew after each answer. Rows of earlier
+    /// versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
 }
 
 /// A person's word that a run is to end. It stands in the run's row until the run has ended: from then on nothing is started in it,

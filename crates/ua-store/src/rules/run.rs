@@ -144,7 +144,8 @@ pub fn run_acquired(
     run.held_from = Some(at);
     run.seen_at = None;
     run.lease_epoch += 1;
-    run.processes.push(ProcessSpan { epoch: run.lease_epoch, taken_at: at, left_at: None, died: false });
+    let process = Some(format!("{}@{}", owner.pid, owner.start_ticks));
+    run.processes.push(ProcessSpan { epoch: run.lease_epoch, taken_at: at, left_at: None, died: false, process });
     let surplus = run.processes.len().saturating_sub(KEPT_PROCESSES);
     run.processes.drain(..surplus);
     run.status = RunStatus::Running;
