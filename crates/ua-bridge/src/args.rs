@@ -122,7 +122,10 @@ impl Args {
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if read.name.is_empty() || !read.name.chars().all(is_plain) || read.name.contains("__") {
-            return Err(format!("`{}` is no name of a tool server: letters, digits, `-` and single `_`", read.name));
+            return Err(format!(
+                "`{}` is not a valid name of a tool server: letters, digits, `-` and single `_`",
+                read.name
+            ));
         }
         Ok(read)
     }

@@ -98,7 +98,7 @@ pub(crate) fn parse_toml<'t>(text: &'t str, file_name: &str) -> Result<Spanned<D
     DeTable::parse(text).map_err(|error| PolicyError::Syntax {
         file: file_name.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),
-        why: error.message().trim().replace('\n', ", "),
+        why: ua_core::value_fault(&error.message().trim().replace('\n', ", ")),
     })
 }
 
@@ -353,7 +353,7 @@ impl Field<'_> {
         match self.text()?.as_str() {
             "ask" => Ok(true),
             "none" => Ok(false),
-            other => Err(self.error(&format!("{other:?} is not one of ask, none"))),
+            other => Err(self.error(&ua_core::not_one_of(other, &["ask", "none"]))),
         }
     }
 

@@ -92,7 +92,9 @@ pub enum CanonicalError {
     #[error("not JSON: {0}")]
     Syntax(String),
     /// An integer that no 64-bit type holds; a parser would round it.
-    #[error("the integer {0} cannot be kept exact: write it as a string")]
+    #[error(
+        "the number {0} has too many digits: one that counts something is at most 18446744073709551615, and one that names something stands in quotes"
+    )]
     IntegerTooLarge(String),
 }
 
@@ -144,9 +146,10 @@ fn exact(value: &Value) -> Value {
 
 /// Parses JSON, refusing duplicate keys and integers that no 64-bit type holds.
 pub fn parse_strict(text: &str) -> Result<Value, CanonicalError> {
+    let wrong = |error: serde_json::Error| CanonicalError::Syntax(crate::faults::json_fault(text, &error));
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut deserializer).map_err(|e| CanonicalError::Syntax(e.to_string()))?;
-    deserializer.end().map_err(|e| CanonicalError::Syntax(e.to_string()))?;
+    let value = Strict.deserialize(&mut deserializer).map_err(wrong)?;
+    deserializer.end().map_err(wrong)?;
     match oversized_integer(text) {
         Some(digits) => Err(CanonicalError::IntegerTooLarge(digits)),
         None => Ok(value),

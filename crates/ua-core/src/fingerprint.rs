@@ -409,6 +409,11 @@ impl fmt::Display for Difference {
         if let Some(tool) = &self.tool {
             write!(f, " {tool}")?;
         }
+        // Digits say nothing to anybody but that they are others.
+        let is_digest = |side: &str| side.starts_with("digest ");
+        if is_digest(&self.before) && is_digest(&self.after) {
+            return write!(f, ": changed ({} → {})", self.before, self.after);
+        }
         write!(f, ": {} → {}", self.before, self.after)
     }
 }

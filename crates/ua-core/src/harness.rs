@@ -10,6 +10,7 @@ use crate::spec::{RunSpec, SpecError};
 
 /// How a job goes on when one context is not enough for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct HarnessSpec {
     /// The most iterations that may begin, the first one included.

@@ -21,7 +21,9 @@ mod charge;
 mod composite;
 mod env;
 mod failure;
+mod faults;
 mod fingerprint;
+mod form;
 mod handle;
 mod harness;
 mod id;
@@ -56,9 +58,11 @@ pub use charge::ToolCharge;
 pub use composite::{Action, Composite, ExpandedCall, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
 pub use failure::FailureClass;
+pub use faults::{json_fault, toml_fault, value_fault};
 pub use fingerprint::{
     Component, Difference, Fingerprint, FingerprintDiff, FingerprintError, FingerprintInput, Pin, ToolPin,
 };
+pub use form::FieldKind;
 pub use handle::{ElicitAnswer, Handle, Input, fields, is_by_address, missing, with_defaults};
 pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
@@ -91,4 +95,4 @@ pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
-pub use words::counted;
+pub use words::{counted, nearest, not_one_of, size_in_words, span_in_words};

@@ -227,6 +227,21 @@ pub(crate) fn number_text(number: &serde_json::Number) -> Option<String> {
     number.as_f64().filter(|float| float.is_finite() && *float >= 0.0).map(|float| format!("{float}"))
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Money {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Money".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "An amount and its currency (\"2.50 USD\"), or a number of dollars.",
+            "type": ["string", "number"],
+            "examples": ["2.50 USD", 2.5],
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use crate::spec::{RunSpec, StopCondition};
 
 /// One phase of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
     /// Its name, unique in the job: letters, digits, `-` and `_`.
@@ -29,6 +30,7 @@ pub struct PhaseSpec {
 
 /// Where a run stops by itself within one phase. A missing one means no limit but the run's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PhaseBudgets {
     /// Turns of the phase.

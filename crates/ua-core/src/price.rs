@@ -117,7 +117,7 @@ impl PriceTable {
         let value = if text.trim_start().starts_with('{') {
             crate::canonical::parse_strict(text).map_err(|error| syntax(error.to_string()))?
         } else {
-            toml::from_str(text).map_err(|error: toml::de::Error| syntax(error.to_string()))?
+            toml::from_str(text).map_err(|error: toml::de::Error| syntax(crate::faults::toml_fault(text, &error)))?
         };
         Reader { file }.table(&value)
     }

@@ -53,6 +53,7 @@ fn in_a_row(errors: &[SpecError]) -> String {
 
 /// A job: what is to be reached, within which limits. Immutable once a run was made of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
     /// What is to be reached, in a sentence or two.
@@ -65,6 +66,7 @@ pub struct RunSpec {
     pub inputs: Map<String, Value>,
     /// Images and texts beside the job file that the model is shown with its first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub files: Vec<InputFile>,
     /// What must not happen.
     #[serde(default)]
@@ -112,6 +114,7 @@ pub struct RunSpec {
 
 /// What must not happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Constraints {
     /// The report names its sources, and only pages that this run fetched.
@@ -152,6 +155,7 @@ impl Default for Constraints {
 
 /// Where a run stops by itself. The numbers are those of Durable Jobs v1 spec §6; a missing one means no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Budgets {
     /// Minutes in which a process held the run, over all resumes.
@@ -195,9 +199,11 @@ impl Default for Budgets {
 
 /// Something that must hold over receipts and files before the run counts as succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum StopCondition {
     /// One of the short names of Durable Jobs v1 spec §6: `report_pdf_created`, `email_sent_once`, `final_notification_sent`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = StopCondition::NAMES)))]
     Named(String),
     /// A declared effect happened at least `count` times, and is refused beyond `max`.
     Effect {
@@ -260,6 +266,7 @@ impl StopCondition {
 
 /// When a person is asked; a switch that is off hands the failure to the model instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Escalation {
     /// The recipient is not clear.
@@ -294,6 +301,7 @@ impl Default for Escalation {
 
 /// Where files go, and which are expected.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Artifacts {
     /// The run's folder, inside the workspace root; `<id>` is replaced. Made up when missing.
@@ -305,6 +313,7 @@ pub struct Artifacts {
 
 /// Which model runs the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelChoice {
     /// `anthropic`, `openai`, `openai-chat`, `claude-code`, `scripted` or `replay`.
@@ -344,6 +353,7 @@ pub struct ModelChoice {
 
 /// Which tools a job may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolsSpec {
     /// Start our own tool server.
@@ -376,6 +386,7 @@ impl Default for ToolsSpec {
 
 /// How a run's history is kept and sent (Granular Execution PRD §8 and §10).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Results over this many bytes are kept as blobs; the history refers to them. At least 256.
@@ -408,6 +419,13 @@ impl Default for Settings {
 const MAX_BYTES: usize = 256 * 1024;
 
 impl RunSpec {
+    /// The JSON Schema of a job file, with what each field means and is when it is left out.
+    #[cfg(feature = "schema")]
+    pub fn json_schema() -> Value {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        settings.into_generator().into_root_schema_for::<Self>().to_value()
+    }
+
     /// Reads a job file's text. Unknown fields are refused, with the nearest known name.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         if text.len() > MAX_BYTES {

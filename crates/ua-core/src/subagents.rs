@@ -18,6 +18,7 @@ pub const TASK_FOLDER: &str = "subagent_outputs";
 
 /// Whether and how a job's model may hand tasks to sub-agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Subagents {
     /// How deep tasks may be nested: 1 lets the job's own run start tasks, and these none.

@@ -21,3 +21,59 @@ pub fn counted(count: impl Display, one: &str) -> String {
         _ => format!("{count} {one}s"),
     }
 }
+
+/// How like two names are, from 0 to 1, where one of them may be meant by the other.
+const ALIKE: f64 = 0.8;
+
+/// The name among `names` that somebody may have meant who typed `word`; `None` where none is like it.
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
+    let best = names.into_iter().map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > ALIKE).then_some(best.1)
+}
+
+/// That a word is none of those that can stand in its place, and which of them was probably meant.
+///
+/// ```
+/// assert_eq!(ua_core::not_one_of("extrenal", &["external", "local"]), "`extrenal` is not one of external, local; did you mean `external`?");
+/// ```
+pub fn not_one_of(word: &str, words: &[&str]) -> String {
+    let meant = nearest(word, words.iter().copied());
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    format!("`{word}` is not one of {}{meant}", words.join(", "))
+}
+
+/// A span of time as people say it, to the unit that matters: `25 s`, `12 min`, `2 h`, `3 d`. Less than a second is one.
+///
+/// ```
+/// use std::time::Duration;
+/// let said = [1, 119, 120, 3_600, 7_200, 200_000].map(|seconds| ua_core::span_in_words(Duration::from_secs(seconds)));
+/// assert_eq!(said, ["1 s", "119 s", "2 min", "60 min", "2 h", "2 d"]);
+/// ```
+pub fn span_in_words(span: std::time::Duration) -> String {
+    let seconds = u64::try_from(span.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
+    match seconds {
+        seconds @ 0..120 => format!("{} s", seconds.max(1)),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A size as people say it: `812 bytes`, `3.4 MiB`, `68 GiB`.
+///
+/// ```
+/// assert_eq!([812, 3_565_158, 74_000_000_000].map(ua_core::size_in_words), ["812 bytes", "3.4 MiB", "68 GiB"]);
+/// ```
+pub fn size_in_words(bytes: u64) -> String {
+    let (shift, unit) = match bytes {
+        0..1024 => return counted(bytes, "byte"),
+        1024..1_048_576 => (10, "KiB"),
+        1_048_576..1_073_741_824 => (20, "MiB"),
+        _ => (30, "GiB"),
+    };
+    let whole = bytes >> shift;
+    let tenth = ((bytes >> (shift - 10)) & 1023) * 10 / 1024;
+    if whole < 10 && tenth > 0 { format!("{whole}.{tenth} {unit}") } else { format!("{whole} {unit}") }
+}

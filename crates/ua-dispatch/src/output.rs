@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plan::violations;
+use crate::plan::{violation, violations};
 
 /// The schema of a job's result (`output_schema`).
 #[derive(Debug)]
@@ -16,7 +16,9 @@ impl OutputSchema {
     /// # Errors
     /// What keeps it from being one, in words.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        let validator = jsonschema::options().build(schema).map_err(|why| format!("is no JSON Schema: {why}"))?;
+        let validator = jsonschema::options()
+            .build(schema)
+            .map_err(|why| format!("is not a valid JSON Schema: {}", wrong_in(&why)))?;
         Ok(Self { validator })
     }
 
@@ -30,7 +32,7 @@ impl OutputSchema {
             serde_json::from_str(inner)
         });
         let value: Value = value.map_err(|why| {
-            format!("The result is missing: your last message is no JSON value ({why}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.")
+            format!("The result is missing: your last message is not a JSON value ({}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.", ua_core::json_fault(message, &why))
         })?;
         match violations(&self.validator, &value) {
             None => Ok(value),
@@ -38,6 +40,18 @@ impl OutputSchema {
                 "The result does not fit its schema. {wrong}. Give the whole result again, corrected: one JSON value, and nothing beside it."
             )),
         }
+    }
+}
+
+/// The types that a schema can name.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// What keeps a value from being a schema. What is mistyped most is a type.
+fn wrong_in(error: &jsonschema::ValidationError<'_>) -> String {
+    let path = error.instance_path().to_string();
+    match error.instance().as_str().filter(|_| path.ends_with("/type")) {
+        Some(named) => format!("{path}: {}", ua_core::not_one_of(named, &TYPES)),
+        None => violation(error),
     }
 }
 
@@ -75,8 +89,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_so_that_it_can_be_corrected() {
         for (message, words) in [
-            ("It is 9 cents.", "no JSON value"),
-            ("```json\n{\"cents\": 9}\n```\n```json\n{\"cents\": 8}\n```", "no JSON value"),
+            ("It is 9 cents.", "not a JSON value"),
+            ("```json\n{\"cents\": 9}\n```\n```json\n{\"cents\": 8}\n```", "not a JSON value"),
             ("{\"cents\": \"nine\"}", "/cents"),
             ("{\"cents\": -1}", "/cents"),
             ("{}", "cents"),
@@ -88,6 +102,10 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_none_is_refused() {
-        assert!(OutputSchema::new(&json!({"type": "objekt"})).unwrap_err().starts_with("is no JSON Schema"));
+        assert!(OutputSchema::new(&json!({"type": "objekt"})).is_err());
+        assert_eq!(
+            OutputSchema::new(&json!({"properties": {"a": {"type": "objct"}}})).unwrap_err(),
+            "is not a valid JSON Schema: /properties/a/type: `objct` is not one of array, boolean, integer, null, number, object, string; did you mean `object`?"
+        );
     }
 }

@@ -1,5 +1,8 @@
 //! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
 
+use std::collections::BTreeSet;
+
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 use ua_classify::{Classifier, names_file_address};
 use ua_core::{
@@ -224,16 +227,26 @@ pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> 
 
 /// The first few ways in which a value does not fit a schema; `None` when it does.
 pub(crate) fn violations(validator: &jsonschema::Validator, value: &Value) -> Option<String> {
-    let errors: Vec<String> = validator
-        .iter_errors(value)
-        .take(4)
-        .map(|error| {
-            let path = error.instance_path().to_string();
-            let text: String = error.to_string().chars().take(300).collect();
-            if path.is_empty() { text } else { format!("{path}: {text}") }
-        })
-        .collect();
+    let errors: Vec<String> = validator.iter_errors(value).take(4).map(|error| violation(&error)).collect();
     (!errors.is_empty()).then(|| errors.join("; "))
+}
+
+/// One way in which a value does not fit a schema: where, and what is wrong there. A library of schemas speaks of keywords; whoever has to
+/// correct the value is told what can stand in its place.
+pub(crate) fn violation(error: &jsonschema::ValidationError<'_>) -> String {
+    let path = error.instance_path().to_string();
+    let text =
+        if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
+            let each: BTreeSet<String> = context.iter().filter_map(|errors| errors.first()).map(violation).collect();
+            let forms: Vec<String> = each.into_iter().take(3).collect();
+            let why = if forms.is_empty() { String::new() } else { format!(": {}", forms.join(", or ")) };
+            format!("it has none of the forms that can stand here{why}")
+        } else {
+            error.to_string()
+        };
+    let text: String = text.chars().take(300).collect();
+    // An error within a form names its place by itself.
+    if path.is_empty() { text } else { format!("{path}: {text}") }
 }
 
 #[cfg(test)]
@@ -242,6 +255,15 @@ mod tests {
     use ua_core::{Block, ToolAnnotations};
 
     use super::*;
+
+    #[test]
+    fn a_value_that_fits_no_form_is_told_what_each_form_wants_and_where() {
+        let schema = json!({"type": "object", "properties": {"to": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
+        let validator = jsonschema::options().build(&schema).unwrap();
+        let told = violations(&validator, &json!({"to": 7})).unwrap();
+        assert!(told.starts_with("/to: it has none of the forms that can stand here: "), "{told}");
+        assert!(told.contains("string") && told.contains("null") && !told.contains("keyword"), "{told}");
+    }
 
     fn reply(stop_reason: StopReason, uses: &[(&str, Value)]) -> ModelTurn {
         let blocks = uses

@@ -141,7 +141,7 @@ impl Alerts {
 fn argv(text: &str) -> Result<Vec<String>, HostError> {
     let words = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
-            HostError::usage(format!("cannot use UA_ALERT_COMMAND: {error}")).hint(
+            HostError::usage(format!("cannot use UA_ALERT_COMMAND: {}", ua_core::json_fault(text, &error))).hint(
                 "write words, or a JSON list of texts such as [\"notify-send\", \"a run waits\"]; nothing was started",
             )
         })?

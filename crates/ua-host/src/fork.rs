@@ -108,7 +108,8 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         let folder = Launch::from_stored(&parent.launch)?.job_dir_text();
         let overrides = overrides.replace("${JOB_DIR}", &folder);
         let usage = |why: String| HostError::usage(format!("{}: {why}", file.display()));
-        let overrides: Value = serde_json::from_str(&overrides).map_err(|e| usage(e.to_string()))?;
+        let overrides: Value =
+            serde_json::from_str(&overrides).map_err(|e| usage(ua_core::json_fault(&overrides, &e)))?;
         if !overrides.is_object() {
             return Err(usage("it is not a JSON object".to_owned())
                 .hint("write the fields of the job that change, for example {\"prompt\": \"…\"}"));
@@ -116,7 +117,7 @@ fn changed_job(settings: &Settings, request: &ForkRequest<'_>) -> Result<RunSpec
         let mut job = serde_json::to_value(&spec).map_err(|e| usage(e.to_string()))?;
         merge(&mut job, overrides);
         spec = RunSpec::parse(&job.to_string())
-            .map_err(|e| usage(e.to_string()).hint("docs/guide/job-file.md lists every field; nothing was started"))?;
+            .map_err(|e| usage(e.to_string()).hint("`ua schema job-file` lists every field; nothing was started"))?;
     }
     budgets::put_into(request.budgets, &mut spec)?;
     Ok(spec)

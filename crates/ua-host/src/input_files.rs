@@ -14,8 +14,9 @@ use crate::text::line;
 pub fn take(redactor: &Redactor, spec: &mut RunSpec, folder: &Path) -> Result<Vec<NewBlob>, HostError> {
     refuse_taken(spec)?;
     let held = take_input_files(spec, folder).map_err(|error| {
-        HostError::usage(error.to_string())
-            .hint("docs/guide/job-file.md says which files a job may name in `files`; nothing was started")
+        HostError::usage(error.to_string()).hint(
+            "name PNG, JPEG, GIF or WebP images and UTF-8 texts below the folder of the job file; nothing was started",
+        )
     })?;
     for (file, blob) in spec.taken_files().zip(&held) {
         if let Some(name) = redactor.found_in(&blob.content) {

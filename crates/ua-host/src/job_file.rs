@@ -49,13 +49,13 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
         match error {
             SpecError::Syntax(_) => failure.hint("a job file is a JSON object with at least an `objective`"),
             SpecError::UnknownField { .. } => {
-                failure.hint("docs/guide/job-file.md lists every field; nothing was started")
+                failure.hint("`ua schema job-file` lists every field; nothing was started")
             }
             SpecError::Invalid { .. } => {
-                failure.hint("docs/guide/job-file.md says what the field takes; nothing was started")
+                failure.hint("`ua schema job-file` says what the field takes; nothing was started")
             }
             SpecError::Several(_) => {
-                failure.hint("docs/guide/job-file.md says what each field takes; nothing was started")
+                failure.hint("`ua schema job-file` says what each field takes; nothing was started")
             }
         }
     })

@@ -17,7 +17,7 @@ pub const NO_FILE: &str = "-";
 pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
     let read = ua_files::read_text(file, MAX_BYTES).map_err(|e| {
         HostError::usage(format!("cannot read {what} {}: {e}", file.display()))
-            .hint("correct the path, or leave it out; nothing was started")
+            .hint("name a file that is there; nothing was started")
     })?;
     Ok(without_bom(&read).to_owned())
 }

@@ -167,13 +167,14 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         // Without the line itself: it may hold a value.
         let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
-        format!("line {line}: {}", error.message().lines().next().unwrap_or("it is no TOML"))
+        let message = error.message().lines().next().unwrap_or("it is no TOML");
+        format!("line {line}: {}", ua_core::value_fault(message))
     })?;
     for (name, declared) in &file.secrets {
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !is_name {
-            return Err(format!("{name:?} is no name: use letters, digits and `_`"));
+            return Err(format!("{name:?} is not a valid name: use letters, digits and `_`"));
         }
         if declared.value.is_some() && declared.command.is_some() {
             return Err(format!("[secrets.{name}] has a value and a command; keep one of them"));
@@ -242,7 +243,7 @@ mod tests {
         let wrong = [
             ("[secrets.A]\nvalue = \"sk-canary-1\"\nvalu = 1", "line 3: unknown field"),
             ("[secrets.A]\nvalue = sk-canary-1", "line 2:"),
-            ("[secrets.\"a b\"]\nvalue = \"sk-canary-1\"", "is no name"),
+            ("[secrets.\"a b\"]\nvalue = \"sk-canary-1\"", "is not a valid name"),
             ("[secrets.A]\nvalue = \"sk-canary-1\"\ncommand = [\"x\"]", "keep one"),
             ("[secrets.A]\nvalue = \"short\"", "shorter than 8"),
             ("[secrets.A]\ncommand = []", "the program and its arguments"),

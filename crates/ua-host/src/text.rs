@@ -1,6 +1,7 @@
 //! Foreign text as people are shown it.
 
 pub use crate::escape::plain;
+pub use ua_core::nearest;
 
 /// Text that is [`plain`], on one line, cut to `width` characters.
 pub fn line(text: &str, width: usize) -> String {
@@ -11,17 +12,6 @@ pub fn line(text: &str, width: usize) -> String {
     let mut cut: String = flat.chars().take(width.saturating_sub(1)).collect();
     cut.push('…');
     cut
-}
-
-/// How like two names are, from 0 to 1, where one of them may be meant by the other.
-const ALIKE: f64 = 0.8;
-
-/// The name among `names` that somebody may have meant who typed `word`; `None` where none is like it.
-pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
-    let best = names.into_iter().map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > ALIKE).then_some(best.1)
 }
 
 #[cfg(test)]

@@ -165,7 +165,7 @@ pub enum LlmError {
 }
 
 fn asks_to_wait(retry_after: Option<Duration>) -> String {
-    retry_after.map_or_else(String::new, |wait| format!(" (it asks to wait {} s)", wait.as_secs_f64().ceil()))
+    retry_after.map_or_else(String::new, |wait| format!(" (it asks to wait {})", ua_core::span_in_words(wait)))
 }
 
 fn in_status(status: Option<u16>) -> String {

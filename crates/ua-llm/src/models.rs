@@ -91,8 +91,7 @@ impl ModelTable {
     /// When it is no TOML, has fields that nobody knows, or a number that cannot be.
     pub fn parse(file: &str, text: &str) -> Result<Self, ModelsError> {
         let error = |why: String| ModelsError { file: file.to_owned(), why };
-        let read: toml::Table =
-            text.parse().map_err(|e: toml::de::Error| error(e.to_string().trim_end().to_owned()))?;
+        let read: toml::Table = text.parse().map_err(|e: toml::de::Error| error(ua_core::toml_fault(text, &e)))?;
         let mut table = Self::default();
         for (provider, models) in read {
             if provider == "prices_as_of" {
@@ -100,12 +99,12 @@ impl ModelTable {
                 continue;
             }
             let toml::Value::Table(models) = models else {
-                return Err(error(format!("`{provider}` is no table of models")));
+                return Err(error(format!("`{provider}` is not a table of models")));
             };
             for (name, facts) in models {
-                let facts: ModelFacts = facts
-                    .try_into()
-                    .map_err(|e: toml::de::Error| error(format!("[{provider}.{name:?}]: {}", e.message())))?;
+                let facts: ModelFacts = facts.try_into().map_err(|e: toml::de::Error| {
+                    error(format!("[{provider}.{name:?}]: {}", ua_core::value_fault(e.message())))
+                })?;
                 let is_zero = facts.context == Some(0) || facts.max_output == Some(0);
                 let is_less = facts.context.zip(facts.max_output).is_some_and(|(all, out)| u64::from(out) > all);
                 if is_zero || is_less {
@@ -210,10 +209,10 @@ mod tests {
     fn a_bad_file_is_refused_with_its_place() {
         for (text, expected) in [
             ("[openai.m]\ncontex = 1", "contex"),
-            ("[openai.m]\ncontext = -1", "[openai.\"m\"]: invalid value"),
+            ("[openai.m]\ncontext = -1", "[openai.\"m\"]: it is -1"),
             ("[openai.m]\ncontext = 0", "above 0"),
             ("[openai.m]\ncontext = 10\nmax_output = 11", "part of the context"),
-            ("openai = 1", "no table of models"),
+            ("openai = 1", "not a table of models"),
             ("[openai", "line 1"),
         ] {
             let error = ModelTable::parse("mine.toml", text).unwrap_err().to_string();

@@ -161,7 +161,8 @@ impl Script {
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
         // First strictly, since a key that is given twice would silently lose one of its values.
         let value = parse_strict(json).map_err(|error| ScriptError::Syntax(error.to_string()))?;
-        let script: Self = serde_json::from_value(value).map_err(|error| ScriptError::Syntax(error.to_string()))?;
+        let script: Self =
+            serde_json::from_value(value).map_err(|error| ScriptError::Syntax(ua_core::json_fault(json, &error)))?;
         for (index, turn) in script.turns.iter().chain(&script.after_end).enumerate() {
             turn.check(index + 1)?;
         }

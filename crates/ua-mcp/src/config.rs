@@ -121,7 +121,7 @@ impl McpConfig {
     /// ```
     pub fn parse(text: &str, source_name: &str) -> Result<Self, McpError> {
         let unreadable = |why: String| McpError::Unreadable { source_name: source_name.to_owned(), why };
-        let root: Root = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+        let root: Root = serde_json::from_str(text).map_err(|error| unreadable(ua_core::json_fault(text, &error)))?;
         let mut config = Self::default();
         for (server, entry) in root.servers.0 {
             check_name(&server, source_name)?;

@@ -72,7 +72,7 @@ impl DefinitionLock {
     /// # Errors
     /// A sentence about what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let lock: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let lock: Self = serde_json::from_str(text).map_err(|error| ua_core::json_fault(text, &error))?;
         if lock.version != VERSION {
             return Err(format!("its version is {}, and this build knows {VERSION}", lock.version));
         }

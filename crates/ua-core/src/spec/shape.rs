@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::SpecError;
+use crate::faults::{given, taken, value_fault};
 
 /// Looks at the names of all fields, and at what a parser of alternatives would call no variant of any.
 pub(super) fn check(job: &Value) -> Result<(), SpecError> {
@@ -183,42 +184,16 @@ pub(super) fn misshapen(error: &serde_path_to_error::Error<serde_json::Error>) -
     if let Some(missing) = text.strip_prefix("missing field ") {
         return match field {
             Some(field) => SpecError::Invalid { field, why: format!("needs the field {missing}") },
-            None => SpecError::Syntax(text),
+            None => SpecError::Syntax(value_fault(&text)),
         };
     }
-    let Some(field) = field else { return SpecError::Syntax(text) };
+    let Some(field) = field else { return SpecError::Syntax(value_fault(&text)) };
     let told = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
     let why = match told.and_then(|told| told.split_once(", expected ")) {
         Some((found, wanted)) => format!("is {}, and takes {}", given(found), taken(wanted)),
-        None => format!("is not usable: {text}"),
+        None => format!("is not usable: {}", value_fault(&text)),
     };
     SpecError::Invalid { field, why }
-}
-
-/// What was found, as it stands in the file.
-fn given(found: &str) -> String {
-    let kinds = ["integer ", "floating point ", "string ", "boolean "];
-    let bare = kinds.iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(match found {
-        "map" => "an object",
-        "sequence" => "a list",
-        other => other,
-    });
-    bare.replace('`', "")
-}
-
-/// What a field takes.
-fn taken(wanted: &str) -> String {
-    match wanted {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
-        "i32" | "i64" => "a whole number",
-        "a string" => "text",
-        "a boolean" => "true or false",
-        "a sequence" => "a list",
-        "a map" => "an object",
-        other if other.starts_with("struct ") => "an object",
-        other => other,
-    }
-    .to_owned()
 }
 
 fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecError> {

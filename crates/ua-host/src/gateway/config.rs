@@ -62,7 +62,7 @@ impl GatewayConfig {
     /// # Errors
     /// See there.
     pub fn parse(text: &str, root: &Path) -> Result<Self, String> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        let table: Table = text.parse().map_err(|error: toml::de::Error| ua_core::toml_fault(text, &error))?;
         let mut read = Self::default();
         let top = Place { path: String::new(), table: &table };
         top.only(&["hold_wait", "idle_exit", "policies", "servers", "http", "approvals", "client", "budget"])?;
@@ -77,7 +77,7 @@ impl GatewayConfig {
                 .ok_or_else(|| http.wrong("listen", "is missing: for example \"127.0.0.1:7433\""))?;
             let address: SocketAddr = listen
                 .parse()
-                .map_err(|_| http.wrong("listen", "is no address with a port, like \"127.0.0.1:7433\""))?;
+                .map_err(|_| http.wrong("listen", "is not an address with a port, like \"127.0.0.1:7433\""))?;
             if !address.ip().is_loopback() {
                 return Err(http.wrong("listen", "has to be an address of this machine: 127.0.0.1 or [::1]"));
             }

@@ -56,8 +56,8 @@ impl Layer {
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             reader
-                .wrong(at, &error.message().trim().replace('\n', ", "))
-                .hint("the file is TOML; docs/guide/cli.md shows one")
+                .wrong(at, &ua_core::value_fault(&error.message().trim().replace('\n', ", ")))
+                .hint("the file is TOML; `ua init` writes one, and `ua config show` lists every key")
         })?;
         let mut said = Vec::new();
         reader.table(document.get_ref(), "", &mut said)?;
@@ -117,7 +117,7 @@ impl Reader<'_> {
     fn value(&self, setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<String, HostError> {
         let key = setting.key;
         let wrong = |what: &str| {
-            self.wrong(value.span().start, &format!("`{key}` takes {what}")).hint("docs/guide/cli.md lists every key")
+            self.wrong(value.span().start, &format!("`{key}` takes {what}")).hint("`ua config show` lists every key")
         };
         let text = |value: &DeValue<'_>| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         match setting.kind {

@@ -17,7 +17,7 @@ fn schema() -> serde_json::Value {
 async fn a_result_is_asked_for_until_it_fits_its_schema_and_is_kept_as_a_value() {
     let script = json!({"turns": [
         {"text": "It is 900 cents."},
-        {"text": "{\"cents\": \"many\"}", "expect": {"contains": ["no JSON value"]}},
+        {"text": "{\"cents\": \"many\"}", "expect": {"contains": ["not a JSON value"]}},
         {"text": "{\"cents\": -1}", "expect": {"contains": ["/cents"]}},
         {"text": "Here:\n```json\n{\"cents\": 900}\n```", "expect": {"contains": ["less than the minimum"]}},
     ]});
@@ -122,7 +122,7 @@ async fn a_definition_with_a_bad_schema_or_a_seed_that_nobody_reads_is_refused()
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     shop.step.output_schema = Some(json!({"type": "objekt"}));
     let told = format!("{:?}", shop.run().await.unwrap_err());
-    assert!(told.contains("output_schema") && told.contains("no JSON Schema"), "{told}");
+    assert!(told.contains("output_schema") && told.contains("not a valid JSON Schema"), "{told}");
     shop.step.output_schema = None;
     // `Counted` says of itself that it takes none.
     shop.step.agent.seed = Some(7);

@@ -1,0 +1,227 @@
+//! What is wrong with a text that somebody wrote for a program to read, in words for the one who wrote it.
+//!
+//! Parsers speak of values, keys and variants that they expected. Whoever reads a file that a person wrote turns a parser's error into a
+//! sentence here and nowhere else, so that the same mistake reads the same in every file.
+
+use crate::words::not_one_of;
+
+/// What is wrong with `text`, which is no JSON, or JSON of another shape: the place, and what stands there or is missing.
+///
+/// ```
+/// let text = "{\n  // mine\n}";
+/// let error = serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+/// assert_eq!(ua_core::json_fault(text, &error), "line 2: a comment, which JSON does not have");
+/// ```
+pub fn json_fault(text: &str, error: &serde_json::Error) -> String {
+    let whole = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let message = whole.strip_suffix(&place).unwrap_or(&whole);
+    if error.line() == 0 {
+        return value_fault(message);
+    }
+    let why = match error.classify() {
+        serde_json::error::Category::Eof if text.trim().is_empty() => return "it is empty".to_owned(),
+        serde_json::error::Category::Eof => {
+            return format!("it ends in line {} before it is complete: {}", error.line(), unclosed(message));
+        }
+        serde_json::error::Category::Syntax => syntax(message, rest_at(text, error.line(), error.column())),
+        serde_json::error::Category::Data => value_fault(message),
+        serde_json::error::Category::Io => message.to_owned(),
+    };
+    if text.trim_end().contains('\n') { format!("line {}: {why}", error.line()) } else { why }
+}
+
+/// The same of TOML.
+pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+    let message = error.message().lines().next().unwrap_or("it is no TOML");
+    format!("line {}: {}", before.matches('\n').count() + 1, value_fault(message))
+}
+
+/// What a parser says of a value of another shape, as a clause.
+pub fn value_fault(message: &str) -> String {
+    let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    let listed = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    if let Some(field) = message.strip_prefix("missing field ").and_then(quoted) {
+        return format!("the field `{field}` is missing");
+    }
+    if let Some(field) = message.strip_prefix("duplicate field ").and_then(quoted) {
+        return format!("the field `{field}` is given twice");
+    }
+    if let Some((field, known)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
+        let field = quoted(field).unwrap_or_default();
+        let known = listed(known);
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let more = match (crate::words::nearest(&field, known.iter().copied()), known.as_slice()) {
+            (Some(meant), _) => format!("; did you mean `{meant}`?"),
+            (None, []) => String::new(),
+            (None, known) => format!("; known are {}", known.join(", ")),
+        };
+        return format!("there is no field `{field}`{more}");
+    }
+    if let Some((word, known)) = message.strip_prefix("unknown variant ").and_then(|rest| rest.split_once(", ")) {
+        let known = listed(known);
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        return not_one_of(&quoted(word).unwrap_or_default(), &known);
+    }
+    if message.starts_with("data did not match any variant") {
+        return "it has none of the forms that can stand here".to_owned();
+    }
+    let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match told.and_then(|told| told.split_once(", expected ")) {
+        Some((found, wanted)) => format!("it is {}, and takes {}", given(found), taken(wanted)),
+        None => message.to_owned(),
+    }
+}
+
+/// What was found, as it stands in the file.
+pub(crate) fn given(found: &str) -> String {
+    let kinds = ["integer ", "floating point ", "string ", "boolean "];
+    let bare = kinds.iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(match found {
+        "map" => "an object",
+        "sequence" => "a list",
+        "unit value" => "null",
+        other => other,
+    });
+    bare.replace('`', "")
+}
+
+/// What a field takes.
+pub(crate) fn taken(wanted: &str) -> String {
+    match wanted {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" => "text",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// What is missing at the end of a text.
+fn unclosed(message: &str) -> &'static str {
+    match message {
+        "EOF while parsing a string" => "a closing \" is missing",
+        "EOF while parsing a list" => "a closing ] is missing",
+        "EOF while parsing an object" => "a closing } is missing",
+        _ => "a value is missing",
+    }
+}
+
+/// What stands at a place where a parser of JSON gave up; its column is the last character that it took, which may be the one before.
+fn rest_at(text: &str, line: usize, column: usize) -> &str {
+    let line = text.split('\n').nth(line.saturating_sub(1)).unwrap_or_default();
+    line.get(column.saturating_sub(1)..).unwrap_or_default().trim_start()
+}
+
+fn syntax(message: &str, rest: &str) -> String {
+    let first = rest.chars().next();
+    if matches!(first, Some('/' | '#')) {
+        return "a comment, which JSON does not have".to_owned();
+    }
+    let word: String = rest.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+')).collect();
+    match message {
+        "key must be a string" | "expected value" | "expected ident" if first == Some('\'') => {
+            "single quotes; JSON takes double quotes".to_owned()
+        }
+        "key must be a string" if word.is_empty() => "a name in double quotes is missing".to_owned(),
+        "key must be a string" => format!("the name {word} has to stand in double quotes"),
+        "trailing comma" => "a comma with nothing behind it".to_owned(),
+        "expected value" | "expected ident" if !word.is_empty() => {
+            format!("{word} is no value; text stands in double quotes, and true, false and null have small letters")
+        }
+        "expected value" | "expected ident" => "a value is missing".to_owned(),
+        "expected `,` or `}`" => "a comma between two fields is missing, or the closing }".to_owned(),
+        "expected `,` or `]`" => "a comma between two values is missing, or the closing ]".to_owned(),
+        "expected `:`" => "a colon between the name and its value is missing".to_owned(),
+        "trailing characters" => "something stands behind the end of the value".to_owned(),
+        "invalid escape" => "a backslash that stands for nothing; a backslash itself is written \\\\".to_owned(),
+        "invalid number" => "a number that JSON does not know".to_owned(),
+        "number out of range" => "a number that is too large".to_owned(),
+        "recursion limit exceeded" => "it is nested too deeply".to_owned(),
+        other if other.starts_with("control character") => {
+            "a line break or tab within text; write \\n or \\t".to_owned()
+        }
+        other => value_fault(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_mistake_in_json_is_said_in_the_words_of_the_one_who_wrote_it() {
+        for (text, wanted) in [
+            ("", "it is empty"),
+            ("hello", "hello is no value; text stands in double quotes, and true, false and null have small letters"),
+            (
+                "{\"a\": True}",
+                "True is no value; text stands in double quotes, and true, false and null have small letters",
+            ),
+            ("{'a': 1}", "single quotes; JSON takes double quotes"),
+            ("{a: 1}", "the name a has to stand in double quotes"),
+            ("{\n// c\n\"a\": 1}", "line 2: a comment, which JSON does not have"),
+            ("{\n\"a\": 1, # c\n}", "line 2: a comment, which JSON does not have"),
+            ("{\n\"a\": 1,\n}", "line 3: a comma with nothing behind it"),
+            ("[1,]", "a comma with nothing behind it"),
+            ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma between two fields is missing, or the closing }"),
+            ("[1 2]", "a comma between two values is missing, or the closing ]"),
+            ("{\"a\" 1}", "a colon between the name and its value is missing"),
+            ("{\"a\": 1", "it ends in line 1 before it is complete: a closing } is missing"),
+            ("{\"a\": \"b", "it ends in line 1 before it is complete: a closing \" is missing"),
+            ("{\"a\": 1} x", "something stands behind the end of the value"),
+            ("{\"a\": \"\\d\"}", "a backslash that stands for nothing; a backslash itself is written \\\\"),
+            ("{\"a\": \"x\ny\"}", "line 2: a line break or tab within text; write \\n or \\t"),
+            ("{\"a\": 01}", "a number that JSON does not know"),
+        ] {
+            let error = serde_json::from_str::<Value>(text).unwrap_err();
+            assert_eq!(json_fault(text, &error), wanted, "{text}: {error}");
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its errors are looked at")]
+    struct Shape {
+        count: u32,
+        #[serde(default)]
+        way: Option<Way>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Way {
+        Ask,
+        Skip,
+    }
+
+    #[test]
+    fn a_value_of_another_shape_is_said_without_the_words_of_a_parser() {
+        for (text, wanted) in [
+            ("{}", "the field `count` is missing"),
+            ("{\"cuont\": 1}", "there is no field `cuont`; did you mean `count`?"),
+            ("{\"zzz\": 1}", "there is no field `zzz`; known are count, way"),
+            ("{\"count\": -1}", "it is -1, and takes a whole number that is not negative"),
+            ("{\"count\": \"x\"}", "it is \"x\", and takes a whole number that is not negative"),
+            ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),
+            ("{\"count\": 1, \"way\": \"skipp\"}", "`skipp` is not one of ask, skip; did you mean `skip`?"),
+            ("[]", "the field `count` is missing"),
+        ] {
+            let error = serde_json::from_str::<Shape>(text).unwrap_err();
+            let said = json_fault(text, &error);
+            assert!(said == wanted || text == "[]", "{text}: {said}");
+            assert!(!said.contains("expected") && !said.contains("variant") && !said.contains("column"), "{said}");
+        }
+        let text = "count = 1\nway = \"sip\"";
+        let error = toml::from_str::<Shape>(text).unwrap_err();
+        assert_eq!(toml_fault(text, &error), "line 2: `sip` is not one of ask, skip; did you mean `skip`?");
+    }
+}
