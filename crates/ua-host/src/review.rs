@@ -24,6 +24,37 @@ const MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// How many lines a person is shown before files are only counted.
 const SHOWN_FILES: usize = 24;
 
+/// How many changes a sentence names.
+const SHOWN_CHANGES: usize = 5;
+
+/// What counts about a server, in one digest and piece by piece: nothing counts without a name by which a person is told that it changed.
+struct Counts {
+    whole: KeyBuilder,
+    parts: BTreeMap<String, KeyBuilder>,
+}
+
+impl Counts {
+    fn new(kind: &str, server: &str) -> Self {
+        let whole = KeyBuilder::new("ua.trust.v2").field("kind", kind).field("server", server);
+        Self { whole, parts: BTreeMap::new() }
+    }
+
+    /// Adds a field to what a person calls `part`.
+    fn field(&mut self, part: &str, label: &str, value: &str) {
+        let whole = std::mem::replace(&mut self.whole, KeyBuilder::new(""));
+        self.whole = whole.field(label, value);
+        let so_far = self.parts.remove(part).unwrap_or_else(|| KeyBuilder::new("ua.trust.part.v1"));
+        self.parts.insert(part.to_owned(), so_far.field(label, value));
+    }
+
+    fn finish(self) -> (String, BTreeMap<String, String>) {
+        // Few enough that a key among the values cannot be found by trying, and enough to notice a change.
+        let digits = |key: KeyBuilder| key.finish().as_str().chars().take(8).collect();
+        let parts = self.parts.into_iter().map(|(part, key)| (part, digits(key))).collect();
+        (self.whole.finish().as_str().to_owned(), parts)
+    }
+}
+
 /// Variables that decide what code a program loads.
 const LOADERS: [&str; 14] = [
     "BASH_ENV",
@@ -49,6 +80,8 @@ pub struct ServerReview {
     pub server: String,
     /// Everything that counts, in one number.
     pub digest: String,
+    /// The same piece by piece: what a person calls it, and a few digits by which a change of it is known. No value can be read off them.
+    pub parts: BTreeMap<String, String>,
     /// What is shown: label and text, foreign text.
     pub lines: Vec<(&'static str, String)>,
     /// What a person is warned of.
@@ -81,13 +114,12 @@ impl ServerReview {
         let folder = cwd.map_or_else(|| base.to_path_buf(), |cwd| base.join(cwd));
         let program = resolve(command, env.get("PATH").cloned().or_else(|| settings.var("PATH")), &folder);
         let content = program.as_deref().and_then(digest_of);
-        let mut key = KeyBuilder::new("ua.trust.v2")
-            .field("kind", "stdio")
-            .field("server", server)
-            .field("command", command)
-            .field("program", &program.as_ref().map_or_else(String::new, |path| path.display().to_string()))
-            .field("content", &content.map_or_else(String::new, Sha256::to_hex))
-            .field("cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
+        let mut counts = Counts::new("stdio", server);
+        counts.field("the command", "command", command);
+        let found = program.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        counts.field("the program", "program", &found);
+        counts.field("the program", "content", &content.map_or_else(String::new, Sha256::to_hex));
+        counts.field("the folder", "cwd", &cwd.map_or_else(String::new, |cwd| cwd.display().to_string()));
         let mut shown = vec![(
             "program",
             match (&program, &content) {
@@ -96,7 +128,7 @@ impl ServerReview {
             },
         )];
         for arg in args {
-            key = key.field("arg", arg);
+            counts.field("the arguments", "arg", arg);
         }
         if !args.is_empty() {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
@@ -107,7 +139,9 @@ impl ServerReview {
         for file in &files {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);
-            key = key.field("file", &file.display().to_string()).field("content", &digest);
+            let name = file.display().to_string();
+            counts.field(&format!("the file {name}"), "file", &name);
+            counts.field(&format!("the file {name}"), "content", &digest);
             if shown.len() < SHOWN_FILES {
                 shown.push(("file", format!("{} (sha256 {:.16})", file.display(), digest)));
             }
@@ -120,7 +154,9 @@ impl ServerReview {
         }
         // Values count: they may load other code. They are not shown, because they may be keys.
         for (name, value) in env {
-            key = key.field("env", name).field("value", value);
+            let part = format!("the variable {name}");
+            counts.field(&part, "env", name);
+            counts.field(&part, "value", value);
         }
         if !env.is_empty() {
             shown.push(("environment", env.keys().cloned().collect::<Vec<_>>().join(", ")));
@@ -136,13 +172,16 @@ impl ServerReview {
             format!("it runs whatever version of {package} the registry has that day; name an exact version")
         }));
         let texts = args.iter().chain(env.values());
-        Self::finish(server, key, shown, warnings, unpinned.is_some(), texts)
+        Self::finish(server, counts, shown, warnings, unpinned.is_some(), texts)
     }
 
     fn of_address(server: &str, url: &str, headers: &BTreeMap<String, String>) -> Self {
-        let mut key = KeyBuilder::new("ua.trust.v2").field("kind", "http").field("server", server).field("url", url);
+        let mut counts = Counts::new("http", server);
+        counts.field("the address", "url", url);
         for (name, value) in headers {
-            key = key.field("header", name).field("value", value);
+            let part = format!("the header {name}");
+            counts.field(&part, "header", name);
+            counts.field(&part, "value", value);
         }
         let mut shown = vec![("address", url.to_owned())];
         if !headers.is_empty() {
@@ -151,12 +190,12 @@ impl ServerReview {
         let is_here = url::Url::parse(url).is_ok_and(|url| crate::base_url::is_this_machine(&url));
         let is_plain = url.starts_with("http://") && !is_here;
         let warnings = is_plain.then(|| "everything goes there unencrypted".to_owned());
-        Self::finish(server, key, shown, warnings.into_iter().collect(), false, headers.values())
+        Self::finish(server, counts, shown, warnings.into_iter().collect(), false, headers.values())
     }
 
     fn finish<'a>(
         server: &str,
-        key: KeyBuilder,
+        counts: Counts,
         mut lines: Vec<(&'static str, String)>,
         mut warnings: Vec<String>,
         is_unpinned: bool,
@@ -169,7 +208,26 @@ impl ServerReview {
         if taken.iter().any(|name| name == "ANTHROPIC_API_KEY" || name == "OPENAI_API_KEY") {
             warnings.push("it is given the key that you pay a model provider with".to_owned());
         }
-        Self { server: server.to_owned(), digest: key.finish().as_str().to_owned(), lines, warnings, is_unpinned }
+        let (digest, parts) = counts.finish();
+        Self { server: server.to_owned(), digest, parts, lines, warnings, is_unpinned }
+    }
+
+    /// What is not as it was when its pieces were `before`, in words; `None` when nothing is known of before.
+    pub fn changes(&self, before: &BTreeMap<String, String>) -> Option<String> {
+        if before.is_empty() {
+            return None;
+        }
+        let now = self.parts.iter().filter_map(|(part, digits)| match before.get(part) {
+            None => Some(format!("{part} is new")),
+            Some(old) if old != digits => Some(format!("{part} changed")),
+            Some(_) => None,
+        });
+        let gone = before.keys().filter(|part| !self.parts.contains_key(*part)).map(|part| format!("{part} is gone"));
+        let changes: Vec<String> = now.chain(gone).collect();
+        let more = changes.len().saturating_sub(SHOWN_CHANGES);
+        let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let shown: Vec<String> = changes.into_iter().take(SHOWN_CHANGES).collect();
+        Some(format!("{}{rest}", shown.join(", ")))
     }
 
     /// What a person is shown. Everything foreign is escaped, and has one line.
@@ -315,6 +373,29 @@ mod tests {
         assert_ne!(second, first, "another script");
         std::fs::write(&program, "two").unwrap();
         assert_ne!(digest(&base), second, "another program");
+    }
+
+    #[test]
+    fn what_changed_is_told_by_name_and_no_value_stands_in_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("server.py");
+        std::fs::write(&script, "one").unwrap();
+        let named = script.display().to_string();
+        let review = |env: &[(&str, &str)]| {
+            ServerReview::of(&Settings::of_process(), Path::new("/"), "a", &stdio("sh", &[&named], env))
+        };
+        let before = review(&[("TOKEN", "hush"), ("OLD", "x")]);
+        assert!(!format!("{:?}", before.parts).contains("hush"), "{:?}", before.parts);
+        assert_eq!(before.changes(&before.parts).as_deref(), Some(""));
+        assert_eq!(before.changes(&BTreeMap::new()), None, "trusted by a version that did not record it");
+        std::fs::write(&script, "two").unwrap();
+        let now = review(&[("TOKEN", "hash"), ("NEW", "x")]);
+        assert_eq!(
+            now.changes(&before.parts).unwrap(),
+            format!(
+                "the file {named} changed, the variable NEW is new, the variable TOKEN changed, the variable OLD is gone"
+            )
+        );
     }
 
     #[test]

@@ -59,7 +59,13 @@ pub fn untrusted(
     let path = canonical(&file.path);
     let base = path.parent().unwrap_or(Path::new("/"));
     let seen = servers.iter().map(|(name, reach)| ServerReview::of(settings, base, name, reach));
-    Ok(seen.filter(|review| !trusted.allows(&path, &review.server, &review.digest)).collect())
+    let mut unknown: Vec<_> = seen.filter(|review| !trusted.allows(&path, &review.server, &review.digest)).collect();
+    for review in &mut unknown {
+        if let Some(changes) = trusted.changes(&path, review) {
+            review.lines.insert(0, ("changed", changes));
+        }
+    }
+    Ok(unknown)
 }
 
 /// Refuses servers that nobody let in.
@@ -68,7 +74,11 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
     if unknown.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = unknown.iter().map(|review| review.server.as_str()).collect();
+    let named = |review: &ServerReview| match review.lines.first() {
+        Some(("changed", changes)) => format!("{} ({changes})", review.server),
+        Some(_) | None => review.server.clone(),
+    };
+    let names: Vec<String> = unknown.iter().map(named).collect();
     Err(HostError::usage(format!(
         "{} was found here and lists tool servers that are not trusted yet, or changed since: {}",
         file.path.display(),
@@ -84,8 +94,8 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
 pub fn remember(host: &Host, file: &ConfigFile, reviews: Vec<ServerReview>) -> Result<usize, HostError> {
     let mut trusted = Trusted::read(host.settings())?;
     let (path, at, count) = (canonical(&file.path), host.env().now(), reviews.len());
-    for ServerReview { server, digest, .. } in reviews {
-        trusted.add(Entry { file: path.clone(), server, digest, at, annotations: false, is_policy: false });
+    for ServerReview { server, digest, parts, .. } in reviews {
+        trusted.add(Entry { file: path.clone(), server, digest, parts, at, annotations: false, is_policy: false });
     }
     trusted.write(host.settings())?;
     Ok(count)

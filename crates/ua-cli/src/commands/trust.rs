@@ -220,26 +220,38 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
     let only = only.map(trust::canonical);
     let trusted = Trusted::read(settings)?;
     let entries = trusted.entries().iter().filter(|entry| only.as_ref().is_none_or(|only| entry.file == *only));
-    let rows: Vec<TrustRow> = entries
-        .map(|entry| TrustRow {
+    let row = |entry: &Entry| {
+        let (state, why) = state(settings, &trusted, entry);
+        TrustRow {
             file: entry.file.clone(),
             kind: if entry.is_policy { "policy" } else { "server" },
             server: entry.server.clone(),
-            state: state(settings, entry),
+            state,
+            why,
             digest: entry.digest.clone(),
             at: entry.at,
             annotations: entry.annotations,
-        })
-        .collect();
+        }
+    };
+    let rows: Vec<TrustRow> = entries.map(row).collect();
     if crate::terminal::is_json() {
         print_json(&rows)?;
         return Ok(OK);
+    }
+    if rows.is_empty() {
+        tell("nothing is trusted yet; `ua trust FILE` shows what a file names, and asks");
     }
     let now = ua_core::system::env().now();
     let cells = rows.iter().map(|row| {
         vec![named(row), row.state.to_owned(), crate::moment::ago(row.at, now), row.file.display().to_string()]
     });
     print_table(&crate::listings::TRUSTED, cells.collect())?;
+    for row in &rows {
+        if let Some(why) = &row.why {
+            let file = row.file.display();
+            print(format!("\n{} changed: {why}\n  ua trust {file}   asks about it again\n", named(row)))?;
+        }
+    }
     Ok(OK)
 }
 
@@ -247,21 +259,23 @@ fn named(row: &TrustRow) -> String {
     if row.kind == "policy" { "(policy file)".to_owned() } else { row.server.clone() }
 }
 
-/// How a server that was let in, or a policy file, is now.
-fn state(settings: &Settings, entry: &Entry) -> &'static str {
+/// How a server that was let in, or a policy file, is now; of one that changed, what is not as it was.
+fn state(settings: &Settings, trusted: &Trusted, entry: &Entry) -> (&'static str, Option<String>) {
+    let gone = ("gone", None);
     if entry.is_policy {
         return match PolicyReview::of(settings, &entry.file) {
-            Ok(review) if review.digest == entry.digest => "trusted",
-            _ if entry.file.exists() => "changed",
-            _ => "gone",
+            Ok(review) if review.digest == entry.digest => ("trusted", None),
+            Ok(_) => ("changed", Some("its text".to_owned())),
+            Err(error) if entry.file.exists() => ("changed", Some(error.message().to_owned())),
+            Err(_) => gone,
         };
     }
     let config = mcp_config(Some(&ConfigFile::named(&entry.file)));
     let base = entry.file.parent().unwrap_or(Path::new("/"));
     let found = config.ok().and_then(|config| config.servers.into_iter().find(|(name, _)| *name == entry.server));
-    match found {
-        None => "gone",
-        Some((name, reach)) if ServerReview::of(settings, base, &name, &reach).digest == entry.digest => "trusted",
-        Some(_) => "changed",
+    let Some((name, reach)) = found else { return gone };
+    match trusted.changes(&entry.file, &ServerReview::of(settings, base, &name, &reach)) {
+        None => ("trusted", None),
+        why => ("changed", why),
     }
 }

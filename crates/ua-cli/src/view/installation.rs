@@ -167,6 +167,8 @@ pub(crate) struct TrustRow {
     pub(crate) server: String,
     /// `trusted`, `changed` since it was let in (and asked about again), or `gone`.
     pub(crate) state: &'static str,
+    /// Of one that changed: what is not as it was.
+    pub(crate) why: Option<String>,
     /// What it was when it was let in: the SHA-256 over all that decides what it does.
     pub(crate) digest: String,
     /// When it was let in.

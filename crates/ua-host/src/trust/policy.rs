@@ -60,6 +60,7 @@ pub fn remember(host: &Host, file: &Path, review: &PolicyReview) -> Result<(), H
         file: canonical(file),
         server: String::new(),
         digest: review.digest.clone(),
+        parts: std::collections::BTreeMap::new(),
         at: host.env().now(),
         annotations: false,
         is_policy: true,

@@ -1,5 +1,6 @@
 //! The record of what a person let in: `trust.json` in the user's state folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use ua_core::Timestamp;
 
 use crate::error::HostError;
+use crate::review::ServerReview;
 use crate::roots::state_folder;
 use crate::settings::Settings;
 
@@ -21,6 +23,9 @@ pub struct Entry {
     pub server: String,
     /// What it was then.
     pub digest: String,
+    /// The same piece by piece ([`ServerReview::parts`](crate::review::ServerReview::parts)); empty where an earlier version wrote it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, String>,
     /// When.
     pub at: Timestamp,
     /// Whether what it says of its tools may confirm what their names suggest.
@@ -74,7 +79,7 @@ impl Trusted {
             return Err(unusable("others can write it, so it says nothing".to_owned()));
         }
         let text = fs::read_to_string(&path).map_err(|e| unusable(e.to_string()))?;
-        let read: Self = serde_json::from_str(&text).map_err(|e| unusable(e.to_string()))?;
+        let read: Self = serde_json::from_str(&text).map_err(|e| unusable(ua_core::json_fault(&text, &e)))?;
         if read.version != VERSION {
             return Err(unusable(format!("it has version {}, and this program knows {VERSION}", read.version)));
         }
@@ -104,6 +109,14 @@ impl Trusted {
     pub fn allows(&self, file: &Path, server: &str, digest: &str) -> bool {
         let same = |entry: &Entry| entry.file == file && entry.server == server && entry.digest == digest;
         self.entries.iter().any(|entry| !entry.is_policy && same(entry))
+    }
+
+    /// What changed of a server of a file since it was let in, in words; `None` for one that never was.
+    pub fn changes(&self, file: &Path, review: &ServerReview) -> Option<String> {
+        let same = |entry: &&Entry| !entry.is_policy && entry.file == file && entry.server == review.server;
+        let before = self.entries.iter().find(same).filter(|entry| entry.digest != review.digest)?;
+        let unrecorded = || "something that counts; an earlier version did not record it piece by piece".to_owned();
+        Some(review.changes(&before.parts).filter(|changes| !changes.is_empty()).unwrap_or_else(unrecorded))
     }
 
     /// Whether this policy file was trusted as it is.
@@ -158,6 +171,7 @@ mod tests {
             file: "/p/.mcp.json".into(),
             server: server.into(),
             digest: digest.into(),
+            parts: BTreeMap::new(),
             at: Timestamp::from_millis(0),
             annotations: false,
             is_policy: false,
