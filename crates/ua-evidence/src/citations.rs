@@ -105,21 +105,20 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
     }
     let unseen: Vec<String> = cited.iter().filter(|address| !sources.contains(*address)).cloned().collect();
     let missing = if cited.is_empty() {
-        Some(
-            "the report cites no source; name each source with its full address, as it was fetched with the tools"
-                .to_owned(),
-        )
+        Some((
+            "the report cites no source".to_owned(),
+            "name each source with its full address, as it was fetched with the tools",
+        ))
     } else if unseen.is_empty() {
         None
     } else {
         let named: Vec<String> = unseen.iter().take(MAX_NAMED).map(|address| code(address, 200)).collect();
         let more = unseen.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Some(format!(
-            "the report cites {}{more}, which no call of this run fetched; fetch what is cited, or take it out",
-            named.join(", ")
-        ))
+        let what = format!("the report cites {}{more}, which no call of this run fetched", named.join(", "));
+        Some((what, "fetch what is cited, or take it out"))
     };
+    let (missing, to_do) = missing.unzip();
     ConditionResult {
         condition: "must_cite_sources".to_owned(),
         phase: None,
@@ -137,6 +136,7 @@ pub fn judge_citations(texts: &[(&Artifact, String)], last_words: &str, sources:
             })
             .collect(),
         missing,
+        to_do: to_do.map(str::to_owned),
         for_a_person: false,
     }
 }

@@ -55,12 +55,25 @@ pub struct ConditionResult {
     pub found: u32,
     /// What was found.
     pub evidence: Vec<EvidenceRef>,
-    /// When it does not hold: what is wrong and what to do, for the model.
+    /// When it does not hold: what is wrong, for whoever reads it.
     pub missing: Option<String>,
+    /// What the model is to do about that, which nobody else is told.
+    #[serde(skip)]
+    pub to_do: Option<String>,
     /// Whether what is missing is for a person to say, and no work for the model.
     #[serde(skip)]
     pub for_a_person: bool,
 }
+
+impl ConditionResult {
+    /// What is asked for, and what is wrong with it.
+    fn shortcoming(&self) -> String {
+        format!("{}: {}", line(&self.needed, 300), self.missing.as_deref().unwrap_or("not met"))
+    }
+}
+
+/// What is wrong, and what the model is to do about it.
+pub(crate) type Shortcoming = (String, String);
 
 /// All conditions of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -163,7 +176,8 @@ impl Evidence<'_> {
                 needed: format!("one of {}", StopCondition::NAMES.join(", ")),
                 found: 0,
                 evidence: Vec::new(),
-                missing: Some("nobody knows this condition, so it cannot be met; end your reply and say so".to_owned()),
+                missing: Some("nobody knows this condition, so it cannot be met".to_owned()),
+                to_do: Some("end your reply and say so".to_owned()),
                 for_a_person: false,
             },
         });
@@ -194,6 +208,12 @@ impl EvidenceReport {
         self.conditions.iter().any(|condition| !condition.met && condition.for_a_person)
     }
 
+    /// What is missing, a line each, for a person. Empty when every condition holds.
+    pub fn missing_for_person(&self) -> String {
+        let missing = self.conditions.iter().filter(|condition| !condition.met);
+        missing.map(|condition| format!("- {}", condition.shortcoming())).collect::<Vec<_>>().join("\n")
+    }
+
     /// What is missing, in words for the model, with what to do. Empty when every condition holds.
     pub fn missing_for_model(&self) -> String {
         let missing: Vec<String> = self
@@ -201,7 +221,8 @@ impl EvidenceReport {
             .iter()
             .filter(|condition| !condition.met)
             .map(|condition| {
-                format!("- {}: {}", line(&condition.needed, 300), condition.missing.as_deref().unwrap_or("not met"))
+                let to_do = condition.to_do.as_ref().map_or_else(String::new, |to_do| format!(". To do: {to_do}"));
+                format!("- {}{to_do}", condition.shortcoming())
             })
             .collect();
         if missing.is_empty() {
@@ -248,6 +269,13 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
     let perhaps = by.calls.iter().find(may_be);
     let too_many = wanted.max.is_some_and(|max| found > max);
     let met = found >= wanted.count && !too_many;
+    let (missing, to_do) = (!met)
+        .then(|| match perhaps {
+            _ if too_many => overrun(&wanted.effect, found),
+            Some(call) => undeclared(wanted, found, call),
+            None => shortfall(wanted, found, &of_kind),
+        })
+        .unzip();
     ConditionResult {
         condition: condition.describe(),
         phase: None,
@@ -256,52 +284,50 @@ fn effect_result(condition: &StopCondition, wanted: &DeclaredEffect, by: &Eviden
         found,
         evidence,
         for_a_person: !met && !too_many && perhaps.is_some(),
-        missing: (!met).then(|| match perhaps {
-            _ if too_many => overrun(&wanted.effect, found),
-            Some(call) => undeclared(wanted, found, call),
-            None => shortfall(wanted, found, &of_kind),
-        }),
+        missing,
+        to_do,
     }
 }
 
-fn overrun(effect: &str, found: u32) -> String {
-    format!(
-        "it happened {found}×, which is more than the job allows and cannot be undone here; do not repeat {effect}, and report it"
+fn overrun(effect: &str, found: u32) -> Shortcoming {
+    (
+        format!("it happened {found}×, which is more than the job allows and cannot be undone here"),
+        format!("do not repeat {effect}, and report it"),
     )
 }
 
 /// What is to be said when a call that nobody declared may have been the effect.
-fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> String {
-    format!(
-        "{found} of {} confirmed by a receipt. Call {} of {} {}, and nobody declared whether that is {}: a policy rule with `effect_kind` does. \
-         It is not to be repeated; a person has to say what is still to be done",
+fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> Shortcoming {
+    let what = format!(
+        "{found} of {} confirmed by a receipt. Call {} of {} {}, and nobody declared whether that is {}: a policy rule with `effect_kind` does",
         wanted.count,
         call.call_id,
         code(&call.name.raw, 100),
         if call.status == ua_core::CallStatus::Succeeded { "succeeded" } else { "may have happened" },
         wanted.effect
-    )
+    );
+    (what, "do not repeat it; a person has to say what is still to be done".to_owned())
 }
 
 /// What to do about effects that did not happen often enough; depends on how the attempts ended.
-fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> String {
+fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> Shortcoming {
     let effect = &wanted.effect;
     let lost = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::MayHaveHappened).count();
     let failed = of_kind.iter().filter(|call| Verdict::of(call) == Verdict::DidNotHappen).count();
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
-        return format!(
-            "{seen}; not confirmed, though it may have happened: {lost}. Do not repeat that; a person has to settle that (`ua calls list --unknown`, \
-             `ua calls resolve`)",
+        let what = format!(
+            "{seen}; not confirmed, though it may have happened: {lost} (`ua calls list --unknown`, `ua calls resolve`)",
             lost = ua_core::counted(lost, "further call")
         );
+        return (what, "do not repeat that; a person has to settle it".to_owned());
     }
     let after_failure = if failed > 0 {
         format!("; not counted, because it failed: {failed}", failed = ua_core::counted(failed, "call"))
     } else {
         String::new()
     };
-    format!("{seen}{after_failure}. Call the tool whose effect is {effect} and wait for its success")
+    (format!("{seen}{after_failure}"), format!("call the tool whose effect is {effect} and wait for its success"))
 }
 
 fn file_result(
@@ -314,13 +340,14 @@ fn file_result(
     let wrong_type =
         found.and_then(|file| media_type.and_then(|wanted| type_mismatch(wanted, media(&file.path).as_deref())));
     let missing = match (found, wrong_type) {
-        (None, _) => Some(format!("there is no file {} in the workspace; create it", code(wanted, 200))),
+        (None, _) => Some((format!("there is no file {} in the workspace", code(wanted, 200)), "create it")),
         (Some(file), _) if file.bytes == 0 => {
-            Some(format!("{} is there, but it is empty; create it again", code(&file.path, 200)))
+            Some((format!("{} is there, but it is empty", code(&file.path, 200)), "create it again"))
         }
-        (Some(file), Some(why)) => Some(format!("{} is there, but {why}; create it again", code(&file.path, 200))),
+        (Some(file), Some(why)) => Some((format!("{} is there, but {why}", code(&file.path, 200)), "create it again")),
         (Some(_), None) => None,
     };
+    let (missing, to_do) = missing.unzip();
     let evidence = found.map(|file| EvidenceRef {
         kind: EvidenceKind::Artifact,
         id: file.path.clone(),
@@ -336,6 +363,7 @@ fn file_result(
         found: u32::from(found.is_some()),
         evidence: evidence.into_iter().collect(),
         missing,
+        to_do: to_do.map(str::to_owned),
         for_a_person: false,
     }
 }
@@ -428,6 +456,7 @@ mod tests {
                     external_id: Some("<m-1@example.test>".to_owned()),
                 }],
                 missing: None,
+                to_do: None,
                 for_a_person: false,
             }]
         );
@@ -507,14 +536,16 @@ mod tests {
         let report = judge(&story);
         let text = report.missing_for_model();
         assert!(report.needs_a_person() && text.contains("post_message` succeeded"), "{text}");
-        assert!(text.contains("It is not to be repeated") && !text.contains("Call the tool"), "{text}");
+        assert!(text.contains("To do: do not repeat it") && !text.contains("call the tool"), "{text}");
         // A tool that was declared to be something else, or whose name says that, leaves the model to its work.
         for other in [
             CallPolicy { kind_is_guessed: false, ..foreign(ClassSource::Shipped, Some("message.post")) },
             foreign(ClassSource::Name, Some("issue.create")),
         ] {
             story.call(&call).policy = other;
-            assert!(!judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("Call the tool"));
+            assert!(
+                !judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("To do: call the tool")
+            );
         }
     }
 
@@ -524,13 +555,17 @@ mod tests {
         story.starts(&id);
         story.not_sent(&id, "connection refused");
         let text = judge(&story).missing_for_model();
-        assert!(text.contains("not counted, because it failed: 1 call. Call the tool"), "{text}");
+        assert!(text.contains("not counted, because it failed: 1 call. To do: call the tool"), "{text}");
 
         story.starts(&id);
         story.loses(&id);
         let text = judge(&story).missing_for_model();
-        assert!(text.contains("though it may have happened: 1 further call. Do not repeat that"), "{text}");
-        assert!(!text.contains("Call the tool"), "{text}");
+        assert!(
+            text.contains("though it may have happened: 1 further call (`ua")
+                && text.contains("To do: do not repeat that"),
+            "{text}"
+        );
+        assert!(!text.contains("call the tool"), "{text}");
     }
 
     #[test]
@@ -545,7 +580,10 @@ mod tests {
         let text = files(job, &report, Some("text/html")).missing_for_model();
         assert!(text.contains("its first bytes are those of `text/html`, not of `application/pdf`"), "{text}");
         let text = files(job, &[], None).missing_for_model();
-        assert!(text.contains("there is no file `work_products/report.pdf` in the workspace; create it"), "{text}");
+        assert!(
+            text.contains("there is no file `work_products/report.pdf` in the workspace. To do: create it"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -553,7 +591,7 @@ mod tests {
         let job = r#"{"objective": "x", "artifacts": {"expected_outputs": ["report.html"]}}"#;
         let empty = Artifact { bytes: 0, ..file("report.html") };
         let text = files(job, &[empty], None).missing_for_model();
-        assert!(text.contains("`report.html` is there, but it is empty; create it again"), "{text}");
+        assert!(text.contains("`report.html` is there, but it is empty. To do: create it again"), "{text}");
     }
 
     #[test]

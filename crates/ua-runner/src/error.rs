@@ -155,7 +155,7 @@ pub enum ResumeError {
         source: StoreError,
     },
     /// The setup is not the one that the step was pinned to.
-    #[error("policy, tools, prices or model changed since the run started:\n{diff}")]
+    #[error("the setup changed since the run started:\n{diff}")]
     FingerprintMismatch {
         /// What changed.
         diff: FingerprintDiff,

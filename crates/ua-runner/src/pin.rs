@@ -265,9 +265,16 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let audience = Audience::of(&run.entrypoint);
     let components = diff.components();
     let accepted: Vec<&str> = components.iter().filter(|c| c.may_be_accepted()).map(|c| c.as_str()).collect();
-    let mut text = String::from("policy, tools, prices or model changed since the run started, so nothing was sent");
+    let changed: Vec<&str> = components.iter().map(|component| component.as_str()).collect();
+    let mut text = format!("{} changed since the run started, so nothing was sent", changed.join(", "));
     for difference in diff.iter() {
         text.push_str(&format!("\n  {difference}"));
+    }
+    let of_policy = || diff.iter().filter(|difference| difference.component == Component::Policy);
+    if components.contains(&Component::Policy) && of_policy().all(|difference| difference.tool.is_none()) {
+        text.push_str(
+            "\n  (the class of every tool is as it was: keys, probes, approvals or other settings of a rule are not)",
+        );
     }
     if components.contains(&Component::Policy) && audience == Audience::Terminal {
         text.push_str("\n  (`ua tools explain TOOL` shows which rule decides about a tool now)");

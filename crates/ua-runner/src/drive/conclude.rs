@@ -126,17 +126,25 @@ impl Driver<'_> {
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
         self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
         let report = self.evidence_with_citations(&records).await?;
-        let mut missing = Vec::new();
+        let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {
             missing.push(report.missing_for_model());
+            for_person.push(report.missing_for_person());
         }
-        if let Some(schema) = self.wanted_output() {
-            missing.extend(self.read_answer(schema, last_word).err());
+        if let Some(schema) = self.wanted_output()
+            && let Err(wrong) = self.read_answer(schema, last_word)
+        {
+            for_person.push(format!("- a result that fits the job's output_schema; the model was told: {wrong}"));
+            missing.push(wrong);
         }
         Ok(if missing.is_empty() {
             Ok(())
         } else {
-            Err(Missing { text: missing.join("\n\n"), is_for_a_person: report.needs_a_person() })
+            Err(Missing {
+                text: missing.join("\n\n"),
+                for_person: for_person.join("\n"),
+                is_for_a_person: report.needs_a_person(),
+            })
         })
     }
 

@@ -47,10 +47,8 @@ impl RunMachine {
         Ok(match (found, next) {
             (Ok(()), Some(next)) => self.after_phase(next),
             (Ok(()), None) => State::Ended(Conclusion::Succeeded { final_output: last_word.text().to_owned() }),
-            (Err(Missing { text, is_for_a_person: true }), _) => {
-                self.ask_about_missing(format!("The model says it is done. {text}"))
-            }
-            (Err(Missing { text, .. }), _) => self.tell_missing(text),
+            (Err(missing), _) if missing.is_for_a_person => self.ask_about_missing(of_person(&missing)),
+            (Err(missing), _) => self.tell_missing(missing),
         })
     }
 
@@ -79,18 +77,23 @@ impl RunMachine {
     }
 
     /// Conditions that do not hold although the model is done: it is told so a few times, then a person is asked.
-    pub(super) fn tell_missing(&mut self, missing: String) -> State {
+    pub(super) fn tell_missing(&mut self, missing: Missing) -> State {
         if self.nudges >= MAX_NUDGES {
-            return self.ask_about_missing(format!("The model says it is done, but this is missing: {missing}"));
+            return self.ask_about_missing(of_person(&missing));
         }
         if let Some(state) = self.budget_stop() {
             return state;
         }
         self.nudges += 1;
-        State::Guiding(Guidance::Missing(missing))
+        State::Guiding(Guidance::Missing(missing.text))
     }
 
     pub(super) fn ask_about_missing(&self, text: String) -> State {
         self.ask_about_failures(QuestionKind::MissingEvidence, text)
     }
+}
+
+/// What is missing, as a person is asked about it.
+fn of_person(missing: &Missing) -> String {
+    format!("The model says it is done, but this is missing:\n{}", missing.for_person)
 }

@@ -13,15 +13,18 @@ use crate::retry::ThinkFailure;
 /// What is missing although the model says that it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// In words, with what to do.
+    /// In words for the model, with what to do.
     pub text: String,
+    /// The same for a person, who is asked what to do.
+    pub for_person: String,
     /// Telling the model would invite it to repeat what may have been done.
     pub is_for_a_person: bool,
 }
 
 impl<T: Into<String>> From<T> for Missing {
     fn from(text: T) -> Self {
-        Self { text: text.into(), is_for_a_person: false }
+        let text = text.into();
+        Self { for_person: text.clone(), text, is_for_a_person: false }
     }
 }
 

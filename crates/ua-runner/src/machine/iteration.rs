@@ -51,9 +51,11 @@ impl RunMachine {
             Ok(()) if is_promised => None,
             // As it stands: a person says what is still to be done.
             Err(missing) if is_promised && missing.is_for_a_person => None,
-            Err(Missing { text, .. }) if is_promised => {
-                Some(self.tell_missing(format!("You gave the promise, but it counts only with evidence. {text}")))
-            }
+            Err(Missing { text, for_person, .. }) if is_promised => Some(self.tell_missing(Missing {
+                text: format!("You gave the promise, but it counts only with evidence. {text}"),
+                for_person: for_person.clone(),
+                is_for_a_person: false,
+            })),
             Ok(()) | Err(_) => Some(self.end_iteration(IterationEnd::PromiseUnkept)),
         }
     }
