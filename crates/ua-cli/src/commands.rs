@@ -16,6 +16,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod fleet;
 pub(crate) mod fork;
+mod form;
 pub(crate) mod gateway;
 pub(crate) mod init;
 pub(crate) mod job;

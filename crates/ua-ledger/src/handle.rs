@@ -7,7 +7,7 @@
 //! Proved by: `ua-runner/tests/it/crash_anywhere/handles.rs`, and the e2e tests `mcp_tasks` and `elicitation`.
 
 use serde_json::{Map, Value};
-use ua_core::{ElicitAnswer, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
+use ua_core::{ElicitAnswer, FieldKind, Handle, Timestamp, fields, is_by_address, missing, with_defaults};
 use ua_store::{
     AnswerRecord, AttemptRecord, CallRecord, Choice, KeepHandle, LedgerStore, QuestionKind, QuestionRecord,
 };
@@ -185,34 +185,27 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
     let content = match text.map(str::trim).filter(|text| !text.is_empty()) {
         None => Map::new(),
         Some(text) => serde_json::from_str::<Map<String, Value>>(text)
-            .map_err(|error| format!("the values have to be a JSON object: {error}"))?,
+            .map_err(|error| format!("the values have to be a JSON object: {}", ua_core::json_fault(text, &error)))?,
     };
     if is_by_address(&params) {
         return if content.is_empty() { Ok(()) } else { Err("an address is visited; it takes no values".to_owned()) };
     }
     let filled = with_defaults(&content, &params);
     if let Some(unknown) = filled.keys().find(|name| !fields(&params).any(|(field, _)| field == *name)) {
-        return Err(format!("`{unknown}` is not one of the fields"));
+        let known: Vec<&str> = fields(&params).map(|(name, _)| name.as_str()).collect();
+        let meant = ua_core::nearest(unknown, known.iter().copied());
+        let meant =
+            meant.map_or_else(|| format!("it has {}", known.join(", ")), |name| format!("did you mean `{name}`?"));
+        return Err(format!("the form has no field `{unknown}`; {meant}"));
     }
     if let Some(name) = missing(&filled, &params).first() {
         return Err(format!("the field `{name}` is required and has no default"));
     }
     for (name, schema) in fields(&params) {
         let Some(value) = filled.get(name) else { continue };
-        let fits = match schema.get("type").and_then(Value::as_str) {
-            Some("string") => value.is_string(),
-            Some("boolean") => value.is_boolean(),
-            Some("integer") => value.is_i64() || value.is_u64(),
-            Some("number") => value.is_number(),
-            Some("array") => value.is_array(),
-            Some(_) | None => true,
-        };
-        if !fits {
-            return Err(format!("the field `{name}` takes a {}", schema["type"].as_str().unwrap_or_default()));
-        }
-        let listed = schema.get("enum").and_then(Value::as_array);
-        if listed.is_some_and(|listed| !listed.contains(value)) {
-            return Err(format!("the field `{name}` does not take {value}"));
+        let kind = FieldKind::of(schema);
+        if !kind.fits(value) {
+            return Err(format!("the field `{name}` is {value}, and takes {}", kind.takes()));
         }
     }
     Ok(())
@@ -252,9 +245,9 @@ mod tests {
         for (text, expected) in [
             ("{}", "`name` is required"),
             ("[]", "JSON object"),
-            (r#"{"name": "x", "nam": 1}"#, "`nam` is not one"),
-            (r#"{"name": 1}"#, "`name` takes a string"),
-            (r#"{"name": "x", "kind": "c"}"#, "`kind` does not take"),
+            (r#"{"name": "x", "nam": 1}"#, "no field `nam`; did you mean `name`?"),
+            (r#"{"name": 1}"#, "`name` is 1, and takes text"),
+            (r#"{"name": "x", "kind": "c"}"#, "`kind` is \"c\", and takes one of a, b"),
         ] {
             assert!(check(text).unwrap_err().contains(expected), "{text}: {:?}", check(text));
         }

@@ -1,7 +1,7 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{CallPolicy, Env, QuestionId, Sha256, Timestamp, fields, is_by_address};
+use ua_core::{CallPolicy, Env, FieldKind, QuestionId, Sha256, Timestamp, fields, is_by_address, missing};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
@@ -187,7 +187,7 @@ impl Reason<'_> {
             }
             Self::AmbiguousRecipient(problem) => problem.to_string(),
             Self::Approval => {
-                format!("It is {}, and each of its calls needs a person's approval.", effect_words(call))
+                format!("Calls of this tool ({}) need a person's approval.", class_words(call))
             }
             Self::Tainted => format!(
                 "It is {}. This run has read words of others and private data, and neither the job nor a person named where this goes: \
@@ -321,21 +321,24 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
              accepting says that you did."
         ));
     } else {
+        let required = missing(&serde_json::Map::new(), params);
         for (name, schema) in fields(params).take(MAX_FIELDS) {
-            let kind = schema.get("type").and_then(Value::as_str).unwrap_or("value");
-            let what =
-                schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str).unwrap_or_default();
-            let default = schema.get("default").map_or_else(String::new, |default| format!(", default {default}"));
-            let listed = schema.get("enum").map_or_else(String::new, |listed| format!(", one of {listed}"));
-            text.push_str(
-                &cut(&format!("\n  {name}: {kind}{default}{listed} {what}"), 400).replace(['\r', '\u{1b}'], " "),
-            );
+            let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str);
+            let what = what.map_or_else(String::new, |what| format!(". {what}"));
+            let left_out = match schema.get("default") {
+                Some(default) => format!(", {default} if it is left out"),
+                None if required.contains(&name.as_str()) => String::new(),
+                None => ", may be left out".to_owned(),
+            };
+            let takes = FieldKind::of(schema).takes();
+            let field = format!("\n  {name}: {takes}{left_out}{what}");
+            text.push_str(&cut(&field, 400).replace(['\r', '\u{1b}'], " "));
         }
         text.push_str("\nWhat an answer leaves out takes its default.");
     }
     if is_live {
         text.push_str(
-            " The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
+            "\nThe server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
              answer reaches it: resume the run then.",
         );
     }
@@ -346,6 +349,15 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
 fn options(call: &CallRecord) -> Vec<String> {
     let listed = call.arguments.get("options").filter(|_| call.name.is_ask_user()).and_then(Value::as_array);
     listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What its class and effect are.
+fn class_words(call: &CallRecord) -> String {
+    let class = call.policy.class;
+    call.policy
+        .effect_kind
+        .as_ref()
+        .map_or_else(|| format!("`{class}`"), |kind| format!("`{class}`, `{}`", kind.as_str()))
 }
 
 /// What kind of call it is, in a person's words.

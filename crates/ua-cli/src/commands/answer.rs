@@ -223,12 +223,24 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
             return Err(HostError::usage(format!("question {} needs an answer", question.question_id)).hint(takes()));
         }
     };
+    let text = text.map(|text| proposed(&question, &text).unwrap_or(text));
     let store = host.home().open()?;
     let then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
     ua_host::home::close(store);
     report(&question, choice)?;
     crate::output::tell(&then);
     Ok(OK)
+}
+
+/// The answer that the model proposed under this number.
+fn proposed(question: &QuestionRecord, typed: &str) -> Option<String> {
+    let options = question.detail.get("options").and_then(Value::as_array)?;
+    let number = typed.trim().parse::<usize>().ok()?;
+    // What is an answer itself is meant as it stands.
+    if options.iter().any(|option| option.as_str() == Some(typed.trim())) {
+        return None;
+    }
+    options.get(number.checked_sub(1)?)?.as_str().map(str::to_owned)
 }
 
 /// Says for a machine what was answered.

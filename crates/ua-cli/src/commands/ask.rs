@@ -18,7 +18,7 @@ use crate::people::{AtTerminal, is_attended};
 use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
 
 use super::answer::arguments_in_full;
-use super::summary::known_lines;
+use super::summary::{known_lines, told};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -115,6 +115,8 @@ enum Item {
     Cancel,
     /// One of the answers that the model proposed, by its number.
     Say(usize, String),
+    /// An answer to the model that was typed where a key was asked for.
+    Typed(String),
     Later,
 }
 
@@ -126,6 +128,7 @@ impl Item {
             Self::Choose(way) => way.word.to_owned(),
             Self::Cancel => "cancel".to_owned(),
             Self::Say(number, _) => number.to_string(),
+            Self::Typed(text) => text.clone(),
             Self::Later => "later".to_owned(),
         }
     }
@@ -135,6 +138,7 @@ impl Item {
             Self::Choose(way) => way.meaning.to_owned(),
             Self::Cancel => "the tool is told that nobody decided".to_owned(),
             Self::Say(_, option) => line(option, 100),
+            Self::Typed(_) => "the answer".to_owned(),
             Self::Later => "leave it open".to_owned(),
         }
     }
@@ -146,10 +150,19 @@ pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Resul
     let mut before = shown(question, known);
     let left = left_open(question);
     loop {
-        let Some(item) = choose(&before, &menu, &left).await? else { return Ok(None) };
+        let takes_words = question.kind == QuestionKind::AskUser;
+        let Some(item) = choose(&before, &menu, takes_words, &left).await? else { return Ok(None) };
         let answer = match item {
             Item::Later => return Ok(None),
             Item::Say(_, option) => Ok(Answer::new(Choice::Continue).text(option)),
+            Item::Typed(text) => {
+                // A mistyped key is no answer to the model.
+                if confirm(&format!("Answer {:?}?", line(&text, 200)), &left).await? {
+                    Ok(Answer::new(Choice::Continue).text(text))
+                } else {
+                    Err(String::new())
+                }
+            }
             Item::Cancel => Ok(Answer::new(Choice::Skip).text(ua_ledger::CANCEL)),
             Item::Choose(way) => details(question, &way, &left).await?,
         };
@@ -173,17 +186,24 @@ fn left_open(question: &QuestionRecord) -> Left {
 fn shown(question: &QuestionRecord, known: &[KnownFact]) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
     let mut text = format!("\nQuestion {id} · run {run}\n");
-    text.push_str(&format!("{}\n", indented(&question.text)));
-    if !matches!(question.kind, QuestionKind::AskUser) {
-        text.push_str(&arguments_in_full(question));
-    }
+    let arguments = if question.kind == QuestionKind::AskUser { String::new() } else { arguments_in_full(question) };
+    text.push_str(&format!("{}\n", indented(&told(&without_arguments(&question.text, !arguments.is_empty())))));
+    text.push_str(&arguments);
     text.push_str(&known_lines(known));
     text.push('\n');
     text
 }
 
-/// Shows the menu below `before` until something of it was typed.
-async fn choose(before: &str, menu: &[Item], left: &Left) -> Result<Option<Item>, HostError> {
+/// The text of a question, without what stands below it: its arguments in full, and how a form is filled in here.
+fn without_arguments(text: &str, are_below: bool) -> String {
+    let is_below = |line: &&str| {
+        (are_below && line.starts_with("Arguments: ")) || line.starts_with("Answer `accept` with --values")
+    };
+    text.lines().filter(|line| !is_below(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// Shows the menu below `before` until something of it was typed, or something else where words are an answer.
+async fn choose(before: &str, menu: &[Item], takes_words: bool, left: &Left) -> Result<Option<Item>, HostError> {
     let offers: Vec<Offer> = menu.iter().map(|item| Offer { word: item.word(), meaning: item.meaning() }).collect();
     let words: Vec<&str> = offers.iter().map(|offer| offer.word.as_str()).collect();
     let mut ask = format!(
@@ -195,6 +215,7 @@ async fn choose(before: &str, menu: &[Item], left: &Left) -> Result<Option<Item>
         match pick(&typed, &words) {
             Picked::One(at) => return Ok(menu.get(at).cloned()),
             Picked::Nothing => return Ok(None),
+            Picked::Unclear(_) if takes_words => return Ok(Some(Item::Typed(typed))),
             Picked::Unclear(why) => ask = format!("{why}. Answer: "),
         }
     }
@@ -217,7 +238,10 @@ async fn details(
             }
         }
         "accept" => {
-            answer.text = words("The values, as a JSON object (Enter for the defaults): ").await?;
+            answer.text = super::form::fill(question, left).await?;
+            if answer.text.is_none() {
+                return Ok(Err("the form was not filled in".to_owned()));
+            }
             if let Err(why) = ua_ledger::check_elicited(question, answer.text.as_deref()) {
                 return Ok(Err(format!("the tool cannot take that: {}", plain(&why))));
             }

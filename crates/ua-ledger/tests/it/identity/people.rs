@@ -200,7 +200,7 @@ async fn a_question_names_all_that_speaks_against_a_call_and_its_answer_is_good_
     let ask = Ask { needs_approval: true, ..OTHER_WORDS };
     let (id, question) = run.near_duplicate(&ask).await;
     assert_eq!(question.detail["reasons"], json!(["near_duplicate", "ambiguous_recipient", "approval"]));
-    for shown in ["may already have had the same effect", "named boss@example.test", "needs a person's approval"] {
+    for shown in ["may already have had the same effect", "named boss@example.test", "need a person's approval"] {
         assert!(question.text.contains(shown), "{shown}: {}", question.text);
     }
     run.answer(&question, Choice::Execute).await;
