@@ -77,7 +77,8 @@ pub enum LogFormat {
 /// The heading of what every command takes.
 const GLOBAL: &str = "Global options";
 
-const EXAMPLES: &str = "\
+const EXAMPLES: &str = concat!(
+    "\
 Examples:
   ua init                                       make a job that runs offline
   ua job job.json                               run a job
@@ -92,7 +93,12 @@ Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storag
 
 Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL, \
 UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS, UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, \
-OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_ variables; `ua config show` lists all, with the files that set them";
+OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_ variables; `ua config show` lists all, with the files that set them
+
+Pages that help and hints name as docs/… are in ",
+    env!("CARGO_PKG_REPOSITORY"),
+    "/tree/main/docs"
+);
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -73,7 +73,7 @@ pub fn main(parts: Parts) -> ExitCode {
     if complete::answered() {
         return ExitCode::SUCCESS;
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().map_err(without_escape) {
         Ok(cli) => cli,
         Err(error) if told_apart(&error).is_some() => {
             if let Some(failure) = told_apart(&error) {
@@ -158,6 +158,14 @@ pub fn main(parts: Parts) -> ExitCode {
     };
     telemetry.finish();
     ExitCode::from(code)
+}
+
+/// The same without the advice to write a flag that does not exist behind `--`: nothing here takes such a value, and what helps is `--help`.
+fn without_escape(mut error: clap::Error) -> clap::Error {
+    if error.kind() == clap::error::ErrorKind::UnknownArgument {
+        error.remove(clap::error::ContextKind::Suggested);
+    }
+    error
 }
 
 /// A mistake on the command line about which more can be said than the parser knows: a word that other programs have for a command, or a

@@ -85,6 +85,8 @@ impl Live {
             doing.set_style(spinner);
             used.set_style(plain);
         }
+        // Nothing is known yet, and a spinner beside nothing says less than this.
+        doing.set_message(State::default().doing_text());
         doing.enable_steady_tick(TICK);
         crate::terminal::set_live(all.clone());
         Self { all, doing, used, state: Mutex::default() }

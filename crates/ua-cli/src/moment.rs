@@ -1,6 +1,8 @@
 //! Instants, as people read them: how long ago, and by the clock on their wall. Machines, files and whoever reads without a terminal get the
 //! exact instant in UTC.
 
+use std::borrow::Cow;
+
 use jiff::tz::TimeZone;
 use ua_core::Timestamp;
 
@@ -45,6 +47,36 @@ pub(crate) fn clock(at: Timestamp) -> String {
     }
 }
 
+/// A sentence of ours with its instants by the clock on the wall, and with the day where that is another one. What others wrote is not passed
+/// here: it is shown as it is.
+pub(crate) fn in_sentence(text: &str, now: Timestamp) -> Cow<'_, str> {
+    if crate::terminal::is_read_by_person() {
+        in_sentence_of(text, now, &TimeZone::system())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// How long an instant is that we write.
+const INSTANT: usize = "2026-11-25T23:01:35.427Z".len();
+
+fn in_sentence_of<'a>(text: &'a str, now: Timestamp, zone: &TimeZone) -> Cow<'a, str> {
+    let mut out = String::new();
+    let mut rest = text;
+    let instant_at = |rest: &str| {
+        let begins = rest.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
+        begins.into_iter().find_map(|at| Some((at, Timestamp::parse(rest.get(at..at + INSTANT)?)?)))
+    };
+    while let Some((at, instant)) = instant_at(rest) {
+        let day = |at| written(at, "%Y-%m-%d", zone);
+        let format = if day(instant) == day(now) { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        out.push_str(&rest[..at]);
+        out.push_str(&written(instant, format, zone));
+        rest = &rest[at + INSTANT..];
+    }
+    if out.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(out + rest) }
+}
+
 fn written(at: Timestamp, format: &str, zone: &TimeZone) -> String {
     let known = jiff::Timestamp::from_millisecond(at.as_millis());
     known.map_or_else(|_| at.to_string(), |known| known.to_zoned(zone.clone()).strftime(format).to_string())
@@ -65,7 +97,7 @@ fn due_in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     }
 }
 
-/// So many seconds, as people say it.
+/// So many seconds in a list, in as few columns as there can be.
 fn span(seconds: u64) -> String {
     match seconds {
         0..=59 => format!("{seconds} s"),
@@ -88,6 +120,18 @@ fn in_words(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn instants_within_a_sentence_are_those_of_the_clock_on_the_wall() {
+        let zone = TimeZone::fixed(jiff::tz::offset(-5));
+        let now = Timestamp::parse("2026-11-23T03:00:00.000Z").unwrap();
+        let text = "attempt 2 at 2026-11-23T02:59:55.123Z, ended at 2026-11-21T10:00:00.000Z; sent 2 times";
+        assert_eq!(
+            in_sentence_of(text, now, &zone),
+            "attempt 2 at 21:59:55, ended at 2026-11-21 05:00:00; sent 2 times"
+        );
+        assert!(matches!(in_sentence_of("no instant in 2026", now, &zone), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn an_instant_is_told_as_people_say_it() {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde::Serialize;
 use ua_host::escape::{is_hidden, plain_json};
 use ua_resume::Commands;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 
 use crate::error::HostError;
 use crate::shown::Shown;
@@ -75,24 +75,50 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
         let hang = if nth == 0 { indent } else { own };
         let mut used = if nth == 0 { indent } else { 0 };
         for (place, word) in line.split(' ').enumerate() {
-            let width = columns(word);
-            if place > 0 {
-                if used + 1 + width > room && used > hang {
+            for (nth, piece) in pieces(word).enumerate() {
+                let width = columns(piece);
+                let gap = usize::from(place > 0 && nth == 0);
+                if used + gap + width > room && used > hang {
                     out.truncate(out.trim_end_matches(' ').len());
                     out.push('\n');
                     out.push_str(&" ".repeat(hang));
                     used = hang;
-                } else {
+                } else if gap > 0 {
                     out.push(' ');
                     used += 1;
                 }
+                out.push_str(piece);
+                used += width;
             }
-            out.push_str(word);
-            used += width;
         }
     }
     out
 }
+
+/// A word in pieces that a line may end between: scripts that are written without spaces are broken between their characters, but not in
+/// front of what closes a clause. Everything else is whole, a path above all.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    let is_wide = |c: char| c.width() == Some(2);
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let mut chars = rest.char_indices().peekable();
+        let (_, first) = chars.next()?;
+        let mut before = first;
+        let end = chars.find_map(|(at, c)| {
+            let may_end = (is_wide(before) || is_wide(c)) && !CLOSING.contains(c) && !OPENING.contains(before);
+            before = c;
+            may_end.then_some(at)
+        });
+        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// What no line begins with.
+const CLOSING: &str = "、。，．・：；？！」』）】〕］｝〉》…ー々.,:;?!)]}\"'";
+/// What no line ends with.
+const OPENING: &str = "「『（【〔［｛〈《([{";
 
 /// How many columns of a terminal a text takes. Only colour drives one ([`Shown`]), and that takes none.
 fn columns(text: &str) -> usize {
@@ -197,6 +223,21 @@ pub(crate) fn tell(text: impl Into<Shown>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_without_spaces_is_broken_between_its_characters() {
+        let text = "水車についての短い報告を書き、/srv/reports/tide-mills/report.pdfに公開し、チームに知らせる。それから終わる。";
+        for room in 24..=60 {
+            let shown = wrapped_to(text, 2, Some(room));
+            assert!(
+                shown.lines().skip(1).all(|line| line.starts_with("  ") && line.width() <= room.max(36)),
+                "{room}:\n{shown}"
+            );
+            assert!(!shown.lines().any(|line| line.trim_start().starts_with(['、', '。'])), "{room}:\n{shown}");
+            assert_eq!(shown.replace("\n  ", ""), text, "{room}");
+            assert!(shown.contains("/srv/reports/tide-mills/report.pdf"), "{room}:\n{shown}");
+        }
+    }
 
     #[test]
     fn prose_is_broken_between_words_and_a_word_that_is_too_long_stays_whole() {

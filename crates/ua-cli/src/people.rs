@@ -1,6 +1,7 @@
 //! The person at this terminal, as runs see them: lines and a live display while a run works, prompts, the summary at the end.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use ua_core::{Env, SideEffectClass, Timestamp};
+use ua_core::{Env, QuestionId, RunId, SideEffectClass, Timestamp, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
 use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
-use ua_host::progress::{clock, seconds};
+use ua_host::progress::clock;
 use ua_host::review::ServerReview;
 use ua_resume::answers::KnownFact;
-use ua_runner::{DrainTimes, Interrupts, RunEvent};
+use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
 use ua_store::{Answer, QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
@@ -39,6 +40,19 @@ pub(crate) struct AtTerminal {
     /// What breaks the silence where nothing is drawn, and what it says.
     still: Mutex<Option<Still>>,
     standing: Mutex<State>,
+    /// What was told or asked already, of which once is enough.
+    told: Mutex<Told>,
+}
+
+/// What somebody has read already who watches a run: it is taken anew after each answer, and says it all again.
+#[derive(Debug, Default)]
+struct Told {
+    /// The run whose name and resume command stand above.
+    run: Option<RunId>,
+    /// Lines about how the run is held to its job.
+    lines: BTreeSet<String>,
+    /// Questions that were asked at this terminal.
+    asked: BTreeSet<QuestionId>,
 }
 
 /// A silence of a run that is left alone: most calls are done by then.
@@ -92,7 +106,7 @@ impl UnderWay {
         }
         format!(
             "{now}. Waiting up to {} for {} to finish. Ctrl-C again ends at once and leaves its outcome unknown",
-            seconds(patience),
+            span_in_words(patience),
             self.names()
         )
     }
@@ -112,7 +126,7 @@ impl UnderWay {
             .calls
             .values()
             .map(|(tool, sent)| match (self.now(), sent) {
-                (Some(now), Some(sent)) => format!("{tool} (sent {} ago)", seconds(now.since(*sent))),
+                (Some(now), Some(sent)) => format!("{tool} (sent {} ago)", span_in_words(now.since(*sent))),
                 _ => tool.clone(),
             })
             .collect();
@@ -135,6 +149,27 @@ impl AtTerminal {
     pub(crate) fn new(quiet: bool, no_input: bool) -> Self {
         let is_json = crate::terminal::is_json();
         Self { quiet: quiet || is_json, no_input: no_input || is_json, ..Self::default() }
+    }
+
+    /// The line about something that happened, as somebody here wants it: what is asked here follows in full, and what was told once stays so.
+    fn wanted_line<'a>(&self, seen: &ObservedEvent<'a>) -> Option<Cow<'a, str>> {
+        let line = seen.line.filter(|_| !self.quiet)?;
+        let is_here = self.presence() == Presence::Here;
+        if is_here && matches!(seen.signal, RunEvent::Call(CallProgress::Held { .. })) {
+            return None;
+        }
+        if let RunEvent::Call(CallProgress::Asking { patience, .. }) = seen.signal
+            && is_here
+        {
+            return Some(Cow::Owned(format!(
+                "a tool asks, and waits up to {} for your answer",
+                span_in_words(*patience)
+            )));
+        }
+        if matches!(seen.signal, RunEvent::EffectCounted { .. }) {
+            return lock(&self.told).lines.insert(line.to_owned()).then_some(Cow::Borrowed(line));
+        }
+        Some(Cow::Borrowed(line))
     }
 
     /// Breaks long silences from here on, unless a live display does or nobody wants it.
@@ -185,8 +220,11 @@ impl People for AtTerminal {
             return;
         }
         let id = begun.run.run_id.as_str();
-        tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
-        tell(format!("to resume: {}", shortened(&begun.resume_command, &[id])));
+        let before = lock(&self.told).run.replace(begun.run.run_id.clone());
+        if before.as_ref() != Some(&begun.run.run_id) {
+            tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
+            tell(format!("resume with: {}", shortened(&begun.resume_command, &[id])));
+        }
         self.break_silence();
         if crate::terminal::can_draw() {
             let live = Live::start();
@@ -197,7 +235,7 @@ impl People for AtTerminal {
 
     fn watch(&self, seen: &ObservedEvent<'_>) {
         lock(&self.under_way).take(seen);
-        if let Some(text) = seen.line.filter(|_| !self.quiet) {
+        if let Some(text) = self.wanted_line(seen) {
             let who = seen.sub_agent.map_or_else(String::new, |label| format!("{} ▸ ", line(label, 40)));
             tell(format!("[{}] {who}{text}", clock(seen.elapsed)));
         }
@@ -242,6 +280,7 @@ impl People for AtTerminal {
     }
 
     async fn ask(&self, question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+        lock(&self.told).asked.insert(question.question_id.clone());
         ask::put(question, known).await
     }
 
@@ -256,13 +295,17 @@ impl People for AtTerminal {
 
     fn show_end(&self, end: &End<'_>) -> Result<(), HostError> {
         drop(lock(&self.still).take());
-        summary::print(&end.resume_command, end.records, self.fork.clone())
+        // What goes to a file or another program is whole.
+        let asked = std::mem::take(&mut lock(&self.told).asked);
+        let asked = if crate::terminal::is_read_by_person() { asked } else { BTreeSet::new() };
+        summary::print(&end.resume_command, end.records, self.fork.clone(), &asked)
     }
 }
 
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
 fn end_at_once(left: &UnderWay) {
+    RunLock::mark_ended_at_once();
     crate::terminal::end_live();
     crate::terminal::release();
     if !crate::terminal::is_json() {

@@ -220,6 +220,22 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_a_job_file_is_described() {
+        let schema = ua_core::RunSpec::json_schema();
+        let parts = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+        let mut count = 0;
+        for (name, field) in parts.filter_map(|part| part["properties"].as_object()).flatten() {
+            let about = field["description"].as_str().unwrap_or_default();
+            assert!(!about.is_empty(), "{name} is not described");
+            count += 1;
+        }
+        assert!(count > 60, "{count} fields");
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["required"], serde_json::json!(["objective"]));
+        assert_eq!(schema["$defs"]["Budgets"]["properties"]["max_tool_calls"]["default"], 250);
+    }
+
+    #[test]
     fn every_field_is_described() {
         for entry in ENTRIES {
             for (name, field) in entry.item()["properties"].as_object().into_iter().flatten() {

@@ -142,7 +142,7 @@ pub(crate) fn status_color(status: &str) -> Option<AnsiColor> {
     match word {
         "succeeded" | "ok" => Some(AnsiColor::Green),
         "failed" | "crashed" | "fail" | "unknown" => Some(AnsiColor::Red),
-        "waiting" | "waiting_for_human" | "answered" | "stopped" | "warn" => Some(AnsiColor::Yellow),
+        "waiting" | "waiting_for_human" | "answered" | "stopped" | "interrupted" | "warn" => Some(AnsiColor::Yellow),
         "running" => Some(AnsiColor::Cyan),
         _ => None,
     }

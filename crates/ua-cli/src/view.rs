@@ -42,7 +42,8 @@ pub(crate) struct RunRow {
     /// queued, running, waiting_for_human, stopped, succeeded, failed or cancelled.
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
-    /// The same as a person is told it: `crashed` for a running run without a process, `stopped` with its reason.
+    /// The same as a person is told it: `crashed` for a running run without a process, `interrupted` for one whose process a person
+    /// ended at once, `stopped` with its reason.
     pub(crate) shown_status: String,
     /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
     #[schemars(with = "Option<String>")]

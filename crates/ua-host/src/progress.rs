@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp};
+use ua_core::{CallStatus, Env, Redactor, Resolution, RunId, Timestamp, span_in_words};
 use ua_dispatch::{Asked, CallProgress, Finding};
 use ua_report::{LogLine, charged_tokens};
 use ua_runner::{RunEvent, Watcher, Workspace};
@@ -115,12 +115,11 @@ impl Progress {
             )),
             RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
-                let at = self.env.now().plus(wait);
                 Some(format!(
-                    "model · attempt {attempt} failed ({}); trying again in {} (at {at}), for up to {} more after that",
+                    "model · attempt {attempt} failed ({}); trying again in {}, for up to {} more after that",
                     line(why, 120),
-                    in_words(wait.max(Duration::from_secs(1))),
-                    in_words(left)
+                    span_in_words(wait),
+                    span_in_words(left)
                 ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
@@ -176,11 +175,11 @@ impl Progress {
                     "{} · {} failed before taking effect ({why}), again in {}",
                     place(call),
                     call.name.tool,
-                    seconds(*wait)
+                    span_in_words(*wait)
                 )
             }
             CallProgress::Waiting { call, wait } => {
-                format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, seconds(*wait))
+                format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, span_in_words(*wait))
             }
             CallProgress::Probed { call, asked } => {
                 format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
@@ -195,7 +194,7 @@ impl Progress {
             }
             CallProgress::Asking { question, patience } => format!(
                 "a tool asks, waiting up to {} for your answer · {} · `ua answer {}`",
-                in_words(*patience),
+                span_in_words(*patience),
                 line(&question.text, 300),
                 question.question_id
             ),
@@ -340,15 +339,6 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
 pub fn clock(span: Duration) -> String {
     let (hours, minutes, seconds) = (span.as_secs() / 3600, span.as_secs() / 60 % 60, span.as_secs() % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes:02}:{seconds:02}") }
-}
-
-/// A span of minutes and hours.
-fn in_words(span: Duration) -> String {
-    match span.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3_600),
-    }
 }
 
 pub fn seconds(span: Duration) -> String {

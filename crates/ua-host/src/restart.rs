@@ -54,6 +54,7 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         &RestartPlace {
             commands: &home.commands(),
             is_driven: &|run| RunLock::is_held(&locks, run),
+            was_ended_at_once: &|run| RunLock::was_ended_at_once(&locks, run),
             is_answered: &|run| answered.contains(run),
             files: &files,
             is_there: &|file| Path::new(file).exists(),

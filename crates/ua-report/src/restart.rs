@@ -21,6 +21,8 @@ pub struct RestartPlace<'a> {
     pub commands: &'a Commands,
     /// Whether a living process drives a run right now.
     pub is_driven: &'a dyn Fn(&RunId) -> bool,
+    /// Whether a person ended the process at once that drove a run last.
+    pub was_ended_at_once: &'a dyn Fn(&RunId) -> bool,
     /// Whether a run that waits for a person has all its answers.
     pub is_answered: &'a dyn Fn(&RunId) -> bool,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
@@ -36,6 +38,7 @@ pub struct RestartPlace<'a> {
 enum RunState {
     Driven,
     Crashed,
+    Interrupted,
     Unfinished,
     Finished,
 }
@@ -45,6 +48,7 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     let standing = |run: &RunRecord| match run.status {
         RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => RunState::Finished,
         RunStatus::Running if (place.is_driven)(&run.run_id) => RunState::Driven,
+        RunStatus::Running if (place.was_ended_at_once)(&run.run_id) => RunState::Interrupted,
         RunStatus::Running => RunState::Crashed,
         RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => RunState::Unfinished,
     };
@@ -64,6 +68,9 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
             runs.len(),
             more = ua_core::counted(more, "more run")
         ));
+    }
+    if !finished.is_empty() && !unfinished.is_empty() {
+        page.block("The newest that have ended, of which nothing is left to resume:");
     }
     for (run, now) in finished.iter().take(FINISHED) {
         write_run(&mut page, run, *now, place);
@@ -91,6 +98,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
     let status = match now {
         RunState::Driven => "running: a process drove it when this was written".to_owned(),
         RunState::Crashed => "crashed: its process is gone".to_owned(),
+        RunState::Interrupted => "interrupted: a person ended its process at once".to_owned(),
         RunState::Unfinished if is_answered => "answered; nothing but a resume is missing".to_owned(),
         RunState::Unfinished | RunState::Finished => run.status.to_string(),
     };
@@ -112,7 +120,7 @@ fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPla
             page.block("Once its process is gone, resume it with:");
             page.block(&format!("    ua resume {}", run.run_id));
         }
-        (RunState::Crashed | RunState::Unfinished, _) => {
+        (RunState::Crashed | RunState::Interrupted | RunState::Unfinished, _) => {
             if run.status == RunStatus::WaitingForHuman && !is_answered {
                 page.block("It waits for a person: `ua questions` shows what for. Then resume it with:");
             } else {
@@ -139,6 +147,7 @@ mod tests {
             &RestartPlace {
                 commands: &Commands::naming(std::path::Path::new("/srv")),
                 is_driven: &|run| run.as_str() == driven,
+                was_ended_at_once: &|run| run.as_str() == "interrupted",
                 is_answered: &|run| run.as_str() == "answered",
                 files: &files,
                 is_there: &|file| !file.contains("job_completion_dead"),
@@ -163,6 +172,7 @@ mod tests {
             run("done-2", RunStatus::Succeeded),
             run("at-work", RunStatus::Running),
             run("dead", RunStatus::Running),
+            run("interrupted", RunStatus::Running),
             run("waits", RunStatus::WaitingForHuman),
             run("answered", RunStatus::WaitingForHuman),
             run("stopped", RunStatus::Stopped),

@@ -92,7 +92,13 @@ pub fn ways(question: &QuestionRecord) -> Vec<WayToAnswer> {
             _ => word.to_owned(),
         };
         let command = format!("ua answer {} {rest}", question.question_id);
-        WayToAnswer { choice: *choice, word, command, meaning: meaning(question.kind, *choice) }
+        let has_options =
+            question.detail.get("options").and_then(Value::as_array).is_some_and(|options| !options.is_empty());
+        let meaning = match word {
+            "text" if has_options => "answer in your own words, or with the number of one above",
+            _ => meaning(question.kind, *choice),
+        };
+        WayToAnswer { choice: *choice, word, command, meaning }
     };
     question.choices.iter().map(of).collect()
 }

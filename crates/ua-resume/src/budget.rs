@@ -112,19 +112,22 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
         return Some(format!("--accept {components}")).filter(|_| !components.is_empty());
     }
     let stop = BudgetStop::read(run.status_detail.as_deref()?).filter(|_| run.stop_reason == Some(RunStop::Budget))?;
-    let more = match stop.budget.as_str() {
-        "max_tool_calls" => "+100",
-        "max_turns" => "+20",
-        "max_tokens" => "+100000",
-        "max_cost" => "+1",
-        "max_wallclock_minutes" => "+30",
-        "max_steps" | "max_iterations" => "+10",
+    // As much again, within what a budget of this kind usually needs: who allowed three calls is not told to allow a hundred.
+    let (least, most) = match stop.budget.as_str() {
+        "max_tool_calls" => (5, 100),
+        "max_turns" => (5, 20),
+        "max_tokens" => (10_000, 100_000),
+        "max_cost" => (1, 1),
+        "max_wallclock_minutes" => (10, 30),
+        "max_steps" | "max_iterations" => (5, 10),
         _ => return None,
     };
+    let again = stop.limit.parse::<u64>().unwrap_or(most).clamp(least, most);
+    let more = format!("+{again}");
     let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);
     let more = match currency.filter(|_| stop.budget == "max_cost") {
         Some(currency) => format!("'{more} {currency}'"),
-        None => more.to_owned(),
+        None => more,
     };
     let phase = stop.phase.map_or_else(String::new, |phase| format!("--phase {phase} "));
     Some(format!("{phase}--{} {more}", stop.budget.replace('_', "-")))

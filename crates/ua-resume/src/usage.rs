@@ -143,7 +143,7 @@ impl UsageSummary {
         cost_in_words(&self.cost, self.unpriced_requests)
     }
 
-    /// The requests in words: `5 actual, 1 baseline`.
+    /// The requests in words: `6 (1 estimated)`.
     pub fn requests_in_words(&self) -> String {
         requests_in_words(&self.requests)
     }
@@ -154,7 +154,7 @@ impl ModelUsage {
     pub fn in_words(&self) -> String {
         format!(
             "{}; {} tokens; cost {}",
-            requests_in_words(&self.requests),
+            requests_of(&self.requests, "request"),
             self.tokens.total(),
             cost_in_words(&self.cost, self.unpriced_requests)
         )
@@ -173,10 +173,32 @@ fn cost_in_words(cost: &Costs, unpriced_requests: u32) -> String {
 }
 
 fn requests_in_words(requests: &BTreeMap<String, u32>) -> String {
-    if requests.is_empty() {
+    let words = requests_of(requests, "request");
+    // The name of the line says what they are.
+    words.replacen(" requests", "", 1).replacen(" request", "", 1)
+}
+
+/// How many, and how those were charged of which the provider did not say what they cost.
+fn requests_of(requests: &BTreeMap<String, u32>, one: &str) -> String {
+    let total: u32 = requests.values().sum();
+    if total == 0 {
         return "none".to_owned();
     }
-    requests.iter().map(|(status, count)| format!("{count} {status}")).collect::<Vec<_>>().join(", ")
+    let notable = requests.iter().filter(|(_, count)| **count > 0).filter_map(|(status, count)| {
+        let how = match status.as_str() {
+            "actual" => return None,
+            "partial" => "counted in part",
+            "baseline" => "estimated",
+            "zero" => "never sent",
+            "reserved" => "not answered yet",
+            "by_tool" => "made by tools",
+            other => other,
+        };
+        Some(format!("{count} {how}"))
+    });
+    let notable: Vec<String> = notable.collect();
+    let more = if notable.is_empty() { String::new() } else { format!(" ({})", notable.join(", ")) };
+    format!("{}{more}", ua_core::counted(total, one))
 }
 
 #[cfg(test)]
@@ -205,7 +227,7 @@ mod tests {
         requests[3].model = "another".to_owned();
         requests[3].usage.output_tokens = 90_000;
         let summary = UsageSummary::of(&story.records);
-        assert_eq!(summary.requests_in_words(), "2 actual, 1 baseline, 1 zero");
+        assert_eq!(summary.requests_in_words(), "4 (1 estimated, 1 never sent)");
         assert_eq!((summary.total_tokens, summary.overruns), (1_000 + 950 + 90_900, 1));
         assert_eq!((summary.estimated_input_tokens, summary.counted_input_tokens), (1_900, 1_800));
         // 900 × 2 + 100 × 10 dollars per million.
@@ -214,9 +236,9 @@ mod tests {
         let [scripted, another] = summary.models.as_slice() else { panic!("{:?}", summary.models) };
         assert_eq!(
             scripted.in_words(),
-            "1 actual, 1 baseline, 1 zero; 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
+            "3 requests (1 estimated, 1 never sent); 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
         );
-        assert_eq!(another.in_words(), "1 actual; 90900 tokens; cost unknown (no price for the model)");
+        assert_eq!(another.in_words(), "1 request; 90900 tokens; cost unknown (no price for the model)");
         assert_eq!(UsageSummary::default().cost_in_words(), "none");
     }
 }

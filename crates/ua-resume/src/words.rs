@@ -1,9 +1,9 @@
 //! Where a run stands, as people say it. What is stored (`waiting_for_human`) is for machines.
 
-use ua_core::{RunStatus, RunStop, counted};
+use ua_core::{CallStatus, RunStatus, RunStop, counted};
 use ua_store::RunRecords;
 
-use crate::lives::{kills, lives};
+use crate::lives::{drivers, kills};
 
 /// Where a run stands: `waiting for you`, `stopped (budget)`.
 pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
@@ -16,6 +16,18 @@ pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
     }
 }
 
+/// Where a tool call stands: what is stored tells two failures apart, of which a person needs to know no more than that it failed.
+pub const fn call_words(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Prepared => "not sent yet",
+        CallStatus::Running => "running",
+        CallStatus::Succeeded => "succeeded",
+        CallStatus::FailedDefinite | CallStatus::FailedReported => "failed",
+        CallStatus::Unknown => "unknown",
+        CallStatus::Cancelled => "never sent",
+    }
+}
+
 /// What is to be said about a status besides; nothing where the question that a run waits for stands beside it and says it better.
 pub fn status_detail(status: RunStatus, detail: Option<&str>) -> Option<&str> {
     detail.filter(|_| status != RunStatus::WaitingForHuman)
@@ -23,7 +35,7 @@ pub fn status_detail(status: RunStatus, detail: Option<&str>) -> Option<&str> {
 
 /// The processes that drove a run: `3 processes, 1 of them killed`.
 pub fn processes_words(records: &RunRecords) -> String {
-    let processes = counted(lives(records).len(), "process");
+    let processes = counted(drivers(records), "process");
     match kills(records) {
         0 => processes,
         killed => format!("{processes}, {killed} of them killed"),

@@ -24,6 +24,6 @@ pub(crate) fn parse_concurrency(text: &str) -> Result<ConcurrencyKey, String> {
     };
     match limit {
         Ok(limit) if limit > 0 && !key.is_empty() => Ok(ConcurrencyKey { key: key.to_owned(), limit }),
-        _ => Err(format!("`{text}` is no key; write KEY, or KEY:N for N runs at once")),
+        _ => Err(format!("`{text}` is not a valid key; write KEY for one run at once, or KEY:N for N")),
     }
 }

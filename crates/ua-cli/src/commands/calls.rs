@@ -178,7 +178,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
                 format!("{}.{}", call.position.turn, call.position.ordinal),
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
-                call.status.to_string(),
+                ua_resume::call_words(call.status).to_owned(),
                 call.attempt.to_string(),
                 line(&in_a_list(call), 200),
             ]
@@ -360,7 +360,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
                 .hint("run it on a terminal, or add --yes when you have looked at `ua calls show`"));
         }
         tell(plain(&shown(&look, &seen).await?));
-        let ask = format!("Record it as {}, since {:?}?", said.outcome, line(&said.reason, 200));
+        let ask = format!("Record it as {}, with the reason {:?}?", said.outcome, line(&said.reason, 200));
         if !crate::prompt::confirm(&ask, &crate::prompt::Left::undone("nothing was changed")).await? {
             tell("nothing was changed");
             return Ok(FAILED);

@@ -151,12 +151,12 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
         return Ok(if is_well { OK } else { STORAGE });
     }
     let mut page = format!(
-        "Database       {}\nId             {}\nSchema         {}\nSQLite         {}\nSize           {} bytes\n",
+        "Database       {}\nId             {}\nSchema         {}\nSQLite         {}\nSize           {}\n",
         health.path.display(),
         health.db_uuid,
         health.schema,
         health.sqlite_version,
-        health.bytes
+        ua_core::size_in_words(health.bytes)
     );
     let whole =
         if health.findings.is_empty() { "healthy".to_owned() } else { health.findings.join("\n               ") };
@@ -191,7 +191,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
             print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }
         tell(
-            "hint: the database is whole; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and \
+            "hint: the database is healthy; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and \
              `ua calls resolve CALL --as …` puts a record right",
         );
     }

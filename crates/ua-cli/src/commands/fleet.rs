@@ -1,5 +1,6 @@
 //! `ua submit`, `ua worker`, `ua queue` and `ua workers`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,14 +8,16 @@ use std::time::Duration;
 
 use clap::{Arg, Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{RunId, Timestamp};
+use ua_core::{RunId, Timestamp, span_in_words};
 use ua_dispatch::StopSignal;
 use ua_host::fleet::{self, Submission, WorkerOptions};
 use ua_host::job::JobRequest;
 use ua_host::{Database, Host, People};
-use ua_runner::{DrainTimes, Interrupts};
+use ua_resume::status_words;
+use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
-    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueEntry, QueueState, StoreError, stored_name,
+    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueState, StoreError,
+    stored_name,
 };
 
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
@@ -62,7 +65,7 @@ pub struct SubmitArgs {
     /// Not before this much time has passed: a number and d, h, m or s
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     pub delay: Option<Duration>,
-    /// At most N runs of this key at once, over all workers
+    /// At most N runs of this key at once, over all workers; a KEY alone is one
     #[arg(long, value_name = "KEY[:N]", value_parser = parse_concurrency)]
     pub concurrency_key: Option<ConcurrencyKey>,
     /// Runs of different keys take turns, however many of each are waiting
@@ -277,7 +280,10 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Re
         }
         Some(entry) if !is_quiet => tell(format!("queued in {}; a worker takes it: `ua worker`", entry.options.queue)),
         Some(_) => {}
-        None => tell(format!("the run of this job is {} already; nothing was queued", submitted.run.status)),
+        None => tell(format!(
+            "the run of this job is {} already; nothing was queued",
+            status_words(submitted.run.status, submitted.run.stop_reason)
+        )),
     }
     Ok(())
 }
@@ -288,8 +294,8 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     let drain = DrainTimes { interrupt: args.drain, terminate: args.drain };
     let first = |patience: std::time::Duration| {
         tell(format!(
-            "stopping; waiting up to {} s for calls with an effect. A second signal ends at once",
-            patience.as_secs()
+            "stopping; waiting up to {} for calls with an effect. A second signal ends at once",
+            span_in_words(patience)
         ));
     };
     tokio::spawn(interrupts.watch(stop.clone(), drain, host.env().clone(), first, end_at_once));
@@ -329,6 +335,7 @@ const NAMED: usize = 5;
 /// A second signal: whatever was sent stays sent, which the next worker knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
 fn end_at_once() {
+    RunLock::mark_ended_at_once();
     crate::terminal::release();
     tell("ended at once; another worker of this machine takes its runs");
     std::process::exit(i32::from(INTERRUPTED));
@@ -376,16 +383,40 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
     }
 }
 
-async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
-    let failed = |e: StoreError| HostError::store("read the queue", &e);
-    let (mut depths, mut now) = (Vec::new(), host.env().now());
-    if !host.home().is_unused() {
-        let store = host.home().open_read_only()?;
-        now = store.fleet_now(now).await.map_err(failed)?;
-        depths = store.queue_depths(now).await.map_err(failed)?;
+/// The queue as the next worker finds it, and the time that counts for all workers. Whatever shows the queue is made of this: what people
+/// and processes that are no workers did to runs since a worker looked last is no line of the table of the queue.
+async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp), HostError> {
+    if host.home().is_unused() {
+        return Ok((Vec::new(), host.env().now()));
     }
+    let failed = |e: StoreError| HostError::store("read the queue", &e);
+    let store = host.home().open_read_only()?;
+    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    let mut queue = store.fleet_state(most).await.map_err(failed)?.queue;
+    let answered = ua_host::tree::answered_runs(&store).await?;
+    let locks = host.home().locks();
+    for entry in queue.iter_mut().filter(|entry| entry.state != QueueState::Claimed) {
+        if RunLock::is_held(&locks, &entry.run_id) {
+            entry.state = QueueState::Claimed;
+            entry.why = Some("driven by a process that is no worker".to_owned());
+        } else if entry.state == QueueState::Parked && answered.contains(&entry.run_id) {
+            entry.state = QueueState::Ready;
+            entry.why = Some("answered; a worker continues it".to_owned());
+        }
+    }
+    Ok((queue, now))
+}
+
+async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
+    let (entries, now) = entries(host, LOOKED_AT).await?;
+    let depths = if entries.len() < LOOKED_AT as usize {
+        depths_of(&entries, now)
+    } else {
+        let store = host.home().open_read_only()?;
+        store.queue_depths(now).await.map_err(|e| HostError::store("read the queue", &e))?
+    };
     if json || crate::terminal::is_json() {
-        let row = |depth: &ua_store::QueueDepth| QueueDepthRow {
+        let row = |depth: &QueueDepth| QueueDepthRow {
             queue: depth.queue.clone(),
             ready: depth.ready,
             later: depth.later,
@@ -398,7 +429,7 @@ async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
     if depths.is_empty() {
         return print("nothing is queued\n");
     }
-    let row = |depth: &ua_store::QueueDepth| {
+    let row = |depth: &QueueDepth| {
         let oldest = depth.oldest_at.map_or_else(String::new, |at| moment::since(at, now));
         let numbers = [depth.ready, depth.later, depth.claimed, depth.parked].map(|number| number.to_string());
         [vec![depth.queue.clone()], numbers.to_vec(), vec![oldest]].concat()
@@ -406,24 +437,31 @@ async fn depth(host: &Host, json: bool) -> Result<(), HostError> {
     print_table(&crate::listings::QUEUE_DEPTH, depths.iter().map(row).collect())
 }
 
-/// The queue, and the time that counts for all workers.
-async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp), HostError> {
-    if host.home().is_unused() {
-        return Ok((Vec::new(), host.env().now()));
-    }
-    let failed = |e: StoreError| HostError::store("read the queue", &e);
-    let store = host.home().open_read_only()?;
-    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
-    let mut queue = store.fleet_state(most).await.map_err(failed)?.queue;
-    // What is parked for a question that has its answer by now is taken by the next worker that looks.
-    let answered = ua_host::tree::answered_runs(&store).await?;
-    for entry in queue.iter_mut().filter(|entry| entry.state == QueueState::Parked) {
-        if answered.contains(&entry.run_id) {
-            entry.state = QueueState::Ready;
-            entry.why = Some("answered; a worker continues it".to_owned());
+/// How much of these waits in each queue.
+fn depths_of(entries: &[QueueEntry], now: Timestamp) -> Vec<QueueDepth> {
+    let mut depths: BTreeMap<&str, QueueDepth> = BTreeMap::new();
+    for entry in entries {
+        let queue = entry.options.queue.as_str();
+        let depth = depths.entry(queue).or_insert_with(|| QueueDepth {
+            queue: queue.to_owned(),
+            ready: 0,
+            later: 0,
+            claimed: 0,
+            parked: 0,
+            oldest_at: None,
+        });
+        match entry.state {
+            QueueState::Claimed => depth.claimed += 1,
+            QueueState::Parked => depth.parked += 1,
+            QueueState::Ready if entry.options.run_after > now => depth.later += 1,
+            QueueState::Ready => {
+                depth.ready += 1;
+                let since = entry.options.run_after;
+                depth.oldest_at = Some(depth.oldest_at.map_or(since, |oldest| oldest.min(since)));
+            }
         }
     }
-    Ok((queue, now))
+    depths.into_values().collect()
 }
 
 async fn list(host: &Host, limit: u32, json: bool) -> Result<(), HostError> {

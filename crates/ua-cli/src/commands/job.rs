@@ -33,7 +33,7 @@ Examples:
   ua job --resume --run-id monthly-2026-11
   ua job --fork --run-id monthly-2026-11 --at-turn 4
 
-A job file is JSON: at least {\"objective\": \"…\"}; see docs/guide/job-file.md for all fields."
+A job file is JSON: at least {\"objective\": \"…\"}; `ua schema job-file` has all fields."
 )]
 pub struct JobArgs {
     /// The job file; `-` reads the job from standard input

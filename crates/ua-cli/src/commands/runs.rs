@@ -8,6 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, RunStatus, RunStop};
 use ua_host::Host;
 use ua_host::home::Home;
+use ua_resume::call_words;
 use ua_runner::{RunLock, StepSummary, UsageSummary};
 use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
@@ -88,7 +89,8 @@ Examples:
   ua runs list --status waiting --status stopped --status answered     what needs me?
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
-`crashed` is a run whose process died while it drove it; `ua resume RUN` resumes it.")]
+`crashed` is a run whose process died while it drove it, `interrupted` one whose process was ended at once by a second Ctrl-C;
+`ua resume RUN` resumes it.")]
 pub struct ListArgs {
     /// Only runs with this status; may be repeated
     #[arg(long, value_name = "STATUS")]
@@ -113,6 +115,8 @@ pub enum StatusFilter {
     Running,
     /// Its process died while it drove it
     Crashed,
+    /// A person ended its process at once
+    Interrupted,
     /// Waits for a person's answer
     Waiting,
     /// Has its answers and waits for a resume
@@ -140,7 +144,17 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
     }
 }
 
-/// What a person is told about a run's status: a `running` run whose lock is free has crashed.
+/// How a run is shown that counts as running, and whose process is gone.
+pub(super) const CRASHED: &str = "crashed";
+/// The same of one whose process a person ended at once.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
+/// The word for a run that counts as running and that no process of this machine drives.
+pub(super) fn undriven(home: &Home, id: &RunId) -> &'static str {
+    if RunLock::was_ended_at_once(&home.locks(), id) { INTERRUPTED } else { CRASHED }
+}
+
+/// What a person is told about a run's status: a `running` run whose lock is free has crashed, or was ended at once.
 pub(super) fn shown_status(
     home: &Home,
     answered: &BTreeSet<RunId>,
@@ -151,7 +165,7 @@ pub(super) fn shown_status(
     match status {
         RunStatus::WaitingForHuman if answered.contains(id) => "answered".to_owned(),
         RunStatus::WaitingForHuman => "waiting for you".to_owned(),
-        RunStatus::Running if !RunLock::is_held(&home.locks(), id) => "crashed".to_owned(),
+        RunStatus::Running if !RunLock::is_held(&home.locks(), id) => undriven(home, id).to_owned(),
         RunStatus::Stopped => format!("stopped ({})", stop_reason.map_or("?", RunStop::as_str)),
         RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
             status.to_string()
@@ -185,7 +199,7 @@ pub(super) async fn in_no_queue(
 fn stored(filter: StatusFilter) -> RunStatus {
     match filter {
         StatusFilter::Queued => RunStatus::Queued,
-        StatusFilter::Running | StatusFilter::Crashed => RunStatus::Running,
+        StatusFilter::Running | StatusFilter::Crashed | StatusFilter::Interrupted => RunStatus::Running,
         StatusFilter::Waiting | StatusFilter::Answered => RunStatus::WaitingForHuman,
         StatusFilter::Stopped => RunStatus::Stopped,
         StatusFilter::Succeeded => RunStatus::Succeeded,
@@ -197,7 +211,8 @@ fn stored(filter: StatusFilter) -> RunStatus {
 async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     // Whether a running one has crashed is not in the database, so the limit is counted after that is known.
     let has = |filter| args.status.contains(&filter);
-    let is_split = has(StatusFilter::Running) != has(StatusFilter::Crashed)
+    let running = [StatusFilter::Running, StatusFilter::Crashed, StatusFilter::Interrupted];
+    let is_split = running.iter().any(|filter| has(*filter)) && !running.iter().all(|filter| has(*filter))
         || has(StatusFilter::Waiting) != has(StatusFilter::Answered);
     let query = RunQuery {
         statuses: args.status.iter().map(|filter| stored(*filter)).collect(),
@@ -217,7 +232,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         for run in found {
             let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
             // The locks of this machine say nothing about a run of another one.
-            if shown == "crashed"
+            if shown == CRASHED
                 && let Some(there) = store.elsewhere(&run.run_id).await?
             {
                 shown = format!("running in {}", line(&there, 40));
@@ -230,7 +245,8 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
     }
     let is_wanted = |row: &RunRow| match (row.status, row.shown_status.as_str()) {
         _ if args.status.is_empty() => true,
-        (RunStatus::Running, "crashed") => has(StatusFilter::Crashed),
+        (RunStatus::Running, CRASHED) => has(StatusFilter::Crashed),
+        (RunStatus::Running, INTERRUPTED) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
         (RunStatus::WaitingForHuman, "answered") => has(StatusFilter::Answered),
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
@@ -314,11 +330,15 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         return gateway::show_session(&store, &records).await;
     }
     summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records)?;
-    let count = |status: CallStatus| records.calls.iter().filter(|call| call.status == status).count();
-    let counts: Vec<String> = CallStatus::ALL
+    let words: Vec<&str> = records.calls.iter().map(|call| call_words(call.status)).collect();
+    let mut kinds: Vec<&str> = CallStatus::ALL.iter().map(|status| call_words(*status)).collect();
+    kinds.dedup();
+    let count = |kind: &str| words.iter().filter(|word| **word == kind).count();
+    let counts: Vec<String> = kinds
         .iter()
-        .filter(|status| count(**status) > 0)
-        .map(|status| format!("{} {status}", count(*status)))
+        .map(|kind| (count(kind), kind))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, kind)| format!("{n} {kind}"))
         .collect();
     let usage = UsageSummary::of(&records);
     print(format!(

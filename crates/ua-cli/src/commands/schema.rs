@@ -1,6 +1,7 @@
-//! `ua schema`: the JSON Schema of what a command writes with `--json`.
+//! `ua schema`: the JSON Schema of what a command writes with `--json`, and of a job file.
 
 use clap::Args;
+use ua_core::RunSpec;
 
 use crate::error::{HostError, OK};
 use crate::output::{print_exactly, print_json};
@@ -13,16 +14,20 @@ Examples:
   ua schema                  the commands that have one
   ua schema runs list        the JSON Schema of what `ua runs list --json` prints
   ua schema error            that of an error under --json
+  ua schema job-file         every field of a job file: what it means, takes, and is when it is left out
 
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {
-    /// A command, without `ua`
+    /// A command, without `ua`, or `job-file`
     pub command: Vec<String>,
 }
 
+/// What a person writes, among what commands write.
+const JOB_FILE: &str = "job-file";
+
 pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
     if args.command.is_empty() {
-        let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.command).collect();
+        let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.command).chain([JOB_FILE]).collect();
         if crate::terminal::is_json() {
             print_json(&names)?;
         } else {
@@ -31,14 +36,13 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<u8, HostError> {
         return Ok(OK);
     }
     let name = args.command.join(" ");
+    if name == JOB_FILE {
+        print_json(&RunSpec::json_schema())?;
+        return Ok(OK);
+    }
     let entry = find(&name).ok_or_else(|| {
-        let names = ENTRIES.iter().map(|entry| entry.command);
-        HostError::not_found(
-            format!("there is no schema for `{name}`"),
-            &name,
-            names,
-            "`ua schema` lists the commands that have one",
-        )
+        let names = ENTRIES.iter().map(|entry| entry.command).chain([JOB_FILE]);
+        HostError::not_found(format!("there is no schema for `{name}`"), &name, names, "`ua schema` lists what has one")
     })?;
     print_json(&entry.schema())?;
     Ok(OK)

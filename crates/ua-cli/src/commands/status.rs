@@ -8,7 +8,7 @@ use ua_host::{Host, questions, tree};
 use ua_runner::UsageSummary;
 use ua_store::{RunHead, RunQuery, RunStore as _, Store as _};
 
-use super::runs::{IN_NO_QUEUE, in_no_queue, shown_status};
+use super::runs::{CRASHED, IN_NO_QUEUE, INTERRUPTED, in_no_queue, shown_status};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
@@ -96,7 +96,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
-        if is_session && status == "crashed" {
+        if is_session && (status == CRASHED || status == INTERRUPTED) {
             SESSION.clone_into(&mut status);
         }
         shown.runs.push(StatusRun {
@@ -140,7 +140,8 @@ fn summary(found: &StatusShown) -> String {
     for question in &found.questions {
         let (id, run) = (question.question.question_id.as_str(), question.question.run_id.as_str());
         // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
-        let text = question.question.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = super::summary::told(&question.question.text);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = line(&text, 200);
         out.push_str(&format!("\nQuestion {} of run {}\n  {text}\n", short(id), short(run)));
     }
@@ -149,7 +150,7 @@ fn summary(found: &StatusShown) -> String {
     }
     let resumable = |run: &&StatusRun| {
         let word = run.run.shown_status.as_str();
-        word == "crashed" || word == "answered" || word == IN_NO_QUEUE || word.starts_with("stopped")
+        [CRASHED, INTERRUPTED, "answered", IN_NO_QUEUE].contains(&word) || word.starts_with("stopped")
     };
     for run in found.runs.iter().filter(resumable) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();

@@ -1,30 +1,36 @@
 //! What is printed when a process's work on a run ends.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{CallStatus, RunStatus, RunStop};
+use ua_core::{CallStatus, QuestionId, RunStatus, RunStop};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use ua_host::questions::KnownFact;
 use ua_resume::answers::{known, ways};
+use ua_resume::call_words;
 
 use crate::error::HostError;
 use crate::ids::{short, shortened};
+use crate::moment;
 use crate::output::{line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
 
-/// Prints the final summary on standard output; `resume_command` is how the run goes on.
+/// Prints the final summary on standard output; `resume_command` is how the run goes on. Whoever was `asked` a question just above is told no more
+/// than how to come back to it.
 pub(crate) fn print(
     resume_command: &str,
     records: &RunRecords,
     fork: Option<serde_json::Value>,
+    asked: &BTreeSet<QuestionId>,
 ) -> Result<(), HostError> {
     if crate::terminal::is_json() {
         return crate::output::print_json(&ended(records, fork));
     }
-    write_out(text(resume_command, records))
+    write_out(text(resume_command, records, asked))
 }
 
 /// The same for a machine.
@@ -52,10 +58,10 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 
 /// Prints the final summary for a person, whatever `--json` says.
 pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(), HostError> {
-    write_out(text(resume_command, records))
+    write_out(text(resume_command, records, &BTreeSet::new()))
 }
 
-fn text(resume_command: &str, records: &RunRecords) -> Shown {
+fn text(resume_command: &str, records: &RunRecords, asked: &BTreeSet<QuestionId>) -> Shown {
     let run = &records.run;
     let resume_command = shortened(resume_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
@@ -66,12 +72,17 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     } else {
         headline(run)
     };
-    let word = headline.split([' ', ':']).next().unwrap_or(&headline);
+    let (headline, below) = parted(&headline);
+    let word = headline.split([' ', ':']).next().unwrap_or(headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
-    let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
+    let shown = color.map_or_else(|| Shown::from(headline), |color| Shown::painted(headline, color, true));
     // What a tool server wrote is none of our words, so nothing is put behind it on its line.
-    let gap = if run.stop_reason == Some(RunStop::ToolServer) { "\n" } else { " · " };
+    let is_foreign = run.stop_reason == Some(RunStop::ToolServer) && below.is_empty();
+    let gap = if is_foreign { "\n" } else { " · " };
     let mut out = format!("{gap}run {}\n", short(run.run_id.as_str()));
+    if !below.is_empty() {
+        out.push_str(&format!("\n{}\n", indented(below)));
+    }
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
     }
@@ -83,7 +94,7 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
     if !effects.is_empty() {
         out.push_str(&format!("\nEffects\n{}\n", effects.join("\n")));
     }
-    out.push_str(&open_questions(records));
+    out.push_str(&questions_left(records, asked));
     if let Some(artifact) = &run.final_artifact_ref {
         out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
     }
@@ -117,13 +128,33 @@ fn text(resume_command: &str, records: &RunRecords) -> Shown {
 
 /// The questions of a run that are open, and how each is answered.
 pub(super) fn open_questions(records: &RunRecords) -> String {
+    questions_left(records, &BTreeSet::new())
+}
+
+fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String {
     let mut out = String::new();
     for question in records.questions.iter().filter(|q| q.status == QuestionStatus::Open) {
+        if asked.contains(&question.question_id) {
+            let id = short(question.question_id.as_str());
+            out.push_str(&format!("\nQuestion {id} is left open; `ua answer {id}` asks it again\n"));
+            continue;
+        }
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
         let known = known(question, call, &records.attempts, own_history(records, question));
         out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &records.run.run_id)));
     }
     out
+}
+
+/// How much of what is known about a status stands on its line.
+const HEADLINE: usize = 100;
+
+/// The line that says how a run stands, and what stands below it: a reason that is long, or has lines of its own, is no part of a line.
+fn parted(headline: &str) -> (&str, &str) {
+    if !headline.contains('\n') && headline.chars().count() <= HEADLINE {
+        return (headline, "");
+    }
+    headline.split_once(": ").unwrap_or((headline, ""))
 }
 
 pub(super) fn headline(run: &RunRecord) -> String {
@@ -146,7 +177,7 @@ fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
         return None;
     }
     let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
-    let status = if call.deduplicated_from.is_some() { "not repeated" } else { call.status.as_str() };
+    let status = if call.deduplicated_from.is_some() { "not repeated" } else { call_words(call.status) };
     Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status).trim_end().to_owned())
 }
 
@@ -163,7 +194,7 @@ pub(crate) fn ids_of<'a>(question: &'a QuestionRecord, run: &'a ua_core::RunId) 
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.
 pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> String {
-    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&question.text));
+    let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&question.text)));
     out.push_str(&known_lines(known));
     if let Some(call) = &question.call_id {
         out.push_str(&format!("  {:<11} ua calls show {call}\n", "look at it"));
@@ -180,8 +211,19 @@ pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> S
 /// What is known about a question, a line each.
 pub(crate) fn known_lines(known: &[KnownFact]) -> String {
     known.iter().fold(String::new(), |lines, fact| {
-        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&line(&fact.text, 400), 14))
+        let text = if fact.name == "sent" { told(&fact.text) } else { Cow::Borrowed(fact.text.as_str()) };
+        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&line(&text, 400), 14))
     })
+}
+
+/// What we say about a call, with its instants by the clock on the wall. The arguments behind it are shown as they are sent.
+pub(super) fn told(text: &str) -> Cow<'_, str> {
+    let at = text.find("Arguments: ").unwrap_or(text.len());
+    let (ours, rest) = text.split_at(at);
+    match moment::in_sentence(ours, ua_core::system::env().now()) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(ours) => Cow::Owned(ours + rest),
+    }
 }
 
 pub(super) fn indented(text: &str) -> String {

@@ -88,7 +88,11 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     }
     drop(live);
     if is_read {
-        show(&[NamedEvent { event: end(&run, is_open(run.status) && alone >= PATIENCE), who: None }])?;
+        let alone = (is_open(run.status) && alone >= PATIENCE).then(|| match run.status {
+            RunStatus::Running => super::runs::undriven(home, &run.run_id).to_owned(),
+            other => other.to_string(),
+        });
+        show(&[NamedEvent { event: end(&run, alone), who: None }])?;
     }
     Ok(if follow { exit_code(&run) } else { OK })
 }
@@ -347,12 +351,14 @@ impl Tail {
     }
 }
 
-/// The last line: where the run stands. `is_alone`: it is not at its end, and nobody drives it.
-fn end(run: &RunRecord, is_alone: bool) -> TailEvent {
-    let text = match (is_alone, run.status) {
-        (true, RunStatus::Running) => format!("crashed: no process drives it; `ua resume {}` resumes it", run.run_id),
-        (true, _) => format!("{}: no process drives it; `ua resume {}` starts it", run.status, run.run_id),
-        (false, _) => format!("run {} {}", run.run_id, super::summary::headline(run)),
+/// The last line: where the run stands. `alone` says it of one that is not at its end, and that nobody drives.
+fn end(run: &RunRecord, alone: Option<String>) -> TailEvent {
+    let text = match (&alone, run.status) {
+        (Some(word), RunStatus::Running) => {
+            format!("{word}: no process drives it; `ua resume {}` resumes it", run.run_id)
+        }
+        (Some(word), _) => format!("{word}: no process drives it; `ua resume {}` starts it", run.run_id),
+        (None, _) => format!("run {} {}", run.run_id, super::summary::headline(run)),
     };
     TailEvent {
         at: run.updated_at,
@@ -361,11 +367,7 @@ fn end(run: &RunRecord, is_alone: bool) -> TailEvent {
         turn: None,
         tool_call_id: None,
         tool: None,
-        status: Some(if is_alone && run.status == RunStatus::Running {
-            "crashed".to_owned()
-        } else {
-            run.status.to_string()
-        }),
+        status: Some(alone.unwrap_or_else(|| run.status.to_string())),
         attempt: None,
         question_id: None,
         tokens: None,

@@ -137,12 +137,12 @@ async fn check(server: &PostgresConfig, invariants: bool, json: bool) -> Result<
         return Ok(code);
     }
     let mut page = format!(
-        "Database       {}\nId             {}\nSchema         {}\nPostgreSQL     {}\nSize           {} bytes\n",
+        "Database       {}\nId             {}\nSchema         {}\nPostgreSQL     {}\nSize           {}\n",
         server.shown(),
         health.db_uuid,
         health.schema,
         health.server_version,
-        health.bytes
+        ua_core::size_in_words(u64::try_from(health.bytes).unwrap_or_default())
     );
     let whole =
         if health.findings.is_empty() { "healthy".to_owned() } else { health.findings.join("\n               ") };

@@ -159,8 +159,11 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
             findings.ok(
                 "database",
                 format!(
-                    "whole, schema {}, journal {}, SQLite {}, {} bytes",
-                    health.schema, health.journal_mode, health.sqlite_version, health.bytes
+                    "intact, schema {}, journal {}, SQLite {}, {}",
+                    health.schema,
+                    health.journal_mode,
+                    health.sqlite_version,
+                    ua_core::size_in_words(health.bytes)
                 ),
             );
             if !health.forgotten.is_empty() {
@@ -199,23 +202,16 @@ async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Fi
             let (schema, version) = (health.schema, &health.server_version);
             findings.ok(
                 "database",
-                format!("{}: whole, schema {schema}, PostgreSQL {version}, {} bytes", server.shown(), health.bytes),
+                format!(
+                    "{}: intact, schema {schema}, PostgreSQL {version}, {}",
+                    server.shown(),
+                    ua_core::size_in_words(u64::try_from(health.bytes).unwrap_or_default())
+                ),
             );
             for warning in health.warnings {
                 findings.warn("database", warning, "name the standbys in synchronous_standby_names, as ANY 1 (…)");
             }
         }
-    }
-}
-
-/// So many bytes, as a person says it.
-fn size(bytes: u64) -> String {
-    let (unit, name) = if bytes >> 30 > 0 { (30, "GiB") } else { (20, "MiB") };
-    let tenths = (bytes >> (unit - 10)).saturating_mul(10) >> 10;
-    if name == "GiB" && tenths < 1000 {
-        format!("{}.{} {name}", tenths / 10, tenths % 10)
-    } else {
-        format!("{} {name}", bytes >> unit)
     }
 }
 
@@ -227,7 +223,7 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
         }
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let detail = format!("{} free for {}", size(free), home.root().display());
+            let detail = format!("{} free for {}", ua_core::size_in_words(free), home.root().display());
             let fix = "make room: `ua runs delete --older-than 30d`, `ua db prune`; or choose another --root";
             if free < TOO_LITTLE {
                 findings.fail("disk", detail, fix);
