@@ -171,7 +171,10 @@ fn enter_leaves_a_question_open_and_no_input_does_not_ask() {
     let mut terminal = Terminal::start(&env, &["job", &careful_job(&env), "--run-id", "r"]);
     terminal.asks("first");
     terminal.types(ENTER);
-    terminal.code(75);
+    // What was asked here is not asked once more by the progress before it or the summary after it.
+    let text = terminal.code(75);
+    let count = |words: &str| text.matches(words).count();
+    assert_eq!((count("first \\u"), count("is left open; `ua answer")), (1, 1), "{text}");
     let text = Terminal::start(&env, &["resume", "r", "--no-input"]).code(75);
     assert!(!text.contains("(Enter alone: later)"), "{text}");
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
@@ -377,7 +380,7 @@ fn a_record_is_put_right_once_the_person_saw_it_and_enter_means_no() {
     env.run(&["resume", "r"]).code(75);
     let call = env.value("SELECT tool_call_id FROM tool_calls");
     let said = ["calls", "resolve", &call, "--as", "happened", "--reason", "I looked at the forum"];
-    let ask = "Record it as happened, since \"I looked at the forum\"?";
+    let ask = "Record it as happened, with the reason \"I looked at the forum\"?";
     let mut terminal = Terminal::start(&env, &said);
     // What is recorded is shown before it is asked about.
     terminal.shows("attempt 1");

@@ -96,7 +96,7 @@ fn ctrl_c_in_a_terminal_leaves_the_tool_server_alone_until_its_answer_is_stored(
     let mut terminal = at_the_gate(&env);
     terminal.type_ctrl_c();
     terminal.sees("nothing new is started");
-    terminal.sees("Waiting up to 30.0 s for post_comment");
+    terminal.sees("Waiting up to 30 s for post_comment");
     terminal.sees("Ctrl-C again ends at once and leaves its outcome unknown");
     assert_eq!((env.calls(), tool_servers(&env)), (vec!["post_comment running".to_owned()], 1));
     env.write("gate", "");
@@ -123,6 +123,9 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     until("a clean screen", || left.iter().all(|part| !terminal.contents().contains(part)));
     // The gate is shut to the end: nobody waited for the answer, and nobody guesses it.
     assert!(!env.path("gate").exists());
+    // Nobody takes it for crashed, and it is found by that word.
+    env.run(&["runs", "list", "--status", "interrupted"]).code(0).shows(&["r", "interrupted"]);
+    env.run(&["runs", "list", "--status", "crashed"]).code(0).says(&["no such runs"]);
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
 }

@@ -127,7 +127,7 @@ fn a_run_at_work_can_be_exported() {
     let process = env.start(&["job", &job, "--run-id", "r"]);
     until("the second call to run", || env.try_rows("SELECT status FROM tool_calls") == ["succeeded", "running"]);
     // Whoever looks for the way back finds it while the run is at work.
-    assert!(process.stderr().contains("to resume: ua resume r --root"), "{}", process.stderr());
+    assert!(process.stderr().contains("resume with: ua resume r --root"), "{}", process.stderr());
     let restart = env.read("root/RESTART.md");
     assert!(
         restart.contains("a process drove it when this was written") && restart.contains("    ua resume r --root"),

@@ -118,6 +118,12 @@ fn every_command_writes_what_its_schema_says() {
     let error = env.run(&["runs", "show", "nobody", "--json"]).code(2);
     agrees(&schema("error"), &serde_json::from_str(error.stderr.trim()).unwrap(), "error");
 
+    // What a person writes: the job of this test, and one of the examples.
+    for file in [&job, &format!("{}/../fixtures/jobs/research_report.json", env!("CARGO_MANIFEST_DIR"))] {
+        let written = std::fs::read_to_string(file).unwrap();
+        agrees(&schema("job-file"), &serde_json::from_str(&written).unwrap(), file);
+    }
+    checked.push("job-file".to_owned());
     // Every command that has a schema was compared, but for three that other tests run: they need a probe, an unknown tool, or a server.
     checked.extend(["runs tail".to_owned(), "job --check".to_owned()]);
     let named = env.run_bare(&["schema", "--json"]).code(0).json();

@@ -68,7 +68,7 @@ fn a_budget_of_a_phase_stops_the_run_and_the_flag_to_go_on_is_named() {
     let turns = json!([note(1), {"text": "Written."}, tool("send_email", &mail()), note(2), {"text": "Done."}]);
     let job = env.job(&json!({"phases": phases, "stop_conditions": ["email_sent_once"]}), &turns);
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["the budget max_turns (1) of phase `one` is reached", "ua resume r", "--phase one --max-turns +20"]);
+    output.shows(&["the budget max_turns (1) of phase `one` is reached", "ua resume r", "--phase one --max-turns +5"]);
     env.run(&["resume", "r", "--phase", "three", "--max-turns", "+1"]).refused(2, &["no phase `three`", "one, two"]);
     env.run(&["resume", "r", "--phase", "one", "--max-steps", "+1"])
         .refused(2, &["--max-steps is a budget of the run"]);
@@ -91,7 +91,7 @@ fn steps_that_are_used_up_stop_the_run_before_the_next_phase() {
     let turns = json!([note(1), {"text": "Written."}, tool("send_email", &mail()), {"text": "Done."}]);
     let job = env.job(&json!({"phases": phases, "budgets": {"max_steps": 1}}), &turns);
     let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-    output.shows(&["the budget max_steps (1) is reached", "`two` would be the next", "ua resume r", "--max-steps +10"]);
+    output.shows(&["the budget max_steps (1) is reached", "`two` would be the next", "ua resume r", "--max-steps +5"]);
     assert_eq!(env.effects(), [0, 0, 0, 0]);
     env.run(&["resume", "r", "--max-steps", "+1"]).code(0);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
@@ -139,9 +139,9 @@ fn unknown_fields_of_a_phase_are_refused_with_the_nearest_name() {
 fn every_budget_that_stops_a_run_says_how_to_go_on() {
     // Budget, fields of the job, what is said, the flag, and whether the flag is enough.
     let cases = [
-        (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turn used", "--max-turns +20"),
-        (json!({"max_tool_calls": 1}), "the budget max_tool_calls (1) is reached", "--max-tool-calls +100"),
-        (json!({"max_tokens": 5}), "the budget max_tokens (5) is reached: 0 tokens are used", "--max-tokens +100000"),
+        (json!({"max_turns": 1}), "the budget max_turns (1) is reached: 1 turn used", "--max-turns +5"),
+        (json!({"max_tool_calls": 1}), "the budget max_tool_calls (1) is reached", "--max-tool-calls +5"),
+        (json!({"max_tokens": 5}), "the budget max_tokens (5) is reached: 0 tokens are used", "--max-tokens +10000"),
         (
             json!({"max_wallclock_minutes": 0}),
             "the budget max_wallclock_minutes (0) is reached",

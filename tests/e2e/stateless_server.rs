@@ -145,7 +145,11 @@ fn a_question_of_a_tool_waits_for_a_person_and_its_answer_is_handed_over_once() 
         let job = job(&env, "order", &json!({"text": "Ordered.", "expect": {"contains": ["ordered"]}}));
         if point.is_empty() {
             let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
-            output.shows(&["The tool server `shop` asks", "Which size, and how many?", "count: integer, default 1"]);
+            output.shows(&[
+                "The tool server `shop` asks",
+                "Which size, and how many?",
+                "count: a whole number, 1 if it is left out",
+            ]);
         } else {
             env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
             env.run(&["resume", "r"]).code(75).shows(&["Which size, and how many?"]);

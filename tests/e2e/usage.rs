@@ -72,7 +72,7 @@ fn each_request_is_charged_at_its_price_and_shown_to_people_and_programs() {
         "6660 tokens · $0.0093",
     ]);
 
-    let requests = "Requests       2 actual";
+    let requests = "Requests       2\n";
     let tokens = "Tokens         6660 (1050 in, 210 out, 5000 from cache, 400 to cache)";
     env.run(&["runs", "show", "r"]).code(0).shows(&[requests, tokens, "Cost           $0.0093"]);
     let shown = env.run(&["runs", "show", "r", "--json"]).code(0).json();
