@@ -362,7 +362,7 @@ fn a_file_that_would_be_refused_is_seen() {
     let cases = [
         ("json", "{\"objective\": \"x\", \"budgets\": {\"max_turn\": 3}}", "unknown field `budgets.max_turn`"),
         ("json", "{\"mcpServers\": {\"notes\": {\"comand\": \"x\"}}}", "`command`"),
-        ("json", "{\"name\": \"mcp__ua__notify\", \"inputs\": {}}", "unknown field `inputs`"),
+        ("json", "{\"name\": \"mcp__ua__notify\", \"inputs\": {}}", "no field `inputs`"),
         ("json", "{\"objective\": ", "it is no JSON"),
         ("toml", "[[rule]]\nid = \"a\"\nname = \"b\"\naproval = \"ask\"", "aproval"),
         ("toml", "[model]\ntimeout = 3", "there is no setting `model.timeout`"),

@@ -76,7 +76,7 @@ listings! {
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
-        whole("TOOL", TOOL), text("CLASS", "read_only"), extra("WHEN IN DOUBT", "reconcile"), text("WHY", WORDS),
+        whole("TOOL", "get_core_memory_blocks"), text("CLASS", "read_only"), extra("WHEN IN DOUBT", "reconcile"), text("WHY", WORDS),
     ];
     /// `ua tools audit`.
     AUDIT = "ua tools audit": [

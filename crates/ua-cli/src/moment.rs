@@ -64,8 +64,8 @@ fn in_sentence_of<'a>(text: &'a str, now: Timestamp, zone: &TimeZone) -> Cow<'a,
     let mut out = String::new();
     let mut rest = text;
     let instant_at = |rest: &str| {
-        let begins = rest.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
-        begins.into_iter().find_map(|at| Some((at, Timestamp::parse(rest.get(at..at + INSTANT)?)?)))
+        let mut begins = rest.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at);
+        begins.find_map(|at| Some((at, Timestamp::parse(rest.get(at..at + INSTANT)?)?)))
     };
     while let Some((at, instant)) = instant_at(rest) {
         let day = |at| written(at, "%Y-%m-%d", zone);

@@ -99,18 +99,19 @@ pub(crate) fn wrapped_to(text: &str, indent: usize, room: Option<usize>) -> Stri
 /// front of what closes a clause. Everything else is whole, a path above all.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
     let is_wide = |c: char| c.width() == Some(2);
-    let mut rest = word;
+    // No word at all is a piece, too: between two spaces.
+    let mut rest = Some(word);
     std::iter::from_fn(move || {
-        let mut chars = rest.char_indices().peekable();
-        let (_, first) = chars.next()?;
-        let mut before = first;
+        let here = rest?;
+        let mut chars = here.char_indices();
+        let mut before = chars.next().map_or(' ', |(_, first)| first);
         let end = chars.find_map(|(at, c)| {
             let may_end = (is_wide(before) || is_wide(c)) && !CLOSING.contains(c) && !OPENING.contains(before);
             before = c;
             may_end.then_some(at)
         });
-        let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
-        rest = after;
+        let (piece, after) = here.split_at(end.unwrap_or(here.len()));
+        rest = Some(after).filter(|after| !after.is_empty());
         Some(piece)
     })
 }

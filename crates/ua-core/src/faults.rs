@@ -67,6 +67,15 @@ pub fn value_fault(message: &str) -> String {
     if message.starts_with("data did not match any variant") {
         return "it has none of the forms that can stand here".to_owned();
     }
+    if let Some((length, wanted)) =
+        message.strip_prefix("invalid length ").and_then(|rest| rest.split_once(", expected "))
+    {
+        // A list in the place of an object is read as one without names.
+        return match wanted.strip_prefix("struct ") {
+            Some(_) => "it is a list, and takes an object".to_owned(),
+            None => format!("it has {}, and takes {wanted}", crate::words::counted(length, "value")),
+        };
+    }
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match told.and_then(|told| told.split_once(", expected ")) {
         Some((found, wanted)) => format!("it is {}, and takes {}", given(found), taken(wanted)),
@@ -213,11 +222,11 @@ mod tests {
             ("{\"count\": \"x\"}", "it is \"x\", and takes a whole number that is not negative"),
             ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),
             ("{\"count\": 1, \"way\": \"skipp\"}", "`skipp` is not one of ask, skip; did you mean `skip`?"),
-            ("[]", "the field `count` is missing"),
+            ("[]", "it is a list, and takes an object"),
         ] {
             let error = serde_json::from_str::<Shape>(text).unwrap_err();
             let said = json_fault(text, &error);
-            assert!(said == wanted || text == "[]", "{text}: {said}");
+            assert_eq!(said, wanted, "{text}");
             assert!(!said.contains("expected") && !said.contains("variant") && !said.contains("column"), "{said}");
         }
         let text = "count = 1\nway = \"sip\"";

@@ -73,7 +73,7 @@ impl ConditionResult {
 }
 
 /// What is wrong, and what the model is to do about it.
-pub(crate) type Shortcoming = (String, String);
+type Shortcoming = (String, String);
 
 /// All conditions of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -241,7 +241,10 @@ mod tests {
         assert!(declared["CRM"].tools["mcp__crm__login"].contains("password"));
         assert!(!format!("{declared:?}").contains("canary"));
         let wrong = [
-            ("[secrets.A]\nvalue = \"sk-canary-1\"\nvalu = 1", "line 3: unknown field"),
+            (
+                "[secrets.A]\nvalue = \"sk-canary-1\"\nvalu = 1",
+                "line 3: there is no field `valu`; did you mean `value`?",
+            ),
             ("[secrets.A]\nvalue = sk-canary-1", "line 2:"),
             ("[secrets.\"a b\"]\nvalue = \"sk-canary-1\"", "is not a valid name"),
             ("[secrets.A]\nvalue = \"sk-canary-1\"\ncommand = [\"x\"]", "keep one"),

@@ -113,12 +113,11 @@ impl RunLock {
     /// Notes in the locks of this process that a person ends it at once, so that nobody takes its runs for crashed. Nothing of it drives
     /// them after this: the caller ends the process.
     pub fn mark_ended_at_once() {
-        for file in HELD.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade) {
-            let mut file = &*file;
-            let marked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(ENDED_AT_ONCE));
-            // Nothing depends on it: the run is resumed as one whose process died.
-            let _unmarked = marked;
-        }
+        HELD.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|file| mark(&file));
     }
 
     /// Whether a person ended the process at once that drove `run` last, and nobody took it since.
@@ -191,6 +190,11 @@ impl RunLock {
     }
 }
 
+/// Puts the mark in the place of the stamp. Nothing depends on it: without it the run is resumed as one whose process died.
+fn mark(mut file: &File) {
+    let _unmarked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(ENDED_AT_ONCE));
+}
+
 /// Whether something holds now, or within that time.
 fn retried(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + within;
@@ -244,7 +248,10 @@ mod tests {
         let owner = crate::host::owner_stamp(Trace::new(&Env::simulated(1)));
         assert!(!RunLock::was_ended_at_once(dir.path(), &run));
         let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
-        RunLock::mark_ended_at_once();
+        let is_noted = |held: &Weak<File>| held.upgrade().is_some_and(|held| Arc::ptr_eq(&held, &lock.file));
+        assert!(HELD.lock().unwrap().iter().any(is_noted), "the end of the process finds it");
+        // Not those of the tests beside this one.
+        mark(&lock.file);
         let now = || (RunLock::is_held(dir.path(), &run), RunLock::was_ended_at_once(dir.path(), &run));
         assert_eq!(now(), (false, true));
         // The end of a process puts nothing into order.

@@ -3,7 +3,7 @@
 use ua_classify::{Pack, PolicyError};
 
 use crate::error::{HostError, OK};
-use crate::output::{line, print_exactly, print_json, print_table};
+use crate::output::{line, print_exactly, print_json, print_table, wrapped_to};
 use crate::view::PackRow;
 
 pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
@@ -17,7 +17,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if let (Some(_), [pack]) = (name, packs.as_slice()) {
-        print_exactly(pack.text())?;
+        print_exactly(in_lines(pack.text(), crate::terminal::width()))?;
         return Ok(OK);
     }
     let mut cells = Vec::new();
@@ -32,6 +32,15 @@ pub(crate) fn run(name: Option<&str>) -> Result<u8, HostError> {
         ]);
     }
     print_table(&crate::listings::PACKS, cells).map(|()| OK)
+}
+
+/// The text in lines of so many columns. Only comments are broken, and each piece is one: what is copied is the same policy.
+fn in_lines(text: &str, room: Option<usize>) -> String {
+    let lines = text.lines().map(|line| match line.strip_prefix("# ") {
+        Some(comment) => format!("# {}\n", wrapped_to(comment, 2, room).replace("\n  ", "\n# ")),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 fn find(name: &str) -> Result<&'static Pack, HostError> {
@@ -58,4 +67,22 @@ fn row(pack: &Pack, with_text: bool) -> Result<PackRow, HostError> {
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn damaged(error: PolicyError) -> HostError {
     HostError::failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_fits_the_terminal_and_stays_the_same_policy() {
+        for pack in Pack::all().unwrap() {
+            let text = pack.text();
+            assert_eq!(in_lines(text, None).trim_end(), text.trim_end());
+            let narrow = in_lines(text, Some(60));
+            let comments = narrow.lines().filter(|line| line.starts_with('#'));
+            assert!(comments.clone().all(|line| line.len() <= 60 || !line[2..].contains(' ')), "{narrow}");
+            let rules = |text: &str| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+            assert_eq!(rules(&narrow), rules(text));
+        }
+    }
 }

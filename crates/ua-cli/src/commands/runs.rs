@@ -89,7 +89,7 @@ Examples:
   ua runs list --status waiting --status stopped --status answered     what needs me?
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
-`crashed` is a run whose process died while it drove it, `interrupted` one whose process was ended at once by a second Ctrl-C;
+`crashed` is a run whose process died while it drove it, `interrupted` one whose process was ended at once by a second Ctrl-C; \
 `ua resume RUN` resumes it.")]
 pub struct ListArgs {
     /// Only runs with this status; may be repeated

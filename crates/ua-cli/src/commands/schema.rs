@@ -14,7 +14,7 @@ Examples:
   ua schema                  the commands that have one
   ua schema runs list        the JSON Schema of what `ua runs list --json` prints
   ua schema error            that of an error under --json
-  ua schema job-file         every field of a job file: what it means, takes, and is when it is left out
+  ua schema job-file         every field of a job file, and what it means
 
 docs/guide/json.md shows the same as tables.")]
 pub struct SchemaArgs {

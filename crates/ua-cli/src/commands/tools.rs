@@ -116,7 +116,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
             } else {
                 let rows = policies.iter().map(|(spec, policy)| {
                     vec![
-                        spec.name.raw.clone(),
+                        shown_name(&specs, spec),
                         policy.class.to_string(),
                         policy.on_unknown.to_string(),
                         line(&policy.reason, 80),
@@ -162,6 +162,13 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::Audit { policy } => return super::audit::run(host, &policy),
     }
     Ok(OK)
+}
+
+/// A tool's name in a list. Whoever reads it on a terminal has room for more than names there, and `ua tools explain` takes the short one; where
+/// two servers have it, and for programs that read the list, it is the whole name.
+fn shown_name(specs: &[ToolSpec], spec: &ToolSpec) -> String {
+    let is_only = specs.iter().filter(|other| other.name.tool == spec.name.tool).count() == 1;
+    if is_only && crate::terminal::is_read_by_person() { spec.name.tool.clone() } else { spec.name.raw.clone() }
 }
 
 /// A tool as `--json` shows it.
