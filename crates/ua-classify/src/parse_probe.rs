@@ -1,24 +1,42 @@
 //! The probe and the mark of a rule: TOML to values, so strict that a probe which could not prove anything is refused.
 //!
-//! Durable Jobs v1 spec §7.4 and §8.3. Invariant: what proves that a call happened is the key, or an argument that the rule
-//! vouches for as unique; ordinary fields prove nothing.
+//! Durable Jobs v1 spec §7.4 and §8.3. Invariant: what proves that a call happened is the key, an argument that the rule vouches for as
+//! unique, or the call's own values together with the time at which an entry was made; ordinary fields alone prove nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use ua_core::{AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, template_uses};
+use ua_core::{
+    AbsentRule, FieldIs, FoundBy, FoundRule, MadeAt, Marker, MarkerForm, ProbePolicy, SameValues, TimeForm,
+    template_uses,
+};
 
 use crate::error::PolicyError;
 use crate::parse::Field;
 use crate::rule::{MarkerSetting, Settings};
 
-const PROBE_FIELDS: &str = "tool, arguments, found, absent, unique_arguments, settle";
-const FOUND_FIELDS: &str = "items, field, equals or contains, id";
-const ABSENT_FIELDS: &str = "error, text, items_below, complete";
+const PROBE_FIELDS: &str = "tool, arguments, when, found, absent, unique_arguments, settle";
+const FOUND_FIELDS: &str = "items, entry, field, equals or contains, same, holds, made, id";
+
+/// How far the clocks of this machine and of the other side may differ where a rule does not say it, with times that are cut to the minute.
+const WITHIN: Duration = Duration::from_mins(2);
+const ABSENT_FIELDS: &str = "error, text, items_below, complete, newest_first";
 
 /// Why a probe could never prove anything, if that is so.
 pub(crate) fn unprovable(probe: &ProbePolicy, settings: &Settings) -> Option<String> {
-    let (arguments, uses_key) = template_uses(&probe.found.value).ok()?; // checked before
+    let value = match &probe.found.by {
+        FoundBy::Mark { value, .. } => value,
+        FoundBy::Values(values) => return nothing_of_the_call(values),
+    };
+    if probe.absent.as_ref().is_some_and(|absent| absent.newest_first) {
+        return Some(
+            "newest_first goes by the time of each entry, so found has to say it: write same and made".to_owned(),
+        );
+    }
+    let (arguments, uses_key) = template_uses(value).ok()?; // checked before
     if uses_key {
         let reaches = settings.key_channel.is_some() || matches!(settings.marker, Some(MarkerSetting::Mark(_)));
         return (!reaches)
@@ -27,8 +45,19 @@ pub(crate) fn unprovable(probe: &ProbePolicy, settings: &Settings) -> Option<Str
     let is_unique = |name: &String| probe.unique_arguments.contains(name);
     (!arguments.iter().any(is_unique)).then(|| {
         "what it looks for has to be unique to one call: use {key}, or {arg.NAME} with NAME in unique_arguments; a match on \
-         ordinary fields proves nothing"
+         ordinary fields proves nothing, unless the entry says when it was made: write same and made"
             .to_owned()
+    })
+}
+
+/// Why values that an entry shares with the call would not be the call's, if that is so.
+fn nothing_of_the_call(values: &SameValues) -> Option<String> {
+    let uses: Vec<(Vec<String>, bool)> = values.templates().filter_map(|text| template_uses(text).ok()).collect();
+    if uses.iter().any(|(_, uses_key)| *uses_key) {
+        return Some("{key} is unique by itself: look for it by field and equals or contains".to_owned());
+    }
+    uses.iter().all(|(arguments, _)| arguments.is_empty()).then(|| {
+        "same and holds name nothing that the call says; compare at least one field with {arg.NAME}".to_owned()
     })
 }
 
@@ -38,12 +67,19 @@ impl Field<'_> {
         let (mut tool, mut found, mut absent, mut settle) = (None, None, None, None);
         let mut arguments = Value::Object(serde_json::Map::new());
         let mut unique_arguments = Vec::new();
+        let mut when = serde_json::Map::new();
         for field in self.place.fields(table) {
             match field.name {
                 "tool" => tool = Some(field.text()?),
                 "arguments" => {
                     field.table("write a table of arguments, as in { owner = \"{arg.owner}\" }")?;
                     arguments = field.template(field.value)?;
+                }
+                "when" => {
+                    let table = field.table("write a table of arguments, as in { method = \"create\" }")?;
+                    for (name, value) in table {
+                        when.insert(name.get_ref().to_string(), field.json(value)?);
+                    }
                 }
                 "found" => found = Some(field.found()?),
                 "absent" => absent = Some(field.absent()?),
@@ -56,6 +92,7 @@ impl Field<'_> {
         Ok(ProbePolicy {
             tool: tool.ok_or_else(|| needs("tool, the read-only tool to ask"))?,
             arguments,
+            when,
             found: found.ok_or_else(|| needs("found, what proves that the call happened"))?,
             absent,
             unique_arguments,
@@ -68,11 +105,13 @@ impl Field<'_> {
     fn found(&self) -> Result<FoundRule, PolicyError> {
         let table =
             self.table("write a table, as in { items = \"issues\", field = \"body\", contains = \"{key}\" }")?;
-        let (mut items, mut path, mut value, mut contains, mut id) = (String::new(), String::new(), None, false, None);
+        let (mut items, mut path, mut value, mut contains, mut id) = (String::new(), None, None, false, None);
+        let (mut entry, mut same, mut holds, mut made) = (None, BTreeMap::new(), BTreeMap::new(), None);
         for field in self.place.fields(table) {
             match field.name {
                 "items" => items = field.text()?,
-                "field" => path = field.text()?,
+                "entry" => entry = Some(field.entry()?),
+                "field" => path = Some(field.text()?),
                 "equals" | "contains" if value.is_some() => {
                     return Err(field.error("give equals or contains, not both"));
                 }
@@ -81,12 +120,66 @@ impl Field<'_> {
                     field.check_template(&text)?;
                     (value, contains) = (Some(text), field.name == "contains");
                 }
+                "same" => {
+                    for (path, value) in field.table("write a table, as in { title = \"{arg.title}\" }")? {
+                        same.insert(path.get_ref().to_string(), field.template(value)?);
+                    }
+                }
+                "holds" => {
+                    for (path, value) in field.table("write a table, as in { body = \"{arg.body}\" }")? {
+                        let Value::String(text) = field.template(value)? else {
+                            return Err(field.error("a text is looked for, so write texts"));
+                        };
+                        holds.insert(path.get_ref().to_string(), text);
+                    }
+                }
+                "made" => made = Some(field.made()?),
                 "id" => id = Some(field.text()?),
                 other => return Err(field.error(&format!("found has no {other:?}; it has {FOUND_FIELDS}"))),
             }
         }
-        let value = value.ok_or_else(|| self.error("say what the field has to be: equals or contains"))?;
-        Ok(FoundRule { items, field: path, value, contains, id })
+        let has_values = !same.is_empty() || !holds.is_empty();
+        let by = match (value, has_values, made) {
+            (Some(value), false, None) => FoundBy::Mark { field: path.unwrap_or_default(), value, contains },
+            (None, true, Some(made)) if path.is_none() => FoundBy::Values(SameValues { same, holds, made }),
+            (None, true, None) => {
+                return Err(self.error(
+                    "equal fields prove nothing without the time at which the entry was made: add made = { field = \"…\" }",
+                ));
+            }
+            (None, false, Some(_)) => return Err(self.error("say which fields have to be the call's: same or holds")),
+            (None, false, None) => return Err(self.error("say what the field has to be: equals or contains")),
+            (Some(_) | None, _, _) => {
+                return Err(self.error("give field with equals or contains, or same and holds with made, not both"));
+            }
+        };
+        Ok(FoundRule { items, entry, by, id })
+    }
+
+    /// A regular expression with names for what an entry has.
+    fn entry(&self) -> Result<String, PolicyError> {
+        let text = self.text()?;
+        self.check_regex(&text)?;
+        if text.contains("(?<") || text.contains("(?P<") {
+            return Ok(text);
+        }
+        Err(self.error("name the fields of an entry in it, as in \"- (?<name>.+) \\\\(ID: (?<id>[0-9]+)\\\\)\""))
+    }
+
+    fn made(&self) -> Result<MadeAt, PolicyError> {
+        let why = "write { field = \"created_at\" }, with form and within where they are not \"rfc3339\" and \"2m\"";
+        let table = self.table(why)?;
+        let (mut path, mut form, mut within) = (None, TimeForm::Rfc3339, WITHIN);
+        for field in self.place.fields(table) {
+            match field.name {
+                "field" => path = Some(field.text()?),
+                "form" => form = field.text()?.parse().map_err(|why: String| field.error(&why))?,
+                "within" => within = field.duration()?,
+                _ => return Err(field.error(why)),
+            }
+        }
+        let field = path.ok_or_else(|| self.error(why))?;
+        Ok(MadeAt { field, form, within })
     }
 
     fn absent(&self) -> Result<AbsentRule, PolicyError> {
@@ -108,6 +201,7 @@ impl Field<'_> {
                     let number = number.filter(|limit| *limit > 0);
                     rule.items_below = Some(number.ok_or_else(|| field.error("write a number from 1 on"))?);
                 }
+                "newest_first" => rule.newest_first = field.flag()?,
                 "complete" => rule.complete = Some(field.field_is()?),
                 other => return Err(field.error(&format!("absent has no {other:?}; it has {ABSENT_FIELDS}"))),
             }
@@ -142,9 +236,10 @@ impl Field<'_> {
             return Ok(MarkerSetting::Nothing);
         }
         let table = self.table(why)?;
-        let (mut argument, mut form) = (None, None);
+        let (mut argument, mut form, mut given) = (None, None, false);
         for field in self.place.fields(table) {
             match field.name {
+                "given" => given = field.flag()?,
                 "argument" => argument = Some(field.text()?),
                 "append" | "set" | "push" | "put" if form.is_some() => {
                     return Err(field.error("give one of append, set, push and put"));
@@ -171,7 +266,7 @@ impl Field<'_> {
         if !text.contains("{key}") {
             return Err(self.error("a mark has to hold {key}; anything else would not be unique to one call"));
         }
-        Ok(MarkerSetting::Mark(Marker { argument, form }))
+        Ok(MarkerSetting::Mark(Marker { argument, form, given }))
     }
 
     pub(crate) fn table(&self, why: &str) -> Result<&DeTable<'_>, PolicyError> {

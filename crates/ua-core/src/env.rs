@@ -32,6 +32,12 @@ impl Timestamp {
         parse_plain(text).or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| Self(t.as_millisecond())))
     }
 
+    /// Reads the date of a mail (RFC 2822): `Mon, 23 Nov 2026 10:00:00 +0000`.
+    pub fn parse_mail_date(text: &str) -> Option<Self> {
+        let read = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+        Some(Self(read.as_millisecond()))
+    }
+
     /// The time from `earlier` to `self`; zero when the clock went backwards in between.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -78,7 +78,8 @@ pub use policy::{
 };
 pub use price::{PriceError, PriceTable, TokenPrice};
 pub use probe::{
-    AbsentRule, FieldIs, FoundRule, Marker, MarkerForm, ProbePolicy, TemplateError, Values, template_uses,
+    AbsentRule, FieldIs, FoundBy, FoundRule, MadeAt, Marker, MarkerForm, OTHERS_AFTER, ProbePolicy, SameValues, Seen,
+    TemplateError, TimeForm, Values, Wanted, Window, items_at, lies_in, plain_text, template_uses, value_at,
 };
 pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};

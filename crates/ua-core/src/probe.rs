@@ -1,9 +1,11 @@
 //! What a policy says about asking afterwards: which read-only tool, with which arguments, and what its answers prove.
 //!
 //! Durable Jobs v1 spec §8.3 (reconcile a stale RUNNING call with the provider). A probe proves that a call happened only by a
-//! value that no other call can have left behind, and that it did not happen only by an answer that is complete and was
-//! given late enough. Invariants: a template never expands to nothing (a missing argument is an error, not an empty text); a
-//! match on ordinary fields is not expressible.
+//! value that no other call can have left behind, or by its own values in the one entry that was made when it was sent, and that it did
+//! not happen only by an answer that is complete and was given late enough. Invariants: a template never expands to nothing (a missing
+//! argument is an error, not an empty text); a match on ordinary fields without a time is not expressible.
+
+mod same;
 
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::env::Timestamp;
+
+pub use same::{MadeAt, OTHERS_AFTER, SameValues, Seen, TimeForm, Wanted, Window, lies_in};
 
 /// How much earlier than the first attempt `{since}` lies, for clocks that disagree.
 const CLOCK_SLACK: Duration = Duration::from_mins(5);
@@ -22,6 +26,10 @@ pub struct ProbePolicy {
     pub tool: String,
     /// Its arguments; texts in them are templates.
     pub arguments: Value,
+    /// What the call's own arguments have to be for the tool to be asked about it: for tools that do several things, of which only one leaves
+    /// behind what is looked for. An empty text stands for an argument that the call does not have.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub when: Map<String, Value>,
     /// What proves that the call happened.
     pub found: FoundRule,
     /// What proves that it did not; without it, nothing does, and what is not found is unclear.
@@ -36,16 +44,34 @@ pub struct ProbePolicy {
 /// Which part of the answer proves that the call happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundRule {
-    /// Where the items are: names joined by dots, empty for the whole answer. A list is taken item by item.
+    /// Where the items are: names joined by dots, `*` for each of a list or an object, empty for the whole answer. A list is taken item by
+    /// item.
     pub items: String,
-    /// The field of an item to look at, as a path; empty for the item itself.
-    pub field: String,
-    /// A template of what it has to be.
-    pub value: String,
-    /// Whether it is enough that the field contains the value.
-    pub contains: bool,
+    /// For an answer that is prose: a regular expression of one item in it, whose named groups are the item's fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// What an item has to be.
+    #[serde(flatten)]
+    pub by: FoundBy,
     /// The field that holds the other side's name for the item.
     pub id: Option<String>,
+}
+
+/// What shows that an item is what the call left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FoundBy {
+    /// A value that no other call can have left behind.
+    Mark {
+        /// The field of an item to look at, as a path; empty for the item itself.
+        field: String,
+        /// A template of what it has to be.
+        value: String,
+        /// Whether it is enough that the field contains the value.
+        contains: bool,
+    },
+    /// The call's own values, and the time at which the item was made.
+    Values(SameValues),
 }
 
 /// Which answer proves that the call did not happen. Any one of `error` and `text` is enough; otherwise the items must be there,
@@ -60,6 +86,10 @@ pub struct AbsentRule {
     pub items_below: Option<usize>,
     /// The list is complete when this field of the answer has this value.
     pub complete: Option<FieldIs>,
+    /// For items that are known by their values: the list is in the order in which they were made, the newest first, so that nothing is missing
+    /// from the time of its last item on. That has to be before the call was sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newest_first: bool,
 }
 
 /// A field of an answer and the value it has to have.
@@ -80,6 +110,9 @@ pub struct Marker {
     pub argument: String,
     /// How.
     pub form: MarkerForm,
+    /// There is room for it only where the call gives the argument: for tools that do something else without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given: bool,
 }
 
 /// The ways to leave a mark.
@@ -101,6 +134,9 @@ impl Marker {
     pub fn apply(&self, arguments: &mut Map<String, Value>, key: &str) -> bool {
         let marks = Values { key: Some(key), arguments: &Map::new(), first_sent_at: None };
         let present = arguments.get(&self.argument).filter(|value| !value.is_null());
+        if self.given && present.is_none_or(is_empty) {
+            return false;
+        }
         let marked = match (&self.form, present) {
             (MarkerForm::Append(template), None) => marks.text(template).map(Value::String),
             (MarkerForm::Append(template), Some(Value::String(text))) => {
@@ -260,12 +296,32 @@ impl Values<'_> {
         })
     }
 
-    /// An argument, or what lies in one: `parent.page_id`.
+    /// An argument, or what lies in one: `parent.page_id`, `to.0`.
     fn argument(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name).or_else(|| {
             let (first, path) = name.split_once('.')?;
-            path.split('.').try_fold(self.arguments.get(first)?, |value, part| value.get(part))
+            value_at(self.arguments.get(first)?, path)
         })
+    }
+
+    /// The arguments that a template takes from the call.
+    pub(crate) fn named_by(&self, template: &str) -> Result<Vec<&Value>, TemplateError> {
+        Ok(pieces(template)?
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Argument { name, .. } => self.argument(name),
+                Piece::Text(_) | Piece::Key | Piece::Since | Piece::SinceUnix => None,
+            })
+            .collect())
+    }
+
+    /// The first argument that is not what `when` wants it to be.
+    pub fn differs_from<'w>(&self, when: &'w Map<String, Value>) -> Option<&'w str> {
+        let differs = when.iter().find(|(name, wanted)| {
+            let given = self.argument(name).filter(|value| !is_empty(value));
+            if is_empty(wanted) { given.is_some() } else { given != Some(*wanted) }
+        });
+        differs.map(|(name, _)| name.as_str())
     }
 
     fn piece(&self, template: &str, piece: &Piece) -> Result<Value, TemplateError> {
@@ -285,6 +341,49 @@ impl Values<'_> {
             }
         })
     }
+}
+
+/// The value at a path of names joined by dots, where a number is a place in a list; the empty path is the value itself.
+pub fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').filter(|name| !name.is_empty()).try_fold(value, |value, name| match value {
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => value.get(name),
+    })
+}
+
+/// The items at a path, in which `*` stands for every element of a list or every field of an object, and whether they are a list. `None` where
+/// the answer has no such place.
+pub fn items_at<'a>(answer: &'a Value, path: &str) -> Option<(Vec<&'a Value>, bool)> {
+    let mut found = vec![answer];
+    let mut is_list = false;
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        if name == "*" {
+            is_list = true;
+            found = found.into_iter().flat_map(parts_of).collect();
+        } else {
+            let below: Vec<&Value> = found.iter().filter_map(|value| value_at(value, name)).collect();
+            if below.is_empty() && !(is_list && found.is_empty()) {
+                return None;
+            }
+            found = below;
+        }
+    }
+    is_list |= matches!(found.as_slice(), [Value::Array(_)]);
+    let items = found.into_iter().flat_map(|value| if value.is_array() { parts_of(value) } else { vec![value] });
+    Some((items.collect(), is_list))
+}
+
+fn parts_of(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+/// A text as it is, anything else as JSON.
+pub fn plain_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -311,7 +410,7 @@ mod tests {
     #[test]
     fn a_mark_may_be_one_more_element_of_a_list_and_an_argument_lie_in_another() {
         let template = serde_json::json!({"text": {"content": "ref {key}"}});
-        let marker = Marker { argument: "rich_text".into(), form: MarkerForm::Push(template) };
+        let marker = Marker { argument: "rich_text".into(), form: MarkerForm::Push(template), given: false };
         let said = serde_json::json!({"rich_text": [{"text": {"content": "Fine."}}], "parent": {"page_id": "p1"}});
         let Value::Object(said) = said else { panic!("an object") };
         let mut marked = said.clone();
@@ -322,7 +421,8 @@ mod tests {
         assert!(marker.apply(&mut empty, "k-1") && empty["rich_text"].as_array().is_some_and(|list| list.len() == 1));
         let mut taken = Map::from_iter([("rich_text".to_owned(), Value::from("text"))]);
         assert!(!marker.apply(&mut taken, "k-1"));
-        let put = Marker { argument: "parent".into(), form: MarkerForm::Put(serde_json::json!({"ua_key": "{key}"})) };
+        let form = MarkerForm::Put(serde_json::json!({"ua_key": "{key}"}));
+        let put = Marker { argument: "parent".into(), form, given: false };
         assert!(put.apply(&mut marked, "k-1"));
         assert_eq!(marked["parent"], serde_json::json!({"page_id": "p1", "ua_key": "k-1"}));
         assert!(!put.apply(&mut marked, "k-2"), "the field is taken");
@@ -362,7 +462,7 @@ mod tests {
     fn a_mark_is_put_where_there_is_room() {
         let marked = |form: MarkerForm, arguments: Value| {
             let Value::Object(mut arguments) = arguments else { unreachable!("it is an object") };
-            let marker = Marker { argument: "body".to_owned(), form };
+            let marker = Marker { argument: "body".to_owned(), form, given: false };
             let there_was_room = marker.apply(&mut arguments, "k1");
             there_was_room.then_some(Value::Object(arguments))
         };
@@ -373,5 +473,58 @@ mod tests {
         assert_eq!(marked(append(), json!({"body": 7})), None);
         assert_eq!(marked(set(), json!({"body": null})), Some(json!({"body": {"key": "k1"}})));
         assert_eq!(marked(set(), json!({"body": {}})), None);
+    }
+
+    #[test]
+    fn a_mark_that_wants_its_argument_makes_none() {
+        let marker = Marker { argument: "body".to_owned(), form: MarkerForm::Append(" {key}".to_owned()), given: true };
+        for (given, expected) in [(json!({"body": "Hi"}), true), (json!({"body": ""}), false), (json!({}), false)] {
+            let Value::Object(mut arguments) = given else { unreachable!("it is an object") };
+            assert_eq!(marker.apply(&mut arguments, "k1"), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn items_lie_at_a_path_or_at_each_of_several() {
+        let answer =
+            json!({"threads": [{"comments": [1, 2]}, {"comments": []}, {"comments": [3]}], "page": {"x": [4], "y": 5}});
+        let at = |path: &str| {
+            let (items, is_list) = items_at(&answer, path)?;
+            Some((items.into_iter().cloned().collect::<Vec<_>>(), is_list))
+        };
+        assert_eq!(at("threads.*.comments"), Some((vec![json!(1), json!(2), json!(3)], true)));
+        assert_eq!(at("page.*"), Some((vec![json!(4), json!(5)], true)));
+        assert_eq!(at("page.x"), Some((vec![json!(4)], true)));
+        assert_eq!(at("page.y"), Some((vec![json!(5)], false)));
+        assert_eq!(at("page.z"), None);
+        assert_eq!(at("threads.*.replies"), None);
+        assert_eq!(items_at(&json!({"threads": []}), "threads.*.comments"), Some((vec![], true)));
+    }
+
+    #[test]
+    fn a_probe_may_be_about_some_calls_of_a_tool_alone() {
+        let arguments = json!({"method": "create", "id": "", "parent": {"page": "p"}});
+        let values = Values { key: None, arguments: arguments.as_object().unwrap(), first_sent_at: None };
+        let differs = |when: Value| {
+            let Value::Object(when) = when else { unreachable!("it is an object") };
+            values.differs_from(&when).map(str::to_owned)
+        };
+        assert_eq!(differs(json!({"method": "create", "id": "", "other": "", "parent.page": "p"})), None);
+        assert_eq!(differs(json!({"method": "update"})).as_deref(), Some("method"));
+        assert_eq!(differs(json!({"method": ""})).as_deref(), Some("method"));
+        assert_eq!(differs(json!({"number": 7})).as_deref(), Some("number"));
+    }
+
+    #[test]
+    fn what_was_stored_before_is_read_as_it_was_meant() {
+        let stored = json!({
+            "tool": "list", "arguments": {}, "absent": {"error": null, "text": null, "items_below": 30, "complete": null},
+            "found": {"items": "tickets", "field": "body", "value": "{key}", "contains": true, "id": "number"},
+            "unique_arguments": [], "settle": {"secs": 10, "nanos": 0},
+        });
+        let read: ProbePolicy = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), stored);
+        let FoundBy::Mark { field, value, contains } = read.found.by else { panic!("it goes by the key") };
+        assert_eq!((field.as_str(), value.as_str(), contains), ("body", "{key}", true));
     }
 }

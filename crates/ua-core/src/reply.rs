@@ -65,6 +65,9 @@ pub enum RawReply {
         id: Option<String>,
         /// What was found, as the tool answered it.
         item: Value,
+        /// By what it was known, as a clause: `by its key`; `None` in receipts of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
 }
 

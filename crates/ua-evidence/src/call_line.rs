@@ -121,10 +121,13 @@ pub fn reply_text(receipt: &ReceiptRecord) -> String {
             Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}"),
             None => format!("{by} confirmed that this call happened"),
         },
-        RawReply::Found { tool, id, item } => match id {
-            Some(id) => format!("{tool} found that this call happened; reference: {id}"),
-            None => format!("{tool} found that this call happened: {item}"),
-        },
+        RawReply::Found { tool, id, item, by } => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(", {by}"));
+            match id {
+                Some(id) => format!("{tool} found that this call happened{by}; reference: {id}"),
+                None => format!("{tool} found that this call happened{by}: {item}"),
+            }
+        }
     }
 }
 

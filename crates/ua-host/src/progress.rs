@@ -222,8 +222,8 @@ fn keep(workspace: &Workspace, redactor: &Redactor, file: &str, text: &str) {
 /// What a probe said, as a clause.
 pub fn finding_text(asked: &Asked) -> String {
     match &asked.finding {
-        Finding::Found { id: Some(id), .. } => format!("found by `{}`: {id}", asked.tool),
-        Finding::Found { id: None, .. } => format!("found by `{}`", asked.tool),
+        Finding::Found { id: Some(id), by, .. } => format!("found by `{}`, {by}: {id}", asked.tool),
+        Finding::Found { id: None, by, .. } => format!("found by `{}`, {by}", asked.tool),
         Finding::Absent if asked.proves_absence() => format!("`{}` does not have it", asked.tool),
         Finding::Absent => {
             let from = asked

@@ -1,15 +1,17 @@
 //! Asking afterwards: what a declared probe asks about one call, and what its answer proves.
 //!
 //! Durable Jobs v1 spec §8.3. Pure. An [`Enquiry`] is proof that the tool it names only looks, so asking needs no permit and may be
-//! repeated. Invariants: *found* needs a value that only this call can have left behind; *absent* needs a complete answer of the
-//! expected shape, and counts only from [`Asked::conclusive_from`]; everything else is unclear.
+//! repeated. Invariants: *found* needs a value that only this call can have left behind, or the one entry that has the call's values and
+//! was made when it was sent; *absent* needs a complete answer of the expected shape, and counts only from [`Asked::conclusive_from`];
+//! everything else is unclear.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use ua_core::{
-    AbsentRule, CallPolicy, CallStatus, FoundRule, Outcome, ProbePolicy, RawReply, Settlement, SideEffectClass,
-    TemplateError, Time, Timestamp, ToolName, ToolSpec, Values,
+    AbsentRule, CallId, CallPolicy, CallStatus, FoundBy, FoundRule, Outcome, ProbePolicy, RawReply, Seen, Settlement,
+    SideEffectClass, TemplateError, Time, Timestamp, ToolName, ToolSpec, Values, Wanted, Window, items_at, lies_in,
+    plain_text, template_uses, value_at,
 };
 use ua_store::{AttemptRecord, CallRecord};
 
@@ -29,6 +31,12 @@ pub enum Unaskable {
     /// The call was never sent, so there is nothing to ask about.
     #[error("cannot ask about a call that was never sent")]
     NeverSent,
+    /// The probe is about calls of this tool that do something else.
+    #[error("cannot ask about this call: the probe is for calls whose `{argument}` is another")]
+    NotAbout {
+        /// The argument that differs.
+        argument: String,
+    },
     /// A template has no value for this call.
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -45,11 +53,21 @@ pub enum Unaskable {
 pub struct Enquiry {
     tool: ToolName,
     arguments: Map<String, Value>,
-    expected: String,
+    looked_for: LookedFor,
     found: FoundRule,
     absent: Option<AbsentRule>,
+    first_sent: Timestamp,
     given_up: Option<Timestamp>,
     wait: Duration,
+}
+
+/// What an item has to be to be the call's.
+#[derive(Debug, Clone, PartialEq)]
+enum LookedFor {
+    /// It has something of the call's own.
+    Mark { field: String, value: String, contains: bool, by: String },
+    /// It has the call's values, and was made when the call was sent.
+    Values { wanted: Wanted, names: String },
 }
 
 /// What an enquiry came to.
@@ -61,6 +79,8 @@ pub enum Finding {
         id: Option<String>,
         /// The item that shows it.
         item: Value,
+        /// By what the item was known, as a clause: `by its key`.
+        by: String,
     },
     /// It is not there. Whether that proves anything depends on when it was asked.
     Absent,
@@ -90,6 +110,16 @@ impl Asked {
         self.finding == Finding::Absent && self.conclusive_from.is_some_and(|from| self.at >= from)
     }
 
+    /// The same, where a call may have left behind what was found that is not the one that was asked about.
+    #[must_use]
+    pub fn beside(mut self, other: &CallId) -> Self {
+        if matches!(self.finding, Finding::Found { .. }) {
+            let why = format!("`{}` shows something, but call {other} may have left it behind", self.tool);
+            self.finding = Finding::Unclear { why };
+        }
+        self
+    }
+
     /// Nothing could be asked.
     pub fn not_at_all(why: String, at: Timestamp) -> Self {
         Self { finding: Finding::Unclear { why }, tool: String::new(), at, conclusive_from: None }
@@ -108,11 +138,13 @@ impl Enquiry {
         if its_policy.class.has_effect() {
             return Err(Unaskable::NotReadOnly { tool: tool.name.raw.clone(), class: its_policy.class });
         }
-        let sent = || attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent"));
-        let first_sent_at = sent().map(|attempt| attempt.started_at).min().ok_or(Unaskable::NeverSent)?;
+        let first_sent_at = first_sent(attempts).ok_or(Unaskable::NeverSent)?;
         let nothing = Map::new();
         let arguments = call.arguments.as_object().unwrap_or(&nothing);
         let values = Values { key: key_that_arrived(call), arguments, first_sent_at: Some(first_sent_at) };
+        if let Some(argument) = values.differs_from(&probe.when) {
+            return Err(Unaskable::NotAbout { argument: argument.to_owned() });
+        }
         let Value::Object(filled) = values.value(&probe.arguments)? else {
             return Err(Unaskable::NoArguments { tool: tool.name.raw.clone() });
         };
@@ -120,9 +152,10 @@ impl Enquiry {
         Ok(Self {
             tool: tool.name.clone(),
             arguments: filled,
-            expected: values.text(&probe.found.value)?,
+            looked_for: LookedFor::by(&probe.found.by, &values)?,
             found: probe.found.clone(),
             absent: probe.absent.clone(),
+            first_sent: first_sent_at,
             given_up: given_up_at(call, attempts),
             wait,
         })
@@ -142,11 +175,11 @@ impl Enquiry {
     /// or the moment its loss was stored if that is later, plus the horizon and the settle time.
     pub fn judge(&self, outcome: &Outcome, time: &Time) -> Asked {
         let conclusive_from = self.given_up.map(|given_up| time.end_of(given_up, self.wait));
-        Asked { finding: self.read(outcome), tool: self.tool.raw.clone(), at: time.now(), conclusive_from }
+        Asked { finding: self.read(outcome, time.now()), tool: self.tool.raw.clone(), at: time.now(), conclusive_from }
     }
 
-    /// What the tool's answer proves, whenever it was given.
-    pub fn read(&self, outcome: &Outcome) -> Finding {
+    /// What the tool's answer, given at `now`, proves, if *absent* counts then.
+    pub fn read(&self, outcome: &Outcome, now: Timestamp) -> Finding {
         let unclear = |why: String| Finding::Unclear { why };
         let raw = match outcome {
             Outcome::NotSent { why } | Outcome::Lost { why } => {
@@ -157,7 +190,7 @@ impl Enquiry {
         };
         let settlement = interpret(raw, &CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() });
         match (raw, settlement.status) {
-            (RawReply::ToolResult { result }, CallStatus::Succeeded) => self.read_result(result),
+            (RawReply::ToolResult { result }, CallStatus::Succeeded) => self.read_result(result, now),
             (RawReply::ToolResult { result }, _) => {
                 let text = result_text(result);
                 if self.absent.as_ref().and_then(|rule| rule.error.as_ref()).is_some_and(|rule| matches(rule, &text)) {
@@ -179,52 +212,103 @@ impl Enquiry {
         }
     }
 
-    fn read_result(&self, result: &Value) -> Finding {
+    fn read_result(&self, result: &Value, now: Timestamp) -> Finding {
         let text = result_text(result);
         let structured = result.get("structuredContent").filter(|value| !value.is_null()).cloned();
-        let readings: Vec<Value> = structured.into_iter().chain(serde_json::from_str(&text).ok()).collect();
-        let findings: Vec<Finding> = readings.iter().map(|answer| self.read_answer(answer)).collect();
-        if let Some(found) = findings.iter().find(|finding| matches!(finding, Finding::Found { .. })) {
-            return found.clone();
+        let readings = match &self.found.entry {
+            Some(entry) => vec![entries_of(entry, &text)],
+            None => structured.into_iter().chain(serde_json::from_str(&text).ok()).collect(),
+        };
+        // Of the two forms of an answer, what is known by its values has to be in each that has the list.
+        let has_list = |answer: &Value| items_at(answer, &self.found.items).is_some_and(|(_, is_list)| is_list);
+        let is_by_values = matches!(self.looked_for, LookedFor::Values { .. });
+        let readings: Vec<Value> = readings.into_iter().filter(|answer| !is_by_values || has_list(answer)).collect();
+        let findings: Vec<Finding> = readings.iter().map(|answer| self.read_answer(answer, now)).collect();
+        let is_text_of_absence = || {
+            let rule = self.absent.as_ref().and_then(|rule| rule.text.as_ref());
+            rule.is_some_and(|rule| matches(rule, &text))
+        };
+        let is_found = |finding: &Finding| matches!(finding, Finding::Found { .. });
+        match findings.iter().find(|finding| is_found(finding)) {
+            Some(_) if is_by_values && !findings.iter().all(is_found) => {
+                let why = format!("`{}` says different things in the two forms of its answer", self.tool.tool);
+                return Finding::Unclear { why };
+            }
+            Some(found) => return found.clone(),
+            None => {}
         }
-        if findings.contains(&Finding::Absent) {
+        let is_absent = |finding: &Finding| *finding == Finding::Absent;
+        if findings.iter().any(is_absent) && (!is_by_values || findings.iter().all(is_absent)) {
             return Finding::Absent;
         }
-        if let Some(unclear) = findings.into_iter().next() {
+        if self.found.entry.is_some() && readings.iter().all(|items| items.as_array().is_some_and(Vec::is_empty)) {
+            return if is_text_of_absence() { Finding::Absent } else { self.unreadable(&text) };
+        }
+        if let Some(unclear) = findings.into_iter().find(|finding| !is_absent(finding)) {
             return unclear;
         }
-        if self.absent.as_ref().and_then(|rule| rule.text.as_ref()).is_some_and(|rule| matches(rule, &text)) {
+        if is_text_of_absence() {
             return Finding::Absent;
         }
-        if self.found.items.is_empty() && self.found.field.is_empty() {
+        if let LookedFor::Mark { field, by, .. } = &self.looked_for
+            && self.found.items.is_empty()
+            && field.is_empty()
+        {
             let answer = Value::String(text.clone());
-            if self.is_expected(&answer) {
-                return Finding::Found { id: None, item: answer };
+            if self.looked_for.is_in(&answer) {
+                return Finding::Found { id: None, item: answer, by: by.clone() };
             }
         }
-        Finding::Unclear { why: format!("`{}` answered what the probe cannot read: {}", self.tool.tool, shown(&text)) }
+        self.unreadable(&text)
     }
 
-    fn read_answer(&self, answer: &Value) -> Finding {
-        let Some(place) = at(answer, &self.found.items) else {
+    fn unreadable(&self, text: &str) -> Finding {
+        Finding::Unclear { why: format!("`{}` answered what the probe cannot read: {}", self.tool.tool, shown(text)) }
+    }
+
+    fn read_answer(&self, answer: &Value, now: Timestamp) -> Finding {
+        let Some((items, is_list)) = items_at(answer, &self.found.items) else {
             return Finding::Unclear {
                 why: format!("the answer of `{}` has no `{}`", self.tool.tool, self.found.items),
             };
         };
-        let (items, is_list) = match place {
-            Value::Array(items) => (items.as_slice(), true),
-            single @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
-                (std::slice::from_ref(single), false)
-            }
+        let found = |item: &Value, by: String| {
+            let id = self.found.id.as_ref().and_then(|path| value_at(item, path)).map(plain_text);
+            Finding::Found { id, item: item.clone(), by }
         };
-        let found = items.iter().find(|item| at(item, &self.found.field).is_some_and(|field| self.is_expected(field)));
-        if let Some(item) = found {
-            let id = self.found.id.as_ref().and_then(|path| at(item, path)).map(plain);
-            return Finding::Found { id, item: item.clone() };
+        match &self.looked_for {
+            LookedFor::Mark { field, by, .. } => {
+                let is_it = |item: &&&Value| value_at(item, field).is_some_and(|field| self.looked_for.is_in(field));
+                if let Some(item) = items.iter().find(is_it) {
+                    return found(item, by.clone());
+                }
+            }
+            LookedFor::Values { wanted, names } => match wanted.seen_in(&items, self.window(wanted, now)) {
+                Seen::One { entry, made_at } => {
+                    let by = format!("by its {names} and the time at which it was made ({made_at})");
+                    return found(entry, by);
+                }
+                Seen::Unclear { why } => {
+                    return Finding::Unclear { why: format!("`{}` was asked, but {why}", self.tool.tool) };
+                }
+                Seen::None => {}
+            },
         }
-        let Some(AbsentRule { items_below, complete, .. }) = &self.absent else {
+        let Some(AbsentRule { items_below, complete, newest_first, .. }) = &self.absent else {
             return self.not_enough("the probe does not say what proves that it is not there");
         };
+        if let LookedFor::Values { wanted, .. } = &self.looked_for {
+            let window = self.window(wanted, now);
+            if !wanted.were_all_before(&items, window) {
+                return self.not_enough("something was made in that time that may be this in other words");
+            }
+            if *newest_first && is_list && wanted.reaches_back(&items, window) {
+                return Finding::Absent;
+            }
+            if *newest_first && items_below.is_none() && complete.is_none() {
+                return self.not_enough("the list does not go back to before it was sent");
+            }
+        }
         if items_below.is_none() && complete.is_none() {
             return self.not_enough("something else is there, and the probe does not say what that proves");
         }
@@ -234,38 +318,62 @@ impl Enquiry {
         if items_below.is_some_and(|limit| items.len() >= limit) {
             return self.not_enough(&format!("the list has {} items and may have more", items.len()));
         }
-        if complete.as_ref().is_some_and(|rule| at(answer, &rule.field) != Some(&rule.equals)) {
+        if complete.as_ref().is_some_and(|rule| value_at(answer, &rule.field) != Some(&rule.equals)) {
             return self.not_enough("it does not say that the list is complete");
         }
         Finding::Absent
     }
 
+    /// When the call can have made its entry: until the other side cannot begin it any more, or now, if nobody knows since when that is so.
+    fn window(&self, wanted: &Wanted, now: Timestamp) -> Window {
+        let last = self.given_up.map_or(now, |given_up| given_up.plus(self.wait));
+        Window { from: self.first_sent.minus(wanted.within()), until: last.plus(wanted.within()) }
+    }
+
     fn not_enough(&self, why: &str) -> Finding {
         Finding::Unclear { why: format!("the call is not in the answer of `{}`, but {why}", self.tool.tool) }
     }
+}
 
-    fn is_expected(&self, field: &Value) -> bool {
+impl LookedFor {
+    fn by(rule: &FoundBy, values: &Values<'_>) -> Result<Self, TemplateError> {
+        Ok(match rule {
+            FoundBy::Mark { field, value, contains } => {
+                let (arguments, uses_key) = template_uses(value)?;
+                let by = if uses_key { "by its key".to_owned() } else { format!("by its {}", arguments.join(", ")) };
+                Self::Mark { field: field.clone(), value: values.text(value)?, contains: *contains, by }
+            }
+            FoundBy::Values(rule) => Self::Values { wanted: rule.of(values)?, names: rule.names() },
+        })
+    }
+
+    /// Whether what is the call's own is in a field.
+    fn is_in(&self, field: &Value) -> bool {
+        let Self::Mark { value, contains, .. } = self else { return false };
         match field {
-            Value::String(text) if self.found.contains => text.contains(&self.expected),
-            Value::Array(items) if self.found.contains => items.iter().any(|item| match item {
-                Value::Array(_) | Value::Object(_) => self.lies_in(item),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => plain(item) == self.expected,
+            Value::String(text) if *contains => text.contains(value),
+            Value::Array(items) if *contains => items.iter().any(|item| match item {
+                Value::Array(_) | Value::Object(_) => lies_in(item, value),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => plain_text(item) == *value,
             }),
-            Value::Object(_) if self.found.contains => self.lies_in(field),
-            Value::String(_) | Value::Number(_) => plain(field) == self.expected,
+            Value::Object(_) if *contains => lies_in(field, value),
+            Value::String(_) | Value::Number(_) => plain_text(field) == *value,
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
         }
     }
+}
 
-    /// Whether a text somewhere in it has what is looked for: a text that is kept in pieces.
-    fn lies_in(&self, value: &Value) -> bool {
-        match value {
-            Value::String(text) => text.contains(&self.expected),
-            Value::Array(items) => items.iter().any(|item| self.lies_in(item)),
-            Value::Object(fields) => fields.values().any(|field| self.lies_in(field)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
-        }
-    }
+/// The items of an answer in prose. Some servers put a text into the answer as JSON does, in quotes and on one line.
+fn entries_of(entry: &str, text: &str) -> Value {
+    let unquoted = serde_json::from_str::<Value>(text).ok().and_then(|value| value.as_str().map(str::to_owned));
+    let text = unquoted.as_deref().unwrap_or(text);
+    let Ok(entry) = regex::Regex::new(entry) else { return Value::Null };
+    let items = entry.captures_iter(text).map(|found| {
+        let named = entry.capture_names().flatten();
+        let fields = named.filter_map(|name| Some((name.to_owned(), Value::from(found.name(name)?.as_str()))));
+        Value::Object(fields.collect())
+    });
+    Value::Array(items.collect())
 }
 
 /// The key, if the call's policy let it reach the other side.
@@ -296,22 +404,10 @@ pub(crate) fn given_up_at(call: &CallRecord, attempts: &[AttemptRecord]) -> Opti
     latest
 }
 
-/// Whether two calls carry the same values in the arguments that are to be unique, so that a find cannot tell them apart.
-pub(crate) fn are_rivals(call: &CallRecord, other: &CallRecord, unique: &[String]) -> bool {
-    call.call_id != other.call_id
-        && call.name == other.name
-        && other.attempt > 0
-        && !unique.is_empty()
-        && unique.iter().all(|name| call.arguments.get(name) == other.arguments.get(name))
-}
-
-/// The value at a path of names joined by dots; the empty path is the value itself.
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').filter(|name| !name.is_empty()).try_fold(value, |value, name| value.get(name))
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+/// The first of the attempts of a call that may have reached the other side.
+pub(crate) fn first_sent(attempts: &[AttemptRecord]) -> Option<Timestamp> {
+    let sent = attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_sent"));
+    sent.map(|attempt| attempt.started_at).min()
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
@@ -327,17 +423,24 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use ua_core::FieldIs;
+    use ua_core::{FieldIs, MadeAt, SameValues, TimeForm};
 
     use super::*;
 
+    fn sent() -> Timestamp {
+        Timestamp::parse("2026-01-02T03:04:05Z").unwrap()
+    }
+
     fn enquiry(found: &FoundRule, absent: Option<AbsentRule>) -> Enquiry {
+        let arguments = json!({"title": "Report"});
+        let values = Values { key: Some("k1"), arguments: arguments.as_object().unwrap(), first_sent_at: Some(sent()) };
         Enquiry {
             tool: ToolName::qualified(ua_core::ToolNamespace::Mcp, "tracker", "list_tickets"),
             arguments: Map::new(),
-            expected: "k1".to_owned(),
+            looked_for: LookedFor::by(&found.by, &values).unwrap(),
             found: found.clone(),
             absent,
+            first_sent: sent(),
             given_up: None,
             wait: Duration::ZERO,
         }
@@ -354,13 +457,31 @@ mod tests {
     }
 
     fn in_bodies() -> FoundRule {
+        marked("tickets", "body", true)
+    }
+
+    fn marked(items: &str, field: &str, contains: bool) -> FoundRule {
+        let by = FoundBy::Mark { field: field.to_owned(), value: "{key}".to_owned(), contains };
+        FoundRule { items: items.to_owned(), entry: None, by, id: Some("number".to_owned()) }
+    }
+
+    fn by_values(items: &str, entry: Option<&str>, form: TimeForm) -> FoundRule {
+        let rule = SameValues {
+            same: [("title".to_owned(), json!("{arg.title}"))].into(),
+            holds: [].into(),
+            made: MadeAt { field: "made".to_owned(), form, within: Duration::from_mins(1) },
+        };
         FoundRule {
-            items: "tickets".to_owned(),
-            field: "body".to_owned(),
-            value: "{key}".to_owned(),
-            contains: true,
+            items: items.to_owned(),
+            entry: entry.map(str::to_owned),
+            by: FoundBy::Values(rule),
             id: Some("number".to_owned()),
         }
+    }
+
+    /// What an answer says, asked a minute after the call was sent.
+    fn read(enquiry: &Enquiry, outcome: &Outcome) -> Finding {
+        enquiry.read(outcome, sent().plus(Duration::from_mins(1)))
     }
 
     /// `found`, `absent` or `unclear`, for tables.
@@ -378,7 +499,7 @@ mod tests {
             items_below: Some(2),
             complete: Some(FieldIs { field: "page.more".to_owned(), equals: json!(false) }),
             error: Some("(?i)no such project".to_owned()),
-            text: None,
+            ..AbsentRule::default()
         };
         let enquiry = enquiry(&in_bodies(), Some(absent));
         let item = |body: &str| json!({"number": 7, "body": body});
@@ -401,39 +522,122 @@ mod tests {
             (Outcome::NotSent { why: "down".into() }, "unclear"),
         ];
         for (outcome, expected) in table {
-            assert_eq!(name(&enquiry.read(&outcome)), expected, "{outcome:?}");
+            assert_eq!(name(&read(&enquiry, &outcome)), expected, "{outcome:?}");
         }
-        let found = enquiry.read(&page(json!([item("k1")]), false));
-        assert_eq!(found, Finding::Found { id: Some("7".to_owned()), item: item("k1") });
+        let found = read(&enquiry, &page(json!([item("k1")]), false));
+        let by = "by its key".to_owned();
+        assert_eq!(found, Finding::Found { id: Some("7".to_owned()), item: item("k1"), by });
     }
 
     #[test]
     fn one_thing_is_there_or_an_error_says_that_it_is_not() {
-        let found = FoundRule { items: "event".into(), field: "id".into(), contains: false, ..in_bodies() };
+        let found = marked("event", "id", false);
         let absent = AbsentRule { error: Some("not found".into()), ..AbsentRule::default() };
         let enquiry = enquiry(&found, Some(absent));
-        assert_eq!(name(&enquiry.read(&says(&json!({"event": {"id": "k1"}})))), "found");
-        assert_eq!(name(&enquiry.read(&says(&json!({"event": {"id": "k1x"}})))), "unclear");
-        assert_eq!(name(&enquiry.read(&reports("Event not found"))), "absent");
+        assert_eq!(name(&read(&enquiry, &says(&json!({"event": {"id": "k1"}})))), "found");
+        assert_eq!(name(&read(&enquiry, &says(&json!({"event": {"id": "k1x"}})))), "unclear");
+        assert_eq!(name(&read(&enquiry, &reports("Event not found"))), "absent");
     }
 
     #[test]
     fn without_a_rule_about_absence_nothing_is_absent() {
         let enquiry = enquiry(&in_bodies(), None);
-        assert_eq!(name(&enquiry.read(&says(&json!({"tickets": []})))), "unclear");
+        assert_eq!(name(&read(&enquiry, &says(&json!({"tickets": []})))), "unclear");
     }
 
     #[test]
     fn plain_text_is_read_by_the_whole() {
-        let found = FoundRule { items: String::new(), field: String::new(), id: None, ..in_bodies() };
+        let found = FoundRule { id: None, ..marked("", "", true) };
         let absent = AbsentRule { text: Some("^nothing".into()), ..AbsentRule::default() };
         let enquiry = enquiry(&found, Some(absent));
         let text = |text: &str| {
             Outcome::Raw(RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}]}) })
         };
-        assert_eq!(name(&enquiry.read(&text("sent with mark k1"))), "found");
-        assert_eq!(name(&enquiry.read(&text("nothing here"))), "absent");
-        assert_eq!(name(&enquiry.read(&text("hm"))), "unclear");
+        assert_eq!(name(&read(&enquiry, &text("sent with mark k1"))), "found");
+        assert_eq!(name(&read(&enquiry, &text("nothing here"))), "absent");
+        assert_eq!(name(&read(&enquiry, &text("hm"))), "unclear");
+    }
+
+    #[test]
+    fn ordinary_values_show_the_call_with_the_time_alone_and_as_the_only_ones() {
+        let absent = AbsentRule { items_below: Some(4), ..AbsentRule::default() };
+        let enquiry = enquiry(&by_values("issues", None, TimeForm::Rfc3339), Some(absent));
+        let issue = |title: &str, made: &str| json!({"number": 7, "title": title, "made": format!("2026-01-{made}Z")});
+        let ours = || issue("Report", "02T03:04:06");
+        let issues = |issues: Value| says(&json!({"issues": issues}));
+        let lists = |a: Value, b: Value| {
+            let text = json!({"issues": a}).to_string();
+            let result = json!({"content": [{"type": "text", "text": text}], "structuredContent": {"issues": b}});
+            Outcome::Raw(RawReply::ToolResult { result })
+        };
+        let table = [
+            (issues(json!([ours()])), "found"),
+            (issues(json!([issue("Other", "02T03:04:06"), ours()])), "found"),
+            (issues(json!([issue("Report", "01T01:04:06"), ours()])), "found"),
+            (issues(json!([ours(), ours()])), "unclear"),
+            (issues(json!([issue("Report", "02T02:04:06")])), "unclear"),
+            (issues(json!([issue("Report", "02T03:09:06")])), "unclear"),
+            (issues(json!([issue("Report", "01T01:04:06")])), "absent"),
+            (issues(json!([issue("Other", "02T02:54:06")])), "absent"),
+            (issues(json!([issue("Report!", "02T03:04:06")])), "unclear"),
+            (issues(json!([issue("Other", "02T03:00:06")])), "unclear"),
+            (issues(json!([])), "absent"),
+            (issues(json!(["a", "b", "c", "d"].map(|title| issue(title, "01T01:04:06")))), "unclear"),
+            (issues(json!({"title": "Report"})), "unclear"),
+            (lists(json!([ours()]), json!([ours()])), "found"),
+            (lists(json!([ours()]), json!([])), "unclear"),
+            (lists(json!([]), json!([ours(), ours()])), "unclear"),
+            (reports("no such repository"), "unclear"),
+        ];
+        for (outcome, expected) in table {
+            assert_eq!(name(&read(&enquiry, &outcome)), expected, "{outcome:?}");
+        }
+        let Finding::Found { id, by, .. } = read(&enquiry, &issues(json!([ours()]))) else { panic!("it is there") };
+        assert_eq!(id.as_deref(), Some("7"));
+        assert_eq!(by, "by its `title` and the time at which it was made (2026-01-02T03:04:06.000Z)");
+    }
+
+    #[test]
+    fn a_list_in_order_needs_no_end() {
+        let absent = AbsentRule { newest_first: true, ..AbsentRule::default() };
+        let enquiry = enquiry(&by_values("", None, TimeForm::Rfc3339), Some(absent));
+        let list = |made: &[&str]| {
+            let issue = |made: &&str| json!({"title": "Other", "made": format!("2026-01-{made}Z")});
+            says(&json!(made.iter().map(issue).collect::<Vec<_>>()))
+        };
+        let table = [
+            (list(&["02T02:50:00", "02T02:40:00"]), "absent"),
+            (list(&["02T02:40:00", "02T02:50:00"]), "unclear"),
+            (list(&["02T03:04:30", "02T02:40:00"]), "unclear"),
+            (list(&["02T03:00:00", "02T02:40:00"]), "unclear"),
+            (list(&[]), "unclear"),
+        ];
+        for (outcome, expected) in table {
+            assert_eq!(name(&read(&enquiry, &outcome)), expected, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_prose_is_read_entry_by_entry() {
+        let entry = r"(?m)^- (?P<title>.+) \(ID: (?P<number>\d+), (?P<made>\d+)\)$";
+        let absent = AbsentRule { text: Some("^No tickets".into()), ..AbsentRule::default() };
+        let enquiry = enquiry(&by_values("", Some(entry), TimeForm::Unix), Some(absent));
+        let text = |text: &str| {
+            Outcome::Raw(RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": text}]}) })
+        };
+        let ours = "- Other (ID: 1, 1767323046)\n- Report (ID: 2, 1767323046)";
+        assert_eq!(name(&read(&enquiry, &text(ours))), "found");
+        let Finding::Found { id, .. } = read(&enquiry, &text(&json!(ours).to_string())) else {
+            panic!("some servers put a text in quotes")
+        };
+        assert_eq!(id.as_deref(), Some("2"));
+        assert_eq!(
+            name(&read(&enquiry, &text("- Report (ID: 1, 1767323046)\n- Report (ID: 2, 1767323047)"))),
+            "unclear"
+        );
+        assert_eq!(name(&read(&enquiry, &text("- Other (ID: 1, 1767323046)"))), "unclear");
+        assert_eq!(name(&read(&enquiry, &text("No tickets yet"))), "absent");
+        assert_eq!(name(&read(&enquiry, &text("I found Report for you"))), "unclear");
     }
 
     #[test]

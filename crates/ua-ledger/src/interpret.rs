@@ -63,12 +63,13 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             error_detail: None,
             charge: None,
         },
-        RawReply::Found { tool, id, item } => Settlement {
+        RawReply::Found { tool, id, item, by } => Settlement {
             status: CallStatus::Succeeded,
             content: Some(ToolContent {
                 text: shortened(&format!(
-                    "This call happened: its answer was lost, but `{tool}` was asked afterwards and found it{}. What was found: {item}",
-                    id.as_ref().map_or_else(String::new, |id| format!(" ({id})"))
+                    "This call happened: its answer was lost, but `{tool}` was asked afterwards and found it{}{}. What was found: {item}",
+                    id.as_ref().map_or_else(String::new, |id| format!(" ({id})")),
+                    by.as_ref().map_or_else(String::new, |by| format!(" {by}")),
                 ), MAX_TEXT).into(),
                 is_error: false,
             }),
@@ -260,7 +261,7 @@ mod tests {
         let empty = RawReply::ToolResult { result: json!({"content": []}) };
         let not_an_object = RawReply::ToolResult { result: json!(null) };
         let said = RawReply::Statement { by: "ada".into(), proof: None };
-        let found = RawReply::Found { tool: "t".into(), id: None, item: json!({}) };
+        let found = RawReply::Found { tool: "t".into(), id: None, item: json!({}), by: None };
         let table = [
             (ok, S::Succeeded),
             (empty, S::Succeeded),

@@ -35,6 +35,7 @@
 //! ```
 
 mod admission;
+mod alike;
 mod answer;
 mod carry_out;
 mod charge;
@@ -65,6 +66,7 @@ mod verdict;
 mod view;
 
 pub use admission::{Admission, Facts, Prepared, UnknownCall};
+pub use alike::alike;
 pub use answer::answer_for;
 pub use composite::answer_together;
 pub use correction::{absent_from, correct_call, correction_note};

@@ -12,7 +12,7 @@ use ua_store::{
 };
 
 use crate::admission::Facts;
-use crate::enquiry::are_rivals;
+use crate::alike::alike;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
@@ -42,7 +42,7 @@ pub(crate) struct View {
     pub(crate) is_tainted: bool,
     /// Addresses that people or earlier results named; of calls of a tainted run that would read others.
     pub(crate) heard: Addresses,
-    /// A call with the same values in the arguments that its probe looks for.
+    /// Another call that carries what its probe looks for, so that a find may be of that one.
     pub(crate) alike: Option<CallId>,
     /// How often the run had asked its person by `ask_user` before; of these calls alone.
     pub(crate) asked_before: usize,
@@ -104,7 +104,11 @@ impl Ledger {
                 view.questions = self.pending_question(&view.call).await?.into_iter().collect();
                 view.attempts = self.attempts(id).await?;
                 view.relations = self.relations(&view.call, facts).await?;
-                view.alike = self.alike(&view.call).await?;
+                let can_ask = view.call.policy.on_unknown == OnUnknown::Probe;
+                if let Some(probe) = view.call.policy.probe.as_ref().filter(|_| can_ask) {
+                    let alike = alike(&*self.store, &view.call, probe, &view.attempts).await;
+                    view.alike = alike.map_err(LedgerError::at("look for calls that resemble", id))?;
+                }
                 view.late = self.store.late_replies(id);
             }
             CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
@@ -215,15 +219,6 @@ impl Ledger {
             }
             relations = again;
         }
-    }
-
-    /// A call that carries the same values in the arguments that should be unique, so that a find would not tell them apart.
-    async fn alike(&self, call: &CallRecord) -> Result<Option<CallId>, LedgerError> {
-        let probe = call.policy.probe.as_ref().filter(|_| call.policy.on_unknown == OnUnknown::Probe);
-        let Some(probe) = probe.filter(|probe| !probe.unique_arguments.is_empty()) else { return Ok(None) };
-        let calls = self.store.calls(&call.run_id, None).await;
-        let calls = calls.map_err(LedgerError::at("look for calls that resemble", &call.call_id))?;
-        Ok(calls.into_iter().find(|other| are_rivals(call, other, &probe.unique_arguments)).map(|other| other.call_id))
     }
 
     /// How many calls of the run before this one asked the person something.

@@ -1,7 +1,7 @@
 //! The rows of the ledger: how they are found, and how they are stored.
 
 use tokio_postgres::Row;
-use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, ToolName};
+use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, Timestamp, ToolName};
 use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RowRef, StoreError};
 
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
@@ -50,6 +50,13 @@ impl Db {
         let sql = "SELECT * FROM tool_calls WHERE status = 'unknown' AND resolution IS DISTINCT FROM 'skipped' \
                    ORDER BY created_at, run_id, turn, ordinal";
         self.rows(sql, params![], call_record)
+    }
+
+    /// Calls that were sent, may have an effect, and have changed since.
+    pub(crate) fn effects_since(&self, since: Timestamp) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE attempt > 0 AND side_effect_class <> 'read_only' AND updated_at >= $1 \
+                   ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, params![since.to_string()], call_record)
     }
 
     /// The call that holds `key`.

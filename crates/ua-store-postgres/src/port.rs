@@ -93,6 +93,7 @@ impl Store for PostgresStore {
                 let all = |db: &Db| db.unknown_calls();
                 self.read(all).await
             }
+            CallsOf::EffectsSince(since) => self.read(move |db| db.effects_since(since)).await,
             CallsOf::Holder(root, key) => {
                 let holder = self.read(move |db| db.key_holder(&key)).await?;
                 Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())

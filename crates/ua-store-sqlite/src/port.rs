@@ -103,6 +103,7 @@ impl Store for SqliteStore {
                 let all = |db: &Db<'_>| db.unknown_calls();
                 self.read(all).await
             }
+            CallsOf::EffectsSince(since) => self.read(move |db| db.effects_since(since)).await,
             CallsOf::Holder(root, key) => {
                 let holder = self.look(|db| db.key_holder(&key)).await?;
                 Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())

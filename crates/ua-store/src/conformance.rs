@@ -126,6 +126,7 @@ macro_rules! conformance_tests {
             calls::only_legal_moves_are_made,
             calls::a_reply_is_stored_before_it_is_understood,
             calls::a_reply_may_leave_the_outcome_open,
+            calls::effects_are_found_in_every_run,
             calls::a_recovery_loses_only_what_was_not_answered,
             handles::a_handle_is_kept_while_its_attempt_runs,
             handles::a_recovery_leaves_what_can_be_gone_on_with,

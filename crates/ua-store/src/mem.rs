@@ -166,6 +166,11 @@ impl Store for MemStore {
                 };
                 oldest_first(model.calls.iter().filter(is_open).cloned().collect())
             }
+            CallsOf::EffectsSince(since) => {
+                let was_sent =
+                    |call: &&CallRecord| call.attempt > 0 && call.policy.class.has_effect() && call.updated_at >= since;
+                oldest_first(model.calls.iter().filter(was_sent).cloned().collect())
+            }
             CallsOf::Holder(root, key) => {
                 let is_holder = |call: &&CallRecord| call.root_run_id == root && rules::holds_key(call, &key);
                 model.calls.iter().find(is_holder).cloned().into_iter().collect()

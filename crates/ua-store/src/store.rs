@@ -36,6 +36,8 @@ pub enum CallsOf {
     Run(RunId, Option<u32>),
     /// Those of any run that are `unknown` and not skipped, oldest first.
     Unknown,
+    /// Those of any run that were sent, may have an effect, and have changed at or after this moment, oldest first.
+    EffectsSince(Timestamp),
     /// The one of a lineage that holds a key, if any.
     Holder(RunId, IdempotencyKey),
 }

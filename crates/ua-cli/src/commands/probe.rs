@@ -125,7 +125,13 @@ async fn ask(
         })?;
         let time = ua_core::Time::plain(env.now());
         let outcome = redactor.outcome(transport.ask(&enquiry).await);
-        Ok(enquiry.judge(&outcome, &time))
+        let asked = enquiry.judge(&outcome, &time);
+        let Some(probe) = &probe else { return Ok(asked) };
+        let alike = ua_ledger::alike(store, call, probe, &attempts).await;
+        Ok(match alike.map_err(|e| HostError::store("look for calls that resemble", &e))? {
+            Some(other) => asked.beside(&other),
+            None => asked,
+        })
     };
     let asked = asked.await;
     transport.shutdown().await;

@@ -1,6 +1,5 @@
 //! A call that was sent, and nobody knows what came of it.
 
-use serde_json::Value;
 use ua_core::{EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
@@ -30,11 +29,11 @@ impl<'v> Case<'v> {
             (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing) => Verdict::Fence,
             // Whoever orders it may not have looked where the policy can.
             (Word::Yes(_), Known::Gone) if self.can_be_looked_up() => Verdict::Probe,
-            (Word::Yes(asked), Known::Probed(Asked { finding: Finding::Found { id, item }, tool, .. })) => {
-                self.found(tool, id.clone(), item.clone(), Some(asked))
-            }
+            (Word::Yes(asked), Known::Probed(said)) => match self.found(said, Some(asked)) {
+                Some(verdict) => verdict,
+                None => return self.ordered(asked, Some(said), closes),
+            },
             (Word::Yes(asked), Known::Gone) => return self.ordered(asked, None, closes),
-            (Word::Yes(asked), Known::Probed(said)) => return self.ordered(asked, Some(said), closes),
             (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
             (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
         };
@@ -45,12 +44,29 @@ impl<'v> Case<'v> {
         self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none()
     }
 
-    /// A probe has seen it.
-    fn found(&self, tool: &str, id: Option<String>, item: Value, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
-        let raw = RawReply::Found { tool: tool.to_owned(), id, item };
+    /// A probe has seen it, and no other call can have left behind what it saw.
+    fn found(&self, said: &Asked, asked: Option<&'v QuestionRecord>) -> Option<Verdict<'v>> {
+        let Finding::Found { id, item, by } = &said.finding else { return None };
+        if self.view.alike.is_some() {
+            return None;
+        }
+        let raw = RawReply::Found {
+            tool: said.tool.clone(),
+            id: id.clone(),
+            item: item.clone(),
+            by: Some(by.clone()).filter(|by| !by.is_empty()),
+        };
         let settlement = interpret(&raw, &self.call.policy);
         let resolution = UnknownResolution::Happened { raw, settlement, evidence: EvidenceLevel::Reconciled };
-        Verdict::Resolve { resolution: Box::new(resolution), asked, replay: Some(ReplayStatus::Reconciled) }
+        Some(Verdict::Resolve { resolution: Box::new(resolution), asked, replay: Some(ReplayStatus::Reconciled) })
+    }
+
+    /// Why a find would prove nothing about this call, if another one may have left behind the same.
+    fn not_told_apart(&self) -> Option<String> {
+        let other = self.view.alike.as_ref()?;
+        let unique = self.call.policy.probe.as_ref().map(|probe| probe.unique_arguments.join(", "));
+        let what = unique.filter(|unique| !unique.is_empty()).unwrap_or_else(|| "values".to_owned());
+        Some(format!("call {other} has the same {what}, so a find proves nothing"))
     }
 
     /// *It did not happen* is acted on only when the other side cannot begin it any more, and as long as no run beside this one may have had
@@ -102,13 +118,9 @@ impl<'v> Case<'v> {
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
         let exhausted = self.rules.is_exhausted(&self.view.attempts);
         let obstacle = match (self.call.policy.on_unknown, asked) {
-            (OnUnknown::Probe, _) => match &self.view.alike {
+            (OnUnknown::Probe, _) => match self.not_told_apart() {
                 None => return Verdict::Probe,
-                Some(other) => {
-                    let unique = self.call.policy.probe.as_ref().map(|probe| probe.unique_arguments.join(", "));
-                    let unique = unique.unwrap_or_default();
-                    Some(format!("call {other} has the same {unique}, so a find proves nothing"))
-                }
+                obstacle => obstacle,
             },
             (OnUnknown::Continue, None) if self.is_mere_read() => Some("its policy does without an answer".to_owned()),
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
@@ -142,9 +154,10 @@ impl<'v> Case<'v> {
     ) -> Decision<'v> {
         let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
         let because = match &said.finding {
-            Finding::Found { id, item } => {
-                return Decision { verdict: self.found(&said.tool, id.clone(), item.clone(), asked), closes };
-            }
+            Finding::Found { .. } => match self.found(said, asked) {
+                Some(verdict) => return Decision { verdict, closes },
+                None => self.not_told_apart().unwrap_or_else(|| shows_nothing("what it shows may be another's")),
+            },
             Finding::Absent if !said.proves_absence() => match said.conclusive_from {
                 Some(until) => return Decision { verdict: Verdict::NotBefore { until, asked }, closes },
                 None => "the attempt is not known to have ended".to_owned(),

@@ -709,7 +709,7 @@ impl Case {
             at: samples::at(60),
             conclusive_from: Some(samples::at(conclusive)),
         };
-        let found = said(Finding::Found { id: None, item: json!({}) }, 50);
+        let found = said(Finding::Found { id: None, item: json!({}), by: "by its key".to_owned() }, 50);
         let (late, early) = (said(Finding::Absent, 50), said(Finding::Absent, 70));
         let unclear = said(Finding::Unclear { why: "it says nothing".to_owned() }, 50);
         let known = match self.outside {

@@ -10,7 +10,7 @@ use crate::commit::{AttemptEnd, CallCancel, CorrectCall, StartAttempt, UnknownRe
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus, ReplayStatus};
 use crate::relations::Seen;
-use crate::{Durability, LedgerStore, RunStore, Store};
+use crate::{CallsOf, Durability, LedgerStore, RunStore, Store};
 
 fn happened(evidence: EvidenceLevel) -> UnknownResolution {
     UnknownResolution::Happened {
@@ -208,6 +208,30 @@ pub async fn a_reply_may_leave_the_outcome_open(store: &dyn Store) {
     assert_eq!(store.unknown_calls().await.unwrap(), Vec::new());
 }
 
+/// What was sent lately and may have an effect is found in every run, whatever became of it.
+pub async fn effects_are_found_in_every_run(store: &dyn Store) {
+    let (one, other) = (Scene::begin(store, "run_1").await, Scene::begin(store, "run_2").await);
+    one.turn(vec![
+        samples::planned_email("call_1", 1, 1),
+        samples::planned_email("call_2", 1, 2),
+        samples::planned_call("call_3", 1, 3),
+    ])
+    .await;
+    one.bring("call_1", CallStatus::Succeeded).await;
+    one.bring("call_3", CallStatus::Running).await;
+    other.call_that_is("call_9", CallStatus::Unknown).await;
+    let sent = async |since| {
+        let calls = store.calls_of(CallsOf::EffectsSince(since)).await.unwrap();
+        calls.iter().map(|call| call.call_id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(at(0)).await, ["call_1", "call_9"], "neither a read nor what was never sent");
+    let (first, second) =
+        (store.call(&call_id("call_1")).await.unwrap(), store.call(&call_id("call_9")).await.unwrap());
+    let latest = first.updated_at.max(second.updated_at);
+    assert_eq!(sent(latest.plus(std::time::Duration::from_millis(1))).await, Vec::<String>::new());
+    assert!(!sent(latest).await.is_empty(), "the moment itself counts");
+}
+
 /// The first act of a recovery makes running calls unknown, but not one whose reply is stored.
 pub async fn a_recovery_loses_only_what_was_not_answered(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
@@ -314,7 +338,12 @@ pub async fn a_find_is_not_a_persons_word(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     scene.call_that_is("call_1", CallStatus::Unknown).await;
     let id = call_id("call_1");
-    let raw = RawReply::Found { tool: "list".to_owned(), id: Some("7".to_owned()), item: serde_json::json!({"id": 7}) };
+    let raw = RawReply::Found {
+        tool: "list".to_owned(),
+        id: Some("7".to_owned()),
+        item: serde_json::json!({"id": 7}),
+        by: Some("by its key".to_owned()),
+    };
     let found = UnknownResolution::Happened {
         raw: raw.clone(),
         settlement: samples::settlement(CallStatus::Succeeded),

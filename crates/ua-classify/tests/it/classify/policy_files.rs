@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use ua_classify::{PolicyError, PolicyRules, file_arguments};
 use ua_core::{
-    EffectKind, FailureClass, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
+    EffectKind, FailureClass, FoundBy, KeyChannel, OnScopeConflict, OnUnknown, ScopeField, ScopeRule, SideEffectClass,
     ToolNamespace,
 };
 
@@ -44,7 +44,8 @@ fn the_example_means_what_it_says() {
     assert_eq!(classifier.classify(&mcp("board", "wipe"), None).on_unknown, OnUnknown::Redo);
     let desk = classifier.classify(&mcp("desk", "file_ticket"), None);
     assert_eq!((desk.on_unknown, desk.horizon), (OnUnknown::Probe, Some(Duration::from_mins(1))));
-    assert_eq!(desk.probe.unwrap().found.value, "{key}");
+    let FoundBy::Mark { value, .. } = desk.probe.unwrap().found.by else { panic!("it goes by the key") };
+    assert_eq!(value, "{key}");
     let jq = classifier.classify(&own("run_command"), Some(&json!({"argv": ["jq", ".", "x.json"]})));
     assert_eq!(jq.class, SideEffectClass::ReadOnly);
 }
@@ -137,6 +138,34 @@ fn a_probe_that_proves_nothing_is_refused_with_line_and_field() {
         (instead("found = { equals = \"{key}\", contains = \"{key}\" }"), 12, "contains", "not both"),
         (instead("found = { field = \"title\", equals = \"{arg.title}\" }"), 10, "probe", "ordinary fields"),
         (instead("found = { field = \"title\", equals = \"done\" }"), 10, "probe", "ordinary fields"),
+        (instead("found = { same = { title = \"{arg.title}\" } }"), 12, "found", "add made"),
+        (instead("found = { made = { field = \"at\" } }"), 12, "found", "same or holds"),
+        (instead("found = { same = { a = \"{arg.a}\" }, made = { form = \"unix\" } }"), 12, "made", "field ="),
+        (
+            instead("found = { same = { a = \"{arg.a}\" }, made = { field = \"at\", form = \"x\" } }"),
+            12,
+            "form",
+            "snowflake",
+        ),
+        (
+            instead("found = { same = { a = \"b\" }, made = { field = \"at\" } }"),
+            10,
+            "probe",
+            "nothing that the call says",
+        ),
+        (instead("found = { same = { a = \"{key}\" }, made = { field = \"at\" } }"), 10, "probe", "unique by itself"),
+        (
+            instead(
+                "found = { field = \"id\", equals = \"{key}\", same = { a = \"{arg.a}\" }, made = { field = \"at\" } }",
+            ),
+            12,
+            "found",
+            "not both",
+        ),
+        (instead("found = { entry = \"(x\", contains = \"{key}\" }"), 12, "entry", "unclosed group"),
+        (instead("found = { entry = \"x\", contains = \"{key}\" }"), 12, "entry", "name the fields"),
+        (with("absent = { newest_first = true }"), 10, "probe", "write same and made"),
+        (with("when = \"create\""), 14, "when", "table of arguments"),
     ];
     for (lines, line, field, expected) in cases {
         let (found_line, found_field, why) = refused_probe(&lines);
