@@ -38,6 +38,7 @@ pub(crate) fn vocabulary() -> String {
         vocabulary::NAMED_ONCE,
         vocabulary::ADDED_ANEW,
         vocabulary::RUNS,
+        vocabulary::SAID_OF_BOTH,
     ];
     let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
     format!("{}\n{}", lists.join("\n"), creates::vocabulary())
@@ -77,6 +78,11 @@ pub(crate) fn creates_by(verb: &str) -> bool {
 /// What a call of the tool makes anew each time, if its name says so.
 pub(crate) fn made_by_name(tool: &ToolName) -> Option<EffectKind> {
     creates::made_by(&words(&tool.tool), &words(&tool.server))
+}
+
+/// Whether the name of a tool leaves open if each call makes something.
+pub(crate) fn leaves_open(tool: &ToolName) -> bool {
+    creates::leaves_open(&words(&tool.tool), &words(&tool.server))
 }
 
 /// What a tool makes of which somebody said that it makes something.

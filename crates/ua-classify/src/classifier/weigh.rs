@@ -12,7 +12,7 @@ use ua_core::{
 use super::Classifier;
 use super::opinion::{Believed, Opinion};
 use crate::job;
-use crate::name::{made_by_name, made_by_word};
+use crate::name::{leaves_open, made_by_name, made_by_word};
 use crate::rule::{MarkerSetting, Settings};
 
 /// All opinions, and what follows from them.
@@ -172,8 +172,9 @@ impl Picker<'_> {
         Some(value)
     }
 
-    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, or by the word of a server that is
-    /// believed (it only adds, and a repeat adds again), unless a rule decided the class and so knows the tool better than its name does.
+    /// What a call makes when no rule names its kind: by a rule's `creates`, else by the tool's name, or, where that leaves it open, by
+    /// the word of a server that is believed (it only adds, and a repeat adds again), unless a rule decided the class and so knows the tool
+    /// better than its name does.
     fn made(
         &mut self,
         tool: &ToolSpec,
@@ -193,9 +194,8 @@ impl Picker<'_> {
         }
         let hints = &tool.annotations;
         let adds = hints.destructive == Some(false) && hints.idempotent == Some(false) && hints.read_only != Some(true);
-        if let Some(kind) =
-            made_by_word(&tool.name).filter(|_| is_believed && adds && made_by_name(&tool.name).is_none())
-        {
+        let leaves_it_open = leaves_open(&tool.name) && made_by_name(&tool.name).is_none();
+        if let Some(kind) = made_by_word(&tool.name).filter(|_| is_believed && adds && leaves_it_open) {
             if let Some(said) = self.opinions.iter().position(|opinion| opinion.source == ClassSource::Annotation) {
                 self.used[said].push("effect_kind");
             }

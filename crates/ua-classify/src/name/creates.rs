@@ -5,7 +5,7 @@
 
 use ua_core::EffectKind;
 
-use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS};
+use super::vocabulary::{ADDED_ANEW, EFFECTS, FILLERS, JOINS, NAMED_ONCE, PREPOSITIONS, RUNS, SAID_OF_BOTH};
 use super::{has, is_looking, is_plural, without_prefix};
 
 /// What a verb does with the thing behind it.
@@ -163,6 +163,15 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
     }
 }
 
+/// Whether a name leaves open if each call makes something, so that it is for its server to say: it has no verb that is known, or one that is
+/// said of making and of changing alike. `update_title`, `pause_project` and `create_branch` leave nothing open.
+pub(super) fn leaves_open(words: &[String], server: &[String]) -> bool {
+    let rest = without_prefix(words, server);
+    let is_verb = |word: &&String| has(EFFECTS, word) || VERBS.iter().any(|(verb, _)| verb == word);
+    let is_unmaking = rest.iter().any(|word| UNMAKING.contains(&word.as_str()));
+    !is_unmaking && rest.iter().find(is_verb).is_none_or(|verb| has(SAID_OF_BOTH, verb))
+}
+
 /// The kind for a tool of which a rule says `creates = true` and nothing more.
 pub(super) fn of_anything(words: &[String], server: &[String]) -> Option<EffectKind> {
     let rest = without_prefix(words, server);
@@ -272,6 +281,28 @@ mod tests {
             "frobnicate",
         ] {
             assert_eq!(made("other", name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_server_may_say_what_a_name_leaves_open_and_nothing_else() {
+        let open = |name: &str| leaves_open(&words(name), &[]);
+        for name in ["escalate_incident", "frobnicate", "save_note", "submit_order", "orders_submit", "record_payment"]
+        {
+            assert!(open(name), "{name}");
+        }
+        for name in [
+            "update_issue_title",
+            "resolve_thread",
+            "pause_project",
+            "restore_project",
+            "checkout",
+            "commit_all",
+            "create_branch",
+            "add_reaction",
+            "save_or_update_note",
+        ] {
+            assert!(!open(name), "{name}");
         }
     }
 
