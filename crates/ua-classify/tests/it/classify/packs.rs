@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use ua_classify::{Classifier, Pack, PolicyError};
-use ua_core::{CallPolicy, OnUnknown, SideEffectClass, ToolAnnotations, ToolNamespace, ToolSpec};
+use ua_core::{CallPolicy, FoundBy, OnUnknown, SideEffectClass, TimeForm, ToolAnnotations, ToolNamespace, ToolSpec};
 
 use super::{plain, tool};
 
@@ -126,4 +126,21 @@ fn a_rule_may_say_that_a_tool_makes_something_or_that_it_does_not() {
     assert_eq!(rule("create_issue", "timeout = \"9s\"").as_deref(), Some("issue.create"));
     // A rule that decides the class knows the tool better than its name does.
     assert_eq!(rule("create_issue", "side_effect_class = \"external\""), None);
+}
+
+/// What takes no mark is looked for by its values and its time, and only of calls that make something.
+#[test]
+fn a_lost_call_that_takes_no_mark_is_looked_for_by_its_values() {
+    let issue = of("work", "issue_write", &["method", "owner", "repo", "title", "body"]);
+    let policy = vouched("work", "github").classify(&issue, None);
+    assert_eq!((policy.on_unknown, policy.rule_id.as_str()), (OnUnknown::Probe, "pack:github:issue-by-title"));
+    assert_eq!((policy.marker.as_ref(), policy.is_by_content()), (None, true));
+    let probe = policy.probe.unwrap();
+    assert_eq!(probe.when, json!({"method": "create"}).as_object().unwrap().clone());
+    let FoundBy::Values(values) = probe.found.by else { panic!("it has no mark") };
+    assert_eq!((values.names().as_str(), values.made.form), ("`title`", TimeForm::Rfc3339));
+    // A reaction is no comment, so nothing is put into it that would make it one.
+    let comment = of("work", "add_issue_comment", &["owner", "repo", "issue_number", "body", "reaction"]);
+    let marker = vouched("work", "github").classify(&comment, None).marker.unwrap();
+    assert!(!marker.apply(&mut json!({"reaction": "+1"}).as_object().unwrap().clone(), "k"));
 }
