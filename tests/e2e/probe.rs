@@ -123,6 +123,121 @@ fn a_recipe_completes_a_lost_call_exactly_once() {
     }
 }
 
+/// Calls of tools that take no mark.
+fn without_a_mark() -> Vec<(Provider, &'static str, Value, &'static str)> {
+    let issue =
+        json!({"method": "create", "owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
+    vec![
+        (Provider::GitHub, "issue_write", issue, "by its `title`"),
+        (Provider::Trello, "create_label", json!({"boardId": "b1", "name": "Urgent", "color": "red"}), "by its `name`"),
+        (Provider::Discord, "create_role", json!({"guildId": "7", "name": "Editors"}), "by its `name`"),
+    ]
+}
+
+/// Something that the service made by itself, or for others, so many seconds ago.
+fn made_by_others(env: &TestEnv, tool: &str, arguments: &Value, seconds_ago: i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let at = i64::try_from(now).unwrap() - seconds_ago * 1000;
+    let text = std::fs::read_to_string(env.path("service.log")).unwrap_or_default();
+    env.write("service.log", format!("{text}{}\n", json!({"tool": tool, "arguments": arguments, "at": at})));
+}
+
+#[test]
+fn what_takes_no_mark_is_found_by_its_values_and_its_time() {
+    for (provider, tool, input, by) in without_a_mark() {
+        let env = with_service(provider);
+        // The same, made by others the day before yesterday, is not it.
+        made_by_others(&env, tool, &input, 48 * 3600);
+        killed(&env, "after:tool.invoke", provider, tool, &input);
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(made(&env).len(), 2, "{tool}");
+        assert_eq!(env.rows("SELECT status, replay_status FROM tool_calls"), ["succeeded reconciled"], "{tool}");
+        assert_eq!(env.rows("SELECT evidence FROM tool_receipts"), ["reconciled"], "{tool}");
+        env.run(&["calls", "show", &call_id(&env)]).code(0).shows(&[by, "the time at which it was made"]);
+    }
+}
+
+#[test]
+fn values_that_others_share_are_a_question() {
+    for (provider, tool, input, _) in without_a_mark() {
+        let env = with_service(provider);
+        killed(&env, "after:tool.invoke", provider, tool, &input);
+        made_by_others(&env, tool, &input, 0);
+        env.run(&["resume", "r"]).code(75).shows(&["2 entries with the same values"]);
+        assert_eq!((made(&env).len(), env.calls()), (2, vec![format!("{tool} unknown")]));
+    }
+    for (provider, tool, input, _) in without_a_mark() {
+        let env = with_service(provider);
+        // Nothing came of it, and an hour before somebody made the same: that is not it, and nothing proves that it is not there.
+        made_by_others(&env, tool, &input, 3600);
+        killed(&env, "before:tool.invoke", provider, tool, &input);
+        env.run(&["resume", "r"]).code(75).shows(&["which is not when the call was sent"]);
+        assert_eq!((made(&env).len(), env.calls()), (1, vec![format!("{tool} unknown")]));
+    }
+}
+
+#[test]
+fn what_another_run_made_in_the_same_words_is_not_taken_for_it() {
+    for (provider, tool, input, _) in without_a_mark() {
+        let env = with_service(provider);
+        let name = format!("mcp__{}__{tool}", provider.name());
+        let turns = json!([{"tools": [{"name": name, "input": input}]}, {"text": "Done."}]);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+        env.run(&["job", &job, "--run-id", "other"]).code(0);
+        env.run_killed_at(&format!("before:tool.invoke:{tool}"), &["job", &job, "--run-id", "r"]);
+        assert_eq!(made(&env).len(), 1, "{tool}: nothing came of the second");
+        env.run(&["resume", "r"]).code(75).shows(&["has the same values, so a find proves nothing"]);
+        let call = env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'r'");
+        env.run(&["calls", "probe", &call]).code(0).shows(&["unclear", "may have left it behind"]);
+        assert_eq!(made(&env).len(), 1, "{tool}");
+    }
+}
+
+/// The shipped rule for an issue, with less patience.
+const ISSUE: &str = r#"
+[[rule]]
+id = "issue"
+server = "github"
+name = "issue_write"
+side_effect_class = "external"
+effect_kind = "issue.create"
+on_unknown = "probe"
+horizon = "1s"
+[rule.probe]
+tool = "list_issues"
+arguments = { owner = "{arg.owner}", repo = "{arg.repo}", orderBy = "CREATED_AT" }
+when = { method = "create" }
+found = { items = "issues", same = { title = "{arg.title}" }, made = { field = "created_at" }, id = "number" }
+absent = { newest_first = true }
+settle = "1s"
+"#;
+
+#[test]
+fn what_is_not_there_is_sent_again_only_where_nothing_of_that_time_may_be_it() {
+    let issue = |method: &str, title: &str| json!({"method": method, "owner": "ada", "repo": "engine", "title": title});
+    // What the list had before, and what came into it meanwhile; how resume ends, and how many there are then.
+    let cases = [
+        (Some(600), None, 0, 2, "succeeded"),
+        (None, None, 75, 0, "does not go back"),
+        (Some(600), Some(0), 75, 2, "may be this in other words"),
+    ];
+    for (before, meanwhile, code, count, shown) in cases {
+        let env = with_service(Provider::GitHub);
+        let policy = env.write("work/issue.toml", ISSUE);
+        let env = env.with_env("UA_POLICY", &policy);
+        before.iter().for_each(|ago| made_by_others(&env, "issue_write", &issue("create", "Another"), *ago));
+        killed(&env, "before:tool.invoke", Provider::GitHub, "issue_write", &issue("create", "Fix it"));
+        meanwhile.iter().for_each(|ago| made_by_others(&env, "issue_write", &issue("create", "Fix"), *ago));
+        env.run(&["resume", "r"]).code(code).shows(&[shown]);
+        assert_eq!(made(&env).len(), count, "{shown}");
+    }
+    // A call that changes an issue is not what the probe is about.
+    let env = with_service(Provider::GitHub);
+    killed(&env, "after:tool.invoke", Provider::GitHub, "issue_write", &issue("update", "Fix it"));
+    env.run(&["resume", "r"]).code(75).shows(&["calls whose `method` is another"]);
+    assert_eq!((made(&env).len(), env.calls()), (1, vec!["issue_write unknown".to_owned()]));
+}
+
 #[test]
 fn where_the_provider_gives_nothing_a_person_is_asked() {
     let customer = json!({"name": "Ada", "email": "ada@example.test"});

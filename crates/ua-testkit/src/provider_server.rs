@@ -15,7 +15,8 @@ use crate::mcp_lines::serve_lines;
 /// A service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// Makes an issue, a pull request or a comment each time it is told to, and lists them, 30 to a page.
+    /// Makes an issue, a pull request or a comment each time it is told to, and lists them, 30 to a page; in order, with the time of each, where
+    /// it is asked for that.
     GitHub,
     /// Answers a repeat under one key with the first result; `create_customer` takes no key.
     Stripe,
@@ -33,11 +34,15 @@ pub enum Provider {
     Notion,
     /// Puts a row into a table, and answers questions about one: `SELECT id, column FROM table WHERE column = 'value'`.
     Sql,
+    /// Makes a label each time it is told to, and lists those of a board, by ids that begin with the second in which each was made.
+    Trello,
+    /// Makes a role each time it is told to, and lists those of a server, in prose, by ids that begin with the millisecond.
+    Discord,
 }
 
 impl Provider {
     /// Every one.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::GitHub,
         Self::Stripe,
         Self::GoogleCalendar,
@@ -47,6 +52,8 @@ impl Provider {
         Self::Linear,
         Self::Notion,
         Self::Sql,
+        Self::Trello,
+        Self::Discord,
     ];
 
     /// The name under which its server is usually configured.
@@ -61,6 +68,8 @@ impl Provider {
             Self::Linear => "linear",
             Self::Notion => "notion",
             Self::Sql => "sql",
+            Self::Trello => "trello",
+            Self::Discord => "discord",
         }
     }
 
@@ -69,7 +78,8 @@ impl Provider {
         match self {
             Self::GitHub => vec![
                 ("create_issue", &["owner", "repo", "title", "body"]),
-                ("list_issues", &["owner", "repo", "state", "since"]),
+                ("list_issues", &["owner", "repo", "state", "since", "orderBy", "direction", "perPage"]),
+                ("issue_write", &["method", "owner", "repo", "title", "body", "issue_number"]),
                 ("create_pull_request", &["owner", "repo", "title", "head", "base", "body"]),
                 ("list_pull_requests", &["owner", "repo", "state", "sort", "direction"]),
                 ("add_issue_comment", &["owner", "repo", "issue_number", "body"]),
@@ -99,6 +109,8 @@ impl Provider {
                 ("API-retrieve-a-comment", &["block_id", "page_size"]),
             ],
             Self::Sql => vec![("insert_row", &["table", "values"]), ("read_query", &["query"])],
+            Self::Trello => vec![("create_label", &["boardId", "name", "color"]), ("get_board_labels", &["boardId"])],
+            Self::Discord => vec![("create_role", &["guildId", "name"]), ("list_roles", &["guildId"])],
         }
     }
 }
@@ -157,6 +169,37 @@ impl Service {
         let of = |tool: &str| made.iter().filter(|made| made.tool == tool).cloned().collect::<Vec<_>>();
         let same = |made: &Made, names: &[&str]| names.iter().all(|name| made.arguments[name] == arguments[name]);
         Ok(Ok(match tool {
+            "list_issues" if arguments["orderBy"] == "CREATED_AT" => {
+                let mut all = of("issue_write");
+                all.retain(|made| same(made, &["owner", "repo"]) && made.arguments["method"] == "create");
+                all.sort_by_key(|made| std::cmp::Reverse(made.at));
+                let item = |(index, made): (usize, &Made)| {
+                    let said = &made.arguments;
+                    json!({"number": index, "title": said["title"], "body": said["body"], "created_at": made.at.to_string()})
+                };
+                let issues: Vec<Value> = all.iter().enumerate().take(100).map(item).collect();
+                json!({"issues": issues, "totalCount": all.len()})
+            }
+            "get_board_labels" => {
+                let mut all = of("create_label");
+                all.retain(|made| same(made, &["boardId"]));
+                let label = |(index, made): (usize, &Made)| {
+                    let id = format!("{:08x}{index:016x}", made.at.as_millis() / 1000);
+                    json!({"id": id, "name": made.arguments["name"], "color": made.arguments["color"]})
+                };
+                Value::Array(all.iter().enumerate().map(label).collect())
+            }
+            "list_roles" => {
+                let mut all = of("create_role");
+                all.retain(|made| same(made, &["guildId"]));
+                let role = |made: &Made| {
+                    let id = (made.at.as_millis() - 1_420_070_400_000) << 22;
+                    let name = made.arguments["name"].as_str().unwrap_or_default();
+                    format!("- **{name}** (ID: {id})\n  • Color: None (RGB: 0)\n  • Position: 1")
+                };
+                let roles: Vec<String> = all.iter().map(role).collect();
+                Value::String(format!("Retrieved {} roles:\n{}", roles.len(), roles.join("\n")))
+            }
             "list_issues" | "list_pull_requests" | "issue_read" => {
                 let (of_tool, place): (_, &[&str]) = match tool {
                     "list_issues" => ("create_issue", &["owner", "repo"]),
