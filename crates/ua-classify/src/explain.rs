@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use ua_core::{CallPolicy, ClassSource, KeyChannel, OnUnknown, SideEffectClass, ToolName, ToolSpec};
+use ua_core::{CallPolicy, ClassSource, FoundBy, KeyChannel, OnUnknown, SideEffectClass, ToolName, ToolSpec};
 
 use crate::key_argument::likely_key_arguments;
 
@@ -123,7 +123,13 @@ impl fmt::Display for Explanation {
                 }
                 None => "it can only find the call, never prove that it is not there".to_owned(),
             };
-            writeln!(f, "  probe        {}; {absent}", printable(&probe.tool))?;
+            let by = match &probe.found.by {
+                FoundBy::Mark { .. } => String::new(),
+                FoundBy::Values(values) => {
+                    format!(" by {} and the time at which it was made", printable(&values.names()))
+                }
+            };
+            writeln!(f, "  probe        {}{by}; {absent}", printable(&probe.tool))?;
         }
         if let Some(effect) = &policy.effect_kind {
             let identity =

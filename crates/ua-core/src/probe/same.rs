@@ -164,7 +164,8 @@ impl SameValues {
 
     /// The fields that are compared, for people.
     pub fn names(&self) -> String {
-        let names: Vec<String> = self.same.keys().chain(self.holds.keys()).map(|name| format!("`{name}`")).collect();
+        let shown = |name: &String| if name.is_empty() { "contents".to_owned() } else { format!("`{name}`") };
+        let names: Vec<String> = self.same.keys().chain(self.holds.keys()).map(shown).collect();
         names.join(", ")
     }
 }

@@ -91,6 +91,17 @@ fn a_policy_that_can_not_work_is_hinted_at() {
 }
 
 #[test]
+fn by_what_a_lost_call_would_be_known_is_said() {
+    let text = "[[rule]]\nid = \"r\"\nname = \"x\"\nside_effect_class = \"external\"\n[rule.probe]\ntool = \"list_x\"\n\
+                found = { same = { name = \"{arg.name}\", \"\" = \"{arg.all}\" }, made = { field = \"at\" } }\nsettle = \"1s\"";
+    let shown = with_policy(text).explain(&foreign("x")).to_string();
+    assert!(
+        shown.contains("probe        list_x by contents, `name` and the time at which it was made; it can only"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn foreign_names_can_not_write_to_the_terminal() {
     let shown = plain().explain(&foreign("list\u{1b}[2J\u{202e}")).to_string();
     assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
