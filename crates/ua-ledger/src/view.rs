@@ -106,7 +106,7 @@ impl Ledger {
                 view.relations = self.relations(&view.call, facts).await?;
                 let can_ask = view.call.policy.on_unknown == OnUnknown::Probe;
                 if let Some(probe) = view.call.policy.probe.as_ref().filter(|_| can_ask) {
-                    let alike = alike(&*self.store, &view.call, probe, &view.attempts).await;
+                    let alike = Box::pin(alike(&*self.store, &view.call, probe, &view.attempts)).await;
                     view.alike = alike.map_err(LedgerError::at("look for calls that resemble", id))?;
                 }
                 view.late = self.store.late_replies(id);
