@@ -334,7 +334,6 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
             let field = format!("\n  {name}: {takes}{left_out}{what}");
             text.push_str(&cut(&field, 400).replace(['\r', '\u{1b}'], " "));
         }
-        text.push_str("\nWhat an answer leaves out takes its default.");
     }
     if is_live {
         text.push_str(
