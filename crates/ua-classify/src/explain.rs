@@ -132,8 +132,13 @@ impl fmt::Display for Explanation {
             writeln!(f, "  probe        {}{by}; {absent}", printable(&probe.tool))?;
         }
         if let Some(effect) = &policy.effect_kind {
-            let identity =
-                if policy.is_by_content() { "the same content is the same effect" } else { "each call is its own" };
+            let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
+                (true, false) => "the same content is the same effect",
+                (true, true) => {
+                    "by its name: of the same content once more a job asks a person, and the gateway hands out the first answer"
+                }
+                (false, _) => "each call is its own",
+            };
             writeln!(f, "  effect       {} ({identity})", effect.as_str())?;
         }
         if let Some(composite) = &policy.composite {

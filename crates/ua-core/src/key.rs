@@ -3,6 +3,7 @@
 //! Durable Jobs v1 spec §8.2 joins the parts as bare strings, so that `"ab" + "c"` equals `"a" + "bc"`; here every label and
 //! every value is hashed with its length.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,17 @@ impl Scope {
         self.0.split_once(' ').is_some_and(|(_, projection)| projection.starts_with(WHOLE_CALL))
     }
 
+    /// The scope for people: that of a whole call says that, and not a digest that tells nobody anything.
+    pub fn in_words(&self) -> Cow<'_, str> {
+        match self.0.split_once(' ') {
+            Some((effect, projection)) if projection.starts_with(WHOLE_CALL) => {
+                let files = if projection.contains(r#","files":["#) { " and files" } else { "" };
+                format!("{effect} with exactly these arguments{files}").into()
+            }
+            Some(_) | None => Cow::Borrowed(&self.0),
+        }
+    }
+
     /// Reads a stored scope.
     pub fn from_stored(text: String) -> Self {
         Self(text)
@@ -127,7 +139,10 @@ mod tests {
         assert_eq!(scope(&["a", "b"]), scope(&["b", "a"]));
         assert_ne!(scope(&["a"]), scope(&["b"]));
         assert!(scope(&["a"]).is_of_whole_call());
-        assert!(!Scope::new("message.post", r#"{"values":{"arguments":"x"}}"#).is_of_whole_call());
+        assert_eq!(scope(&[]).in_words(), "message.post with exactly these arguments");
+        assert_eq!(scope(&["a"]).in_words(), "message.post with exactly these arguments and files");
+        let chosen = Scope::new("message.post", r#"{"values":{"arguments":"x"}}"#);
+        assert!(!chosen.is_of_whole_call() && chosen.in_words() == chosen.as_str());
     }
 
     #[test]

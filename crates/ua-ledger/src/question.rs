@@ -408,7 +408,8 @@ fn shown_wait(look_after: Option<Timestamp>) -> String {
 
 /// The effect and the files that go with it, each on a line.
 fn shown_facts(facts: &Facts) -> String {
-    let scope = facts.scope.as_ref().map_or_else(String::new, |scope| format!("\nScope: {}", cut(scope.as_str(), 300)));
+    let scope =
+        facts.scope.as_ref().map_or_else(String::new, |scope| format!("\nScope: {}", cut(&scope.in_words(), 300)));
     let files = facts.file_digests.iter().map(|(argument, digest)| format!("\nSends: {argument} sha256:{digest}"));
     format!("{scope}{}", files.collect::<String>())
 }

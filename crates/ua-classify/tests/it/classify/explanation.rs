@@ -28,7 +28,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       class        external, because its name contains the side-effect word "buy"
       if lost      hold: stop and ask a person
       key          this tool cannot take an idempotency key
-      effect       item.pay (the same content is the same effect)
+      effect       item.pay (by its name: of the same content once more a job asks a person, and the gateway hands out the first answer)
     considered, the strongest first:
       user_policy slow                         -           it names no class [timeout]
       job_policy  cheap                        -           the job's job.toml is not trusted, so it lowers nothing
