@@ -209,7 +209,7 @@ mod tests {
             ("--socket /s", "are missing"),
             ("--socket /s --", "is missing behind"),
             ("-- mail", "--socket"),
-            ("--socket /s --name a__b -- mail", "no name"),
+            ("--socket /s --name a__b -- mail", "is not a valid name"),
             ("--socket /s --name", "needs a value"),
             ("--socket /s --url http://x/mcp", "`--name` is missing"),
             ("--socket /s --name a --url http://x/mcp -- mail", "not both"),

@@ -29,8 +29,8 @@ use std::process::ExitCode;
 pub use args::{Args, WIRE};
 pub use scan::{Parts, parts};
 
-/// The arguments are not understood.
-const USAGE: u8 = 64;
+/// The arguments are not understood; the code that `ua` has for it.
+const USAGE: u8 = 2;
 /// There is no broker, and none could be started.
 const UNAVAILABLE: u8 = 69;
 

@@ -49,6 +49,7 @@ impl Aggregate {
             own.bridge = format!("{}_{}", hello.bridge, parts.len());
             (own.parent, own.hints, own.handshake) = (hello.parent, hello.hints.clone(), hello.handshake.clone());
             (own.way, own.principal) = (Way::Bridge, None);
+            own.prefix = format!("{server}{BETWEEN}");
             let (to, from) = mpsc::unbounded_channel();
             parts.push((server.clone(), Connection::open(broker.clone(), own, to)?));
             sources.push(from);

@@ -83,7 +83,12 @@ impl Connection {
         let told =
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
         match known {
-            Known::Refused(call, why) => Ok(Some(told(&Told::NotSent { why }, &call))),
+            Known::Refused(call, why) => {
+                let why = self.hello.in_clients_names(&why);
+                let result = Told::NotSent { why }.as_result(Some(&call), ua);
+                // It ended with this.
+                Ok(Some(Reply::Result { result, is_final: true }))
+            }
             Known::Doubtful(call, why) => Ok(Some(told(&why, &call))),
             Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
             Known::Stale => Ok(Some(Reply::Refused {
@@ -509,7 +514,9 @@ impl Connection {
         let why = || call.error_detail.clone().unwrap_or_else(|| "it was not sent".to_owned());
         match call.status {
             CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::FailedDefinite => {}
-            CallStatus::Cancelled => return told(Told::NotSent { why: why() }, true),
+            CallStatus::Cancelled => {
+                return told(Told::NotSent { why: self.hello.in_clients_names(&why()) }, true);
+            }
             CallStatus::Unknown => {
                 let why = call.error_detail.clone().unwrap_or_else(|| "its answer was lost".to_owned());
                 return told(Told::Unknown { since: Some(call.created_at), why, question: None }, false);

@@ -151,8 +151,7 @@ impl Connection {
     /// What the client's dialogue answered. Only what was accepted with a choice is an answer; the question stays open else.
     async fn decided(&self, question: &QuestionRecord, answer: &Value, after: Duration) -> Result<(), Broken> {
         let chosen = answer["content"][DECISION].as_str().filter(|_| answer["action"] == "accept");
-        let Some(choice) = chosen.and_then(|word| choices(question).into_iter().find(|choice| choice.as_str() == word))
-        else {
+        let Some(choice) = chosen.and_then(|word| chosen_by(question, word)) else {
             self.was_not_decided(&question.question_id, after < NOBODY);
             return Ok(());
         };
@@ -197,10 +196,17 @@ fn choices(question: &QuestionRecord) -> Vec<Choice> {
     question.choices.iter().copied().filter(|choice| *choice != Choice::Abort).collect()
 }
 
-/// The form of a question.
+/// What a word of the dialogue, or the stored name of a choice, chooses.
+fn chosen_by(question: &QuestionRecord, word: &str) -> Option<Choice> {
+    choices(question)
+        .into_iter()
+        .find(|choice| ua_resume::answers::word(question.kind, *choice) == word || choice.as_str() == word)
+}
+
+/// The form of a question. Its words are those of `ua answer`.
 fn form(question: &QuestionRecord) -> Value {
     let choices = choices(question);
-    let words: Vec<&str> = choices.iter().map(|choice| choice.as_str()).collect();
+    let words: Vec<&str> = choices.iter().map(|choice| ua_resume::answers::word(question.kind, *choice)).collect();
     let named: Vec<&str> = choices.iter().map(|choice| in_words(question.kind, *choice)).collect();
     let mut properties = json!({DECISION: {"type": "string", "title": "Decision", "enum": words, "enumNames": named}});
     if choices.contains(&Choice::Happened) {
@@ -251,7 +257,7 @@ mod tests {
         };
         let form = form(&question);
         let properties = &form["requestedSchema"]["properties"];
-        assert_eq!(properties[DECISION]["enum"], json!(["happened", "execute", "skip"]));
+        assert_eq!(properties[DECISION]["enum"], json!(["happened", "retry", "skip"]));
         let named = ["It happened", "It did not happen; send it again", "Leave it"];
         assert_eq!(properties[DECISION]["enumNames"], json!(named));
         assert!(properties["proof"].is_object() && form["message"].as_str().unwrap().contains("Question q_1"));
@@ -259,6 +265,9 @@ mod tests {
         let approval = QuestionRecord { kind: QuestionKind::Approval, ..approval };
         let properties = &super::form(&approval)["requestedSchema"]["properties"];
         assert!(properties.get("proof").is_none());
+        assert_eq!(properties[DECISION]["enum"], json!(["approve", "skip"]));
+        assert_eq!(chosen_by(&approval, "approve"), Some(Choice::Execute));
+        assert_eq!((chosen_by(&approval, "execute"), chosen_by(&approval, "abort")), (Some(Choice::Execute), None));
         assert_eq!(properties[DECISION]["enumNames"], json!(["Send it", "Leave it"]));
     }
 

@@ -21,7 +21,7 @@ use crate::session::{HOLDER, Identity, InUse};
 use crate::settings::Patience;
 use crate::subscriptions::{Subscriptions, is_subscribed};
 use crate::texts::Told;
-use crate::upstream::{Launch, Reach, Upstream, lock, spec};
+use crate::upstream::{Launch, Reach, Unanswered, Upstream, lock, spec};
 use crate::wire::Hello;
 
 /// What goes to the client.
@@ -304,6 +304,9 @@ impl Connection {
                     self.without_keys(&mut answer["result"]);
                 }
                 answer
+            }
+            Err(why @ Unanswered::NotSent(_)) => {
+                error(-32603, &format!("the tool server could not be reached: {why}"), Value::Null)
             }
             Err(why) => error(-32603, &format!("the tool server did not answer: {why}"), Value::Null),
         }

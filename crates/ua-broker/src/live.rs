@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{
     Mutex as AsyncMutex, Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch,
 };
-use ua_core::{ArgsHash, CallId, CallStatus, Env, RawReply, RunId, Timestamp};
+use ua_core::{ArgsHash, CallId, CallStatus, Env, QuestionId, RawReply, RunId, Timestamp};
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::{LedgerError, interpret};
 use ua_store::{
@@ -180,6 +180,9 @@ pub(crate) struct LiveCall {
     pub(crate) since: Timestamp,
     /// Whose tool server it goes to.
     pub(crate) holder: RunId,
+    /// Its tool and tool server, for people.
+    pub(crate) tool: String,
+    pub(crate) server: String,
     /// What it is, as whoever asks for the same again would have it.
     same: (String, ArgsHash),
     pub(crate) state: watch::Sender<State>,
@@ -203,6 +206,8 @@ impl LiveCall {
             call: call.call_id.clone(),
             since,
             holder,
+            tool: call.name.tool.clone(),
+            server: call.name.server.clone(),
             same,
             state,
             sent: watch::Sender::new(sent),
@@ -278,7 +283,15 @@ impl LiveCall {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        matches!(*self.state.borrow(), State::Held(_))
+        self.question().is_some()
+    }
+
+    /// What a person is asked about it now.
+    pub(crate) fn question(&self) -> Option<QuestionId> {
+        match &*self.state.borrow() {
+            State::Held(question) => Some(question.question_id.clone()),
+            State::UnderWay | State::Asks(_) | State::Over(_) => None,
+        }
     }
 
     /// Asks those who wait for what its tool asks for. Where nobody answers, people are said to be away.

@@ -98,15 +98,25 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
             break;
         }
     }
-    // From here on a bridge finds nobody, starts the next broker, and waits for this one's lock with it.
-    drop(listener);
-    let _gone = std::fs::remove_file(&broker.config.socket);
+    // From here on a bridge finds nobody, starts the next broker, and waits with it until this one has ended. Whoever asks how things stand
+    // still finds it, under another name.
+    let ending = ending(&broker.config.socket);
+    if std::fs::rename(&broker.config.socket, &ending).is_err() {
+        let _gone = std::fs::remove_file(&broker.config.socket);
+    }
     broker.closing.cancel();
     broker.stop.stop_gently();
     let ends = broker.env.now().plus(DRAIN);
     while broker.env.now() < ends && !is_over(&broker.sessions, &broker).await {
-        broker.env.clock.sleep(POLL).await;
+        tokio::select! {
+            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
+                tokio::spawn(visit_at_the_end(broker.clone(), stream));
+            },
+            () = broker.env.clock.sleep(POLL) => {}
+        }
     }
+    drop(listener);
+    let _gone = std::fs::remove_file(ending);
     drop(own.0);
     Ok(Served::Over)
 }
@@ -163,7 +173,7 @@ async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
                 }
                 Wanted::Stop => {
                     broker.closing.cancel();
-                    json!({"stopping": true})
+                    status(broker)
                 }
             };
             let _gone = write.write_all(format!("{answer}\n").as_bytes()).await;
@@ -171,6 +181,25 @@ async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
         Err(why) => {
             let _gone = write.write_all(format!("X {why}\n").as_bytes()).await;
         }
+    }
+}
+
+/// Where a broker is found that ends, beside the socket of those that do not.
+fn ending(socket: &Path) -> PathBuf {
+    socket.with_extension("ending")
+}
+
+/// Answers who asks how things stand, while what is under way comes to its end. Nobody else is let in any more.
+async fn visit_at_the_end(broker: Arc<Broker>, stream: UnixStream) {
+    let (read, mut write) = stream.into_split();
+    let mut first = String::new();
+    let mut lines = BufReader::new(read);
+    let told = tokio::select! {
+        told = lines.read_line(&mut first) => told,
+        () = broker.env.clock.sleep(LOOK_EVERY) => return,
+    };
+    if told.is_ok() && matches!(Visitor::read(first.trim_end()), Ok(Visitor::Control(Wanted::Status | Wanted::Stop))) {
+        let _gone = write.write_all(format!("{}\n", status(&broker)).as_bytes()).await;
     }
 }
 
@@ -192,24 +221,29 @@ fn status(broker: &Broker) -> Value {
         .values()
         .map(|live| {
             json!({
-                "call": live.call.as_str(), "since": live.since.to_string(), "is_held": live.is_held(),
-                "askers": live.askers(),
+                "call": live.call.as_str(), "server": live.server, "tool": live.tool, "since": live.since.to_string(),
+                "is_held": live.is_held(), "question": live.question(), "askers": live.askers(),
             })
         })
         .collect();
     let address = lock(&broker.address).map(|address| format!("http://{address}"));
     json!({
         "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "wire": WIRE, "http": address, "bridges": bridges,
-        "calls": calls,
+        "calls": calls, "is_ending": broker.closing.is_cancelled(),
     })
 }
 
-/// Asks the broker at `socket` how things stand, or to end; `None` when there is none.
+/// Asks the broker at `socket` how things stand, or to end; `None` when there is none. One that ends already says `is_ending`, and takes
+/// nobody in any more.
 ///
 /// # Errors
 /// It is there and does not answer as it should.
 pub async fn ask_broker(socket: &Path, stop: bool) -> io::Result<Option<Value>> {
-    want(socket, if stop { Wanted::Stop } else { Wanted::Status }).await
+    let wanted = || if stop { Wanted::Stop } else { Wanted::Status };
+    match want(socket, wanted()).await? {
+        Some(status) => Ok(Some(status)),
+        None => want(&ending(socket), wanted()).await,
+    }
 }
 
 /// Tells the broker at `socket` what a client's hook says: the session that its process is in from now on. `None` when there is none.

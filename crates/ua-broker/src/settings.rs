@@ -72,14 +72,17 @@ pub enum BudgetSpan {
 impl Budget {
     /// In words, for the model and the person.
     pub(crate) fn words(&self) -> String {
-        let what = self.effect.as_deref().map_or_else(|| "calls with an effect".to_owned(), |kind| format!("`{kind}`"));
+        let what = match &self.effect {
+            Some(kind) => format!("{} `{kind}`", self.calls),
+            None => format!("{} with an effect", ua_core::counted(self.calls, "call")),
+        };
         let server = self.server.as_deref().map_or_else(String::new, |server| format!(" of `{server}`"));
         let client = self.client.as_deref().map_or_else(String::new, |client| format!(" by {client}"));
         let per = match self.per {
-            BudgetSpan::Session => "a session",
-            BudgetSpan::Day => "a day",
+            BudgetSpan::Session => "per session",
+            BudgetSpan::Day => "per day",
         };
-        format!("{} {what}{server}{client} {per}", self.calls)
+        format!("{what}{server}{client} {per}")
     }
 }
 

@@ -109,7 +109,7 @@ impl Told {
             Self::NotSent { why } | Self::Refused { why } => why.clone(),
             Self::Happened { by, proof } => {
                 let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
-                format!("{by} says that this happened{proof}. Its own answer was lost. Do not send it again.")
+                format!("This happened: {by} says so{proof}. The tool's own answer was lost. Do not send it again.")
             }
             Self::Broken { why } => format!("Not sent: the gateway could not do its work: {why}"),
         };
@@ -195,7 +195,7 @@ mod tests {
             (Told::Unstored { since: None, why: "the disk is full".into() }, "may have been sent before"),
             (Told::Held { question: question.clone(), kind: QuestionKind::NearDuplicate }, "in other words"),
             (Told::Held { question, kind: QuestionKind::Approval }, "decide first"),
-            (Told::Budget { budget: "3 `email.send` a day".into() }, "3 `email.send` a day is used up"),
+            (Told::Budget { budget: "3 `email.send` per day".into() }, "3 `email.send` per day is used up"),
         ] {
             let result = told.as_result(None, "ua");
             assert!(result["content"][0]["text"].as_str().unwrap().contains(words), "{result}");

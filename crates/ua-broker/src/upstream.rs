@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -267,6 +267,11 @@ impl Upstream {
             }
         };
         let Some((program, args)) = command.split_first() else { return Err("it has no command".to_owned()) };
+        if !is_program_there(program, env, cwd) {
+            return Err(format!(
+                "its program `{program}` is not there: install it, or correct the command behind `--` in the client's configuration"
+            ));
+        }
         let generation = self.locks.begin(name).map_err(|error| format!("its lock cannot be made: {error}"))?;
         let shim_args = ShimArgs {
             lock: self.locks.path(name, &generation),
@@ -303,7 +308,7 @@ impl Upstream {
             return Ok(process.clone());
         }
         let greeting = lock(&self.greeting).clone();
-        let greeting = greeting.ok_or("the client has not greeted it")?;
+        let greeting = greeting.ok_or("the client has sent no `initialize` yet")?;
         let process = self.start()?;
         tokio::select! {
             greeted = self.greet(&process, &greeting) => greeted?,

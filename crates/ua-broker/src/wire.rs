@@ -49,6 +49,9 @@ pub(crate) struct Hello {
     /// Whether the bridge says which of its requests it sends again.
     #[serde(default)]
     pub(crate) says_again: bool,
+    /// What the client's names of the tools begin with: nothing, unless it has all tool servers as one.
+    #[serde(skip)]
+    pub(crate) prefix: String,
     /// How the client is connected; a bridge does not say it.
     #[serde(skip)]
     pub(crate) way: Way,
@@ -58,6 +61,11 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
+    /// A text for the client's model: its tools by the names that the client has for them, not by those of the ledger.
+    pub(crate) fn in_clients_names(&self, text: &str) -> String {
+        text.replace(&format!("mcp__{}__", self.name), &self.prefix)
+    }
+
     /// How the tool server is reached, as the entry has it: what a variable holds is not in it.
     pub(crate) fn reach(&self) -> Value {
         match &self.url {

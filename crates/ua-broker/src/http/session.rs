@@ -245,6 +245,7 @@ impl Hello {
             handshake: None,
             all: false,
             says_again: true,
+            prefix: String::new(),
             way: Way::Http,
             principal: Some(who.to_owned()),
         })

@@ -52,15 +52,22 @@ impl Upstream {
         let mut running = self.process.lock().await;
         let process = match running.as_ref().filter(|process| !process.has_ended()) {
             Some(process) => process.clone(),
-            None => self.start().map_err(Unanswered::NotSent)?,
+            None => self.start().map_err(|why| self.not_greeted(&params, Unanswered::NotSent(why)))?,
         };
         *running = Some(process.clone());
         drop(running);
-        let answer = self.shake_hands(&process, &params).await?;
+        let answer = self.shake_hands(&process, &params).await.map_err(|why| self.not_greeted(&params, why))?;
         if answer.get("result").is_some() {
             *lock(&self.greeting) = Some(Greeting::Handshake(params));
         }
         Ok(answer)
+    }
+
+    /// The server did not come up. What the client asks for next tries it again with the same greeting, so that it hears why, and not that it
+    /// never greeted.
+    fn not_greeted(&self, params: &Value, why: Unanswered) -> Unanswered {
+        *lock(&self.greeting) = Some(Greeting::Handshake(params.clone()));
+        why
     }
 
     /// What the server can do, for a client whose requests stand for themselves.

@@ -27,7 +27,7 @@ fn a_request_outlives_its_broker() {
     assert_eq!((questions.len(), questions[0].kind), (1, QuestionKind::UnknownOutcome));
     world.answer(&questions[0], Choice::Happened);
     let settled = client.result("send_email", &mail());
-    assert!(settled["isError"] == false && text(&settled).contains("ada says that this happened"), "{settled}");
+    assert!(settled["isError"] == false && text(&settled).contains("This happened: ada says so"), "{settled}");
     assert_eq!(world.effects().len(), 1);
     // All else works with the next broker.
     let read = client.result("read_page", &json!({"page": "1"}));

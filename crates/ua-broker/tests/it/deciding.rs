@@ -95,7 +95,7 @@ fn a_budget_is_kept_over_sessions_and_brokers() {
     other.result("send_email", &mail_to("b@example.com"));
     let refused = other.result("send_email", &mail_to("c@example.com"));
     assert_eq!(told(&refused), "budget", "{refused}");
-    assert!(text(&refused).contains("2 `email.send` of `stub` a day"), "{refused}");
+    assert!(text(&refused).contains("2 `email.send` of `stub` per day"), "{refused}");
     world.kill_broker();
     let refused = until("the next broker", || {
         let refused = other.result("send_email", &mail_to("c@example.com"));
