@@ -84,7 +84,7 @@ fn all_tool_servers_are_one_and_a_budget_holds() {
     assert!(answers[3].to_string().contains("\"notice\":\"duplicate\""), "{said}");
     assert_eq!(answers[4]["error"]["code"], -32602, "{said}");
     assert!(
-        answers[5].to_string().contains("the budget of 1 calls with an effect of `work` a session is used up"),
+        answers[5].to_string().contains("the budget of 1 call with an effect of `work` per session is used up"),
         "{said}"
     );
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 1);
@@ -198,4 +198,151 @@ fn an_agent_is_not_a_person() {
         !env.path("work/outbox/new").exists() || std::fs::read_dir(env.path("work/outbox/new")).unwrap().count() == 0
     );
     env.run(&["gateway", "stop"]).code(0);
+}
+
+/// A tool server of one tool that posts at once and answers when `go` is there; and a client that greets it and calls the tool.
+const NOTES: &str = r#"
+cat > notes.sh <<'END'
+echo $$ > pid
+while read -r line; do
+  [[ $line =~ \"id\":([0-9]+) ]] || continue
+  id=${BASH_REMATCH[1]} result='{}'
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"notes","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"post_note","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*)
+      echo posted >> posts
+      until [ -e go ]; do sleep 0.02; done
+      result='{"content":[{"type":"text","text":"it is posted"}]}' ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+END
+say() { printf '%s\n' "$1" >&"${G[1]}"; }
+hear() { read -r -t 25 reply <&"${G[0]}" && echo "$reply"; }
+greet() {
+  say '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"probe","version":"1"}}}'
+  hear
+  say '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+}
+call() { say '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"'"$1"'","arguments":{"text":"x"}}}'; }
+gone() { eval "exec ${G[1]}>&-"; wait "$G_PID"; }
+"#;
+
+/// What is under way is said while the broker ends, and its client has the answer when the tool gives it: the limit of `hear` is shorter than the
+/// half minute that a broker is waited for.
+#[test]
+fn a_broker_that_is_stopped_in_a_call_says_so_and_its_client_has_the_answer_in_time() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
+greet
+call post_note
+until [ -s posts ]; do sleep 0.02; done
+"$1" "$2" "$3" gateway status
+"$1" "$2" "$3" gateway stop
+"$1" "$2" "$3" gateway status
+: > go
+hear
+gone
+"$1" "$2" "$3" gateway start
+"$1" "$2" "$3" gateway stop
+wc -l < posts
+"#
+    ));
+    let said = said.code(0).stdout;
+    for words in
+        ["post_note", "ends once 1 call under way is over", "; it ends once 1 call under way is over", "it is posted"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(said.trim().ends_with('1'), "it was posted once: {said}");
+}
+
+/// The user's own gateway, whose questions are in a folder of its own.
+#[test]
+fn a_question_of_the_gateway_is_said_wherever_a_person_looks() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+mkdir -p "$HOME/.local/state/ua/gateway"
+echo 'hold_wait = "0s"' > "$HOME/.local/state/ua/gateway/gateway.toml"
+coproc G { "$1" gateway --name notes -- bash notes.sh; }
+greet
+call post_note
+until [ -s posts ]; do sleep 0.02; done
+kill -9 "$(cat pid)"
+hear
+gone
+"$1" gateway status
+"$1" gateway stop
+"$1" gateway status
+"#
+    ));
+    let said = said.code(0).stdout;
+    assert_eq!(said.matches("1 question of the gateway waits for you: q_").count(), 2, "{said}");
+    assert!(said.contains("no broker runs; it starts with the first client"), "{said}");
+    let folder = env.path("home/.local/state/ua/gateway");
+    let command = format!("`ua --root {} questions`", folder.display());
+    let status =
+        env.run(&["status"]).code(0).shows(&["nothing runs", "1 question of the gateway waits for you: q_", &command]);
+    assert!(!status.stdout.contains("nothing waits"), "{}", status.stdout);
+    let asked = env.run(&["status", "--json"]).code(0).json()["gateway_questions"].clone();
+    let id = asked[0]["question_id"].as_str().unwrap().to_owned();
+    assert!(asked[0]["answer_with"][0].as_str().unwrap().contains("--root"), "{asked}");
+    let listed = env.run(&["questions"]).code(0);
+    assert!(listed.stderr.contains(&id) && listed.stderr.contains(&command), "{}", listed.stderr);
+    // Where a person answers it is said to whoever tries it elsewhere.
+    env.run(&["answer", &id, "skip"]).refused(2, &["is one of the gateway", "--root"]);
+}
+
+/// What a client hears is true each time, and in its own names.
+#[test]
+fn a_program_that_is_not_there_and_a_tool_that_is_not_there_are_said_to_be_so() {
+    let env = env();
+    let said = env.run_by_bash(&format!(
+        "{NOTES}{}",
+        r#"
+coproc G { "$1" gateway "$2" "$3" --name notes -- no-such-program-4711; }
+greet
+call post_note
+hear
+gone
+coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
+greet
+call pst_note
+hear
+gone
+"$1" "$2" "$3" gateway stop >&2
+"#
+    ));
+    let said = said.code(0).stdout;
+    let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for told in &answers[..2] {
+        assert!(told.to_string().contains("its program `no-such-program-4711` is not there"), "{told}");
+    }
+    let refused = answers[3].to_string();
+    assert!(refused.contains("Did you mean `post_note`?") && !refused.contains("mcp__"), "{refused}");
+    let shown = env.run(&["runs", "show", "last"]).code(0).stdout;
+    assert!(!shown.contains("not delivered"), "{shown}");
+}
+
+#[test]
+fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
+    let env = env();
+    with_servers(&env, "");
+    env.run(&["gateway", "start"]).code(0);
+    env.run(&["gateway", "start"]).code(0).shows(&["a broker runs already"]);
+    let second = env.run(&["gateway", "serve"]).code(0);
+    assert!(second.stderr.contains("a broker of this gateway runs already: process"), "{}", second.stderr);
+    std::fs::write(env.root().join("gateway.toml"), "hold_wiat = \"5m\"\n").unwrap();
+    env.run(&["gateway", "start"]).refused(1, &["a broker runs", "did you mean `hold_wait`?", "ua gateway restart"]);
+    env.run(&["gateway", "stop"]).code(0);
+    // An entry without a command is a mistake like any other.
+    env.run(&["gateway", "--"]).refused(2, &["the tool server's command is missing"]);
+    env.run(&["gateway", "install"]).refused(2, &["--client", "--file"]);
+    env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }

@@ -63,7 +63,7 @@ fn timeline(env: &TestEnv) -> PathBuf {
         evidence: Some(&evidence),
         blobs: &BTreeMap::new(),
         arrivals: &[],
-        is_driven: false,
+        standing: ua_resume::Standing::Stored(records.run.status, records.run.stop_reason),
         written_at: Timestamp::from_millis(1_800_000_000_000),
         program: "ua",
     });

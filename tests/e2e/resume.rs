@@ -35,6 +35,24 @@ fn question_id(env: &TestEnv) -> String {
     env.value("SELECT question_id FROM questions")
 }
 
+/// Where a run stands is said the same wherever a person looks, and no file is named that is not there.
+fn says_everywhere_that_it_crashed(env: &TestEnv) {
+    let shown = env.run(&["runs", "show", "r"]).code(0).stdout;
+    assert!(shown.starts_with("crashed: no process drives it · run r"), "{shown}");
+    assert!(shown.contains("1 in flight when its process ended") && !shown.contains("running"), "{shown}");
+    assert!(!shown.contains("job_completion"), "{shown}");
+    assert_eq!(env.run(&["runs", "show", "r", "--json"]).code(0).json()["shown_status"], "crashed");
+    env.run(&["runs", "tail", "r", "--no-follow"]).code(0).shows(&["crashed: no process drives it; `ua resume r"]);
+    let tail = env.run(&["runs", "tail", "r", "--no-follow", "--json"]).code(0).stdout;
+    let last: Value = serde_json::from_str(tail.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["status"]), (&json!("run"), &json!("crashed")));
+    let document = env.run(&["runs", "export", "r", "--json"]).code(0).json();
+    assert_eq!((&document["shown_status"], &document["processes"][0]["end"]), (&json!("crashed"), &json!("killed")));
+    assert_eq!(last["at"], document["processes"][0]["last_seen_at"]);
+    let page = env.run(&["runs", "export", "r", "--html", "-"]).code(0).stdout;
+    assert!(page.contains("\"shown\":\"crashed\""), "the page says it");
+}
+
 #[test]
 fn a_kill_during_a_harmless_command_needs_nobody() {
     let env = env();
@@ -46,6 +64,7 @@ fn a_kill_during_a_harmless_command_needs_nobody() {
     process.signal(Signal::KILL);
     process.wait().killed();
     env.run(&["runs", "list"]).code(0).shows(&["crashed"]);
+    says_everywhere_that_it_crashed(&env);
 
     // What is stored is replayed, so the second life sleeps as long: it is enough to see it send the call again.
     let mut process = env.start(&["resume", "r"]);

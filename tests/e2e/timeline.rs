@@ -115,7 +115,7 @@ fn a_run_of_ten_thousand_calls_opens() {
         evidence: None,
         blobs: &BTreeMap::new(),
         arrivals: &[],
-        is_driven: false,
+        standing: ua_resume::Standing::Stored(records.run.status, records.run.stop_reason),
         written_at: Timestamp::from_millis(1_800_000_000_000),
         program: "ua test",
     });

@@ -318,3 +318,14 @@ impl Upstream {
         Ok(process)
     }
 }
+
+/// Whether a program is there to be started: by its path from `cwd`, or in a folder of the `PATH` that it gets.
+fn is_program_there(program: &str, env: &BTreeMap<String, String>, cwd: &Path) -> bool {
+    let is_program = |file: &Path| std::fs::metadata(file).is_ok_and(|found| found.is_file());
+    if program.contains('/') {
+        return is_program(&cwd.join(program));
+    }
+    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+    // Without a PATH the system has one of its own.
+    path.is_empty() || std::env::split_paths(path).any(|place| is_program(&cwd.join(place).join(program)))
+}

@@ -3,6 +3,7 @@
 //! A whole id wins over those that only begin with it, and these over those that end so.
 
 use ua_core::{CallId, QuestionId, RunId};
+use ua_host::job::LAST;
 use ua_store::{CallQuery, CallRecord, LedgerStore, QuestionRecord, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 use crate::error::HostError;
@@ -14,7 +15,7 @@ const FEW: u32 = 6;
 const SHORTEST_END: usize = 4;
 
 /// An answer cannot be taken back, so its question is named by no fewer letters than this.
-const SHORTEST_QUESTION: usize = 6;
+pub(crate) const SHORTEST_QUESTION: usize = 6;
 
 /// The run that `text` names.
 pub(crate) async fn run(store: &dyn Store, text: &str) -> Result<RunRecord, HostError> {
@@ -31,7 +32,7 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
         let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
         Ok::<_, HostError>(found.into_iter().map(|run| run.run_id).collect::<Vec<_>>())
     };
-    if text == "last" {
+    if text == LAST {
         let query = RunQuery { limit: 1, without_tasks: true, ..RunQuery::default() };
         let found = store.find_runs(&query).await.map_err(|e| fail(&e))?;
         let newest = found.into_iter().map(|run| run.run_id).next();

@@ -119,7 +119,8 @@ listings! {
     ];
     /// Calls of the gateway that are under way.
     UNDER_WAY = "ua gateway status, calls": [
-        whole("CALL", ID), extra("SINCE", "59 min ago"), whole("NOW", "asks a person"), whole("WAITING", "1"),
+        whole("CALL", ID), text("TOOL", "get_core_memory_blocks"), extra("SERVER", "github"), extra("SINCE", "59 min ago"),
+        whole("NOW", "asks a person"), extra("CLIENTS WAITING", "1"),
     ];
     /// Two runs side by side.
     SIDES = "ua runs diff": [whole("", "own tokens"), text("A", WORDS), text("B", WORDS)];

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
 use ua_store::{
     AttemptRecord, CallRecord, CheckpointRecord, Choice, Correction, EventRecord, LineageRecords, MessageRecord,
@@ -76,11 +77,11 @@ pub(crate) struct RunRow {
 }
 
 impl RunRow {
-    pub(crate) fn of(run: RunHead, shown_status: String) -> Self {
+    pub(crate) fn of(run: RunHead, standing: &Standing) -> Self {
         Self {
             run_id: run.run_id,
             status: run.status,
-            shown_status,
+            shown_status: standing.to_string(),
             stop_reason: run.stop_reason,
             status_detail: run.status_detail,
             created_at: run.created_at,
@@ -124,6 +125,8 @@ pub(crate) struct UsageShown {
 /// A run with everything that is stored about it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunShown<'a> {
+    /// Where it stands, as a person is told it: `crashed` for a running run without a process, `stopped` with its reason.
+    pub(crate) shown_status: String,
     /// The run.
     #[schemars(with = "Row")]
     pub(crate) run: &'a RunRecord,
@@ -169,8 +172,9 @@ pub(crate) struct RunShown<'a> {
 }
 
 impl<'a> RunShown<'a> {
-    pub(crate) fn of(records: &'a RunRecords, children: Vec<ua_core::RunId>) -> Self {
+    pub(crate) fn of(records: &'a RunRecords, standing: &Standing, children: Vec<ua_core::RunId>) -> Self {
         Self {
+            shown_status: standing.to_string(),
             lineage: &records.lineage,
             children,
             run: &records.run,
@@ -202,9 +206,17 @@ pub(crate) struct OpenQuestion {
 
 impl OpenQuestion {
     pub(crate) fn of(question: &QuestionRecord) -> Self {
-        let answer_with =
-            ua_resume::answers::ways(question).into_iter().map(|way| crate::output::command(way.command)).collect();
-        Self { question: question.clone(), answer_with }
+        Self::naming(question, crate::output::command)
+    }
+
+    /// One of another folder, whose commands name that.
+    pub(crate) fn of_folder(question: &QuestionRecord, commands: &Commands) -> Self {
+        Self::naming(question, |command| commands.complete(&command).into_owned())
+    }
+
+    fn naming(question: &QuestionRecord, complete: impl Fn(String) -> String) -> Self {
+        let ways = ua_resume::answers::ways(question).into_iter();
+        Self { question: question.clone(), answer_with: ways.map(|way| complete(way.command)).collect() }
     }
 }
 

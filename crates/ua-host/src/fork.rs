@@ -64,6 +64,7 @@ impl Fork {
     /// Makes the fork, under `run_id` or a name of its own.
     pub async fn make(&mut self, host: &Host, run_id: Option<RunId>) -> Result<(Database, RunRecord), HostError> {
         let (home, env) = (host.home(), host.env());
+        run_id.as_ref().map_or(Ok(()), crate::job::refuse_reserved)?;
         let store = home.open()?;
         sweep_forks(home.root(), &home.locks(), &store, env).await;
         let run_id = run_id.unwrap_or_else(|| RunId::new(env));

@@ -9,32 +9,39 @@ mod look;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_broker::{Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, Served, Tokens, ask_broker, hook_broker};
+use ua_broker::{Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, Tokens, ask_broker, hook_broker};
 use ua_classify::Classifier;
 use ua_mcp::ShimCommand;
-use ua_store::RunRecord;
+use ua_resume::Commands;
+use ua_store::{QuestionRecord, RunRecord};
 
 use crate::error::HostError;
 use crate::home::Home;
 use crate::host::Host;
 use crate::policies;
+use crate::questions;
 use crate::roots::state_folder;
 use crate::settings::Settings;
 
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use install::{Change, Edited, Front, What, install, uninstall};
 pub use look::{Looked, look};
+pub use ua_broker::Served;
 
 pub(crate) use agent::above as agent_above;
 
 /// The broker's socket, in its folder.
 const SOCKET: &str = "gateway.sock";
+/// Where a broker that a client started says what it does, in that folder.
+const LOG: &str = "gateway.log";
 /// How often it is looked whether a broker that was started listens.
 const POLL: Duration = Duration::from_millis(10);
+/// How long after one that found another before it the next one is started.
+const AGAIN: Duration = Duration::from_millis(200);
 /// How long that may take.
 const START: Duration = Duration::from_secs(30);
 /// How long after it was given up a request may still be begun at a tool server over HTTP.
@@ -187,49 +194,76 @@ impl Said {
     }
 }
 
-/// Starts a broker, unless one listens, and returns when one does.
+/// Who serves now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Started {
+    /// One that was started for this.
+    Now,
+    /// One that served already.
+    Before,
+}
+
+/// Starts a broker, unless one listens, and returns when one does. One that ends is waited for: it has the calls that are under way.
 ///
 /// # Errors
 /// None came up.
-pub async fn start(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
+pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostError> {
     let root = root(host.settings(), named)?;
     let socket = root.join(SOCKET);
-    if asked(&socket, false).await.ok().flatten().is_some() {
-        return Ok(());
+    if stands(&socket).await == Stands::Listens {
+        return Ok(Started::Before);
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
     std::fs::create_dir_all(&root)
         .map_err(|error| HostError::storage(format!("cannot make {}: {error}", root.display())))?;
-    let log = root.join("gateway.log");
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(&log);
-    let log = log.map_err(|error| HostError::storage(format!("cannot open the gateway's log: {error}")))?;
-    let mut serve = Command::new(host.settings().program()?);
-    serve.arg("--root").arg(&root).args(["gateway", "serve"]).current_dir(&root);
-    let mut broker = serve
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .map_err(|error| HostError::failed(format!("cannot start the gateway's broker: {error}")))?;
-    let ends = host.env().now().plus(START);
+    let mut broker = None;
+    let mut ends = host.env().now().plus(START);
     while host.env().now() < ends {
-        if asked(&socket, false).await.ok().flatten().is_some() {
-            return Ok(());
-        }
-        if let Ok(Some(status)) = broker.try_wait() {
-            // Another one may have been quicker, and be about to listen.
-            if !status.success() {
-                let why = format!(
-                    "the gateway's broker ended at once ({status}); see {}",
-                    root.join("gateway.log").display()
-                );
-                return Err(HostError::failed(why));
-            }
+        match (stands(&socket).await, &mut broker) {
+            (Stands::Listens, _) => return Ok(Started::Now),
+            // It has the lock until the calls that it has under way are over; there is no use in starting one before.
+            (Stands::Ends, _) => ends = host.env().now().plus(START),
+            (Stands::Nowhere, None) => broker = Some(spawn(host, &root)?),
+            (Stands::Nowhere, Some(child)) => match child.try_wait() {
+                // Another one has the lock: it is about to listen, or ends just now, and then the next one is started.
+                Ok(Some(status)) if status.success() => {
+                    broker = None;
+                    host.env().clock.sleep(AGAIN).await;
+                }
+                Ok(Some(status)) => {
+                    let log = root.join(LOG);
+                    let why = format!("the gateway's broker ended at once ({status}); see {}", log.display());
+                    return Err(HostError::failed(why));
+                }
+                Ok(None) | Err(_) => {}
+            },
         }
         host.env().clock.sleep(POLL).await;
     }
     Err(HostError::failed("the gateway's broker did not come up in time"))
+}
+
+/// Starts a broker as a process of its own.
+fn spawn(host: &Host, root: &Path) -> Result<Child, HostError> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LOG));
+    let log = log.map_err(|error| HostError::storage(format!("cannot open the gateway's log: {error}")))?;
+    let mut serve = Command::new(host.settings().program()?);
+    serve.arg("--root").arg(root).args(["gateway", "serve"]).current_dir(root);
+    serve
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| HostError::failed(format!("cannot start the gateway's broker: {error}")))
+}
+
+/// What is wrong with `gateway.toml`, or with what that names, as it would be read now. A broker that runs keeps what it read when it started.
+///
+/// # Errors
+/// That.
+pub fn check(host: &Host, named: Option<&Path>) -> Result<(), HostError> {
+    Said::read(host, &root(host.settings(), named)?).map(drop)
 }
 
 /// Serves as the broker, until nobody needs it.
@@ -287,13 +321,50 @@ pub async fn restart(host: &Host, named: Option<&Path>) -> Result<bool, HostErro
         let is_free = BrokerLock::take(&locks);
         let is_free =
             is_free.map_err(|error| HostError::storage(format!("cannot lock the gateway: {error}")))?.is_some();
-        if is_free || asked(&root.join(SOCKET), false).await.ok().flatten().is_some() {
+        if is_free || stands(&root.join(SOCKET)).await == Stands::Listens {
             break;
         }
         host.env().clock.sleep(POLL).await;
     }
     start(host, named).await?;
     Ok(was_there)
+}
+
+/// The questions of the gateway that wait for an answer, and what makes commands about them complete. None where nobody uses a gateway.
+///
+/// # Errors
+/// Its database is there and cannot be read.
+pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Commands, Vec<QuestionRecord>), HostError> {
+    let root = root(host.settings(), named)?;
+    let commands = Commands::naming(&root);
+    if !root.is_dir() {
+        return Ok((commands, Vec::new()));
+    }
+    let home = Home::new(host.settings(), Some(&root))?;
+    if home.is_unused() {
+        return Ok((commands, Vec::new()));
+    }
+    let store = home.open_read_only()?;
+    let open = questions::open(&store, None).await?;
+    crate::home::close(store);
+    Ok((commands, open))
+}
+
+/// The same for whoever looks at other runs: none when these are the gateway's own, or when the gateway cannot be looked at now.
+pub async fn questions_beside(host: &Host) -> (Commands, Vec<QuestionRecord>) {
+    let none = (Commands::default(), Vec::new());
+    let Ok(root) = root(host.settings(), None) else { return none };
+    let Ok(home) = Home::new(host.settings(), Some(&root)) else { return none };
+    if home.root() == host.home().root() || home.database() == host.home().database() || host.home().is_on_a_server() {
+        return none;
+    }
+    match open_questions(host, None).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::debug!(%error, "the questions of the gateway cannot be read");
+            none
+        }
+    }
 }
 
 /// Who may come over HTTP.
@@ -319,6 +390,25 @@ pub async fn hook(host: &Host, named: Option<&Path>, said: &str) -> Result<(), H
         told.map_err(|error| HostError::failed(format!("the gateway's broker does not answer: {error}")))?;
     }
     Ok(())
+}
+
+/// How a broker stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// It lets clients in.
+    Listens,
+    /// It ends once what is under way is over.
+    Ends,
+    /// There is none that can be asked.
+    Nowhere,
+}
+
+async fn stands(socket: &Path) -> Stands {
+    match asked(socket, false).await {
+        Ok(Some(status)) if status["is_ending"] == true => Stands::Ends,
+        Ok(Some(_)) => Stands::Listens,
+        Ok(None) | Err(_) => Stands::Nowhere,
+    }
 }
 
 async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, HostError> {

@@ -106,6 +106,14 @@ impl Home {
         self
     }
 
+    /// Whether the runtime database is on a server.
+    pub fn is_on_a_server(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        return self.server.is_some();
+        #[cfg(not(feature = "postgres"))]
+        false
+    }
+
     /// The server that the runtime database is on, if it is no file.
     #[cfg(feature = "postgres")]
     pub fn server(&self) -> Option<&PostgresConfig> {

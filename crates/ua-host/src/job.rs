@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Database;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
@@ -152,7 +153,7 @@ pub(crate) async fn fate(
                 refuse_another(&existing, spec)?;
                 return Ok(Fate::Named(existing));
             }
-            Err(StoreError::NotFound { .. }) => {}
+            Err(StoreError::NotFound { .. }) => refuse_reserved(id)?,
             Err(error) => return Err(HostError::store("look for the run", &error)),
         }
     }
@@ -221,6 +222,10 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     launch.tell_unknown_model(people.as_ref());
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
+    // Whoever names the run, or asks for a new one, knows that it is another one.
+    if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
+        tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
+    }
     let submitted = match &earlier {
         Some(earlier) => store.submit_again(run, &earlier.run_id).await,
         None => store.submit_run(run).await,
@@ -302,6 +307,36 @@ async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Opt
     Ok(left.map(Fate::Left))
 }
 
+/// Says that the job was done before, and that nothing keeps this run from doing it again.
+async fn tell_done_before(host: &Host, people: &dyn People, store: &Database, spec: &RunSpec) -> Result<(), HostError> {
+    let query =
+        RunQuery { statuses: vec![RunStatus::Succeeded], without_tasks: true, limit: LOOKED_AT, ..RunQuery::default() };
+    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
+        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        if run.entrypoint == host.entrypoint() && *run.spec == *spec {
+            people.tell(&format!(
+                "an earlier run of this job succeeded {} ({}); this one does it again, with all that it does outside. A job with a \
+                 `job_key` is done once",
+                ago(host.env().now().since(run.updated_at)),
+                run.run_id
+            ));
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// How long ago something was, roughly.
+fn ago(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..90 => format!("{seconds} s ago"),
+        seconds @ 90..5_400 => format!("{} min ago", seconds / 60),
+        seconds @ 5_400..129_600 => format!("{} h ago", seconds / 3_600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
 /// The refusal of a job of which a run is being driven.
 pub(crate) fn at_work(file: &Path, run: &RunRecord) -> HostError {
     HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
@@ -338,6 +373,18 @@ pub fn left_as(run: &RunRecord) -> String {
         }
     };
     format!("{how} after turn {}", run.turn_index)
+}
+
+/// The word that stands for the newest run wherever a run is named.
+pub const LAST: &str = "last";
+
+/// Refuses a name for a new run that means another run to every command that takes one.
+pub(crate) fn refuse_reserved(run: &RunId) -> Result<(), HostError> {
+    if run.as_str() != LAST {
+        return Ok(());
+    }
+    Err(HostError::usage(format!("`{LAST}` cannot be the name of a run: to every command it means the newest one"))
+        .hint("choose another --run-id, or leave it out; nothing was started"))
 }
 
 /// The name of a run is good for one run for ever: keys and locks are made of it.

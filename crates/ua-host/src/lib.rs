@@ -63,6 +63,7 @@ pub mod servers;
 pub mod session;
 pub mod settings;
 mod spans;
+pub mod standing;
 pub mod text;
 pub mod tool_lock;
 pub mod tree;

@@ -3,6 +3,7 @@
 //! Durable runner, current state, "Job start" and "Job end". The page is made of the database alone, under a lock of its own: who has
 //! the lock sees what everybody wrote who had it before, so runs that start or end side by side never write each other out.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
@@ -11,12 +12,14 @@ use std::time::Duration;
 use ua_core::{Audience, RunId};
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
-use ua_runner::{RunLock, Workspace};
-use ua_store::{RunRecord, RunStore, Store as _};
+use ua_resume::Standing;
+use ua_runner::Workspace;
+use ua_store::{RunHead, RunRecord, RunStore, Store as _};
 
 use crate::database::{Database, Whereabouts};
 use crate::error::HostError;
 use crate::home::Home;
+use crate::standing::standings;
 
 /// How many runs are looked at; the page names fewer.
 const LOOKED_AT: u32 = 200;
@@ -47,15 +50,18 @@ async fn try_write(home: &Home, store: &Database) -> Result<(), HostError> {
         store.whereabouts(&ids).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
     let mut whereabouts = whereabouts.into_iter();
     runs.retain(|_| !matches!(whereabouts.next(), Some(Whereabouts::Elsewhere(_))));
-    let locks = home.locks();
-    let answered = crate::tree::answered_runs(store).await?;
+    let heads: Vec<RunHead> = runs.iter().cloned().map(RunHead::from).collect();
+    let standings = standings(home, store, &heads).await?;
+    let standings: BTreeMap<&RunId, Standing> = heads.iter().map(|run| &run.run_id).zip(standings).collect();
+    let standing = |run: &RunRecord| {
+        let found = standings.get(&run.run_id).cloned();
+        found.unwrap_or(Standing::Stored(run.status, run.stop_reason))
+    };
     let text = restart_page(
         &runs,
         &RestartPlace {
             commands: &home.commands(),
-            is_driven: &|run| RunLock::is_held(&locks, run),
-            was_ended_at_once: &|run| RunLock::was_ended_at_once(&locks, run),
-            is_answered: &|run| answered.contains(run),
+            standing: &standing,
             files: &files,
             is_there: &|file| Path::new(file).exists(),
             has_more,

@@ -10,8 +10,8 @@ use ua_store::{ArrivalRecord, EventRecord, RunRecord, RunRecords, is_gateway};
 
 use ua_evidence::EvidenceReport;
 use ua_evidence::artifact::Artifact;
-use ua_resume::lives;
 use ua_resume::usage::UsageSummary;
+use ua_resume::{Life, Standing, lives_beside};
 
 /// The version of the document; raised when a field goes or changes its meaning, not when one is added.
 const VERSION: u32 = 1;
@@ -32,8 +32,8 @@ pub struct RunExport<'a> {
     pub blobs: &'a BTreeMap<BlobId, String>,
     /// What clients asked for, oldest first, when it is a session of the gateway.
     pub arrivals: &'a [ArrivalRecord],
-    /// Whether a living process drives it right now.
-    pub is_driven: bool,
+    /// Where it stands, as people are told it.
+    pub standing: Standing,
     /// When this was written.
     pub written_at: Timestamp,
     /// The program that writes this, with its version.
@@ -41,6 +41,11 @@ pub struct RunExport<'a> {
 }
 
 impl RunExport<'_> {
+    /// The processes that drove it, oldest first.
+    pub(crate) fn lives(&self) -> Vec<Life> {
+        lives_beside(self.records, &self.standing)
+    }
+
     /// Writes the document. `format` and `version` say how to read it; `records` has the rows under the names of their tables'
     /// Rust types; `blobs` is there when they were asked for.
     pub fn to_json(&self) -> Value {
@@ -49,11 +54,12 @@ impl RunExport<'_> {
             "version": VERSION,
             "program": self.program,
             "written_at": self.written_at,
-            "is_driven": self.is_driven,
+            "is_driven": self.standing.is_driven(),
+            "shown_status": self.standing.to_string(),
             "run_id": self.records.run.run_id,
             "records": self.records,
             "events": self.events,
-            "processes": lives(self.records),
+            "processes": self.lives(),
             "usage": UsageSummary::of(self.records),
             "lineage": self.lineage.iter().map(|run| lineage_line(&self.records.run.run_id, run)).collect::<Vec<_>>(),
             "artifacts": self.artifacts,
@@ -132,7 +138,7 @@ mod tests {
             evidence: None,
             arrivals: &[],
             blobs: &BTreeMap::new(),
-            is_driven: false,
+            standing: Standing::Stored(RunStatus::Succeeded, None),
             written_at: story.records.run.updated_at,
             program: "ua 0",
         };

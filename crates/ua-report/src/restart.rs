@@ -3,12 +3,12 @@
 //! Spec: Durable runner, current state, "Job start" and "Job end" (restart file): run id, resume command, workspace, packet and
 //! completion file. A page about all runs of one database, so that runs that work side by side never write each other out of it.
 
-use ua_core::{RunId, RunStatus};
+use ua_core::RunStatus;
 use ua_store::RunRecord;
 
 use ua_evidence::quote::{code, line};
-use ua_resume::Commands;
 use ua_resume::page::Page;
+use ua_resume::{Commands, Standing};
 
 /// How many unfinished runs the page names.
 const UNFINISHED: usize = 20;
@@ -19,12 +19,8 @@ const FINISHED: usize = 3;
 pub struct RestartPlace<'a> {
     /// What makes the commands on the page complete.
     pub commands: &'a Commands,
-    /// Whether a living process drives a run right now.
-    pub is_driven: &'a dyn Fn(&RunId) -> bool,
-    /// Whether a person ended the process at once that drove a run last.
-    pub was_ended_at_once: &'a dyn Fn(&RunId) -> bool,
-    /// Whether a run that waits for a person has all its answers.
-    pub is_answered: &'a dyn Fn(&RunId) -> bool,
+    /// Where a run stands, as people are told it.
+    pub standing: &'a dyn Fn(&RunRecord) -> Standing,
     /// The workspace file with this name, without `.md`, of a run: the resume packet and the completion file.
     pub files: &'a dyn Fn(&RunRecord) -> [String; 2],
     /// Whether a file is there: none is named before it is.
@@ -33,33 +29,15 @@ pub struct RestartPlace<'a> {
     pub has_more: bool,
 }
 
-/// A run as it stands on the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunState {
-    Driven,
-    Crashed,
-    Interrupted,
-    Unfinished,
-    Finished,
-}
-
 /// Writes the page. `runs` are the newest runs, newest first.
 pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
-    let standing = |run: &RunRecord| match run.status {
-        RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => RunState::Finished,
-        RunStatus::Running if (place.is_driven)(&run.run_id) => RunState::Driven,
-        RunStatus::Running if (place.was_ended_at_once)(&run.run_id) => RunState::Interrupted,
-        RunStatus::Running => RunState::Crashed,
-        RunStatus::Queued | RunStatus::WaitingForHuman | RunStatus::Stopped => RunState::Unfinished,
-    };
     let mut page = Page::titled("How to resume");
-    let all: Vec<(&RunRecord, RunState)> = runs.iter().map(|run| (run, standing(run))).collect();
-    let (finished, unfinished): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, now)| *now == RunState::Finished);
+    let (finished, unfinished): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.status.is_terminal());
     if unfinished.is_empty() {
         page.block("Every run named here is finished; there is nothing to resume.");
     }
-    for (run, now) in unfinished.iter().take(UNFINISHED) {
-        write_run(&mut page, run, *now, place);
+    for run in unfinished.iter().take(UNFINISHED) {
+        write_run(&mut page, run, place);
     }
     if unfinished.len() > UNFINISHED {
         let more = unfinished.len() - UNFINISHED;
@@ -72,8 +50,8 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     if !finished.is_empty() && !unfinished.is_empty() {
         page.block("The newest that have ended, of which nothing is left to resume:");
     }
-    for (run, now) in finished.iter().take(FINISHED) {
-        write_run(&mut page, run, *now, place);
+    for run in finished.iter().take(FINISHED) {
+        write_run(&mut page, run, place);
     }
     let left_out = finished.len().saturating_sub(FINISHED);
     match (left_out, place.has_more) {
@@ -90,53 +68,56 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
     place.commands.complete(&page.finish()).into_owned()
 }
 
-fn write_run(page: &mut Page, run: &RunRecord, now: RunState, place: &RestartPlace<'_>) {
+fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
+    let standing = (place.standing)(run);
     page.heading(2, &format!("Run {}", run.run_id));
     let [packet, completion] = (place.files)(run);
     page.item(&format!("run: {}", run.run_id));
-    let is_answered = run.status == RunStatus::WaitingForHuman && (place.is_answered)(&run.run_id);
-    let status = match now {
-        RunState::Driven => "running: a process drove it when this was written".to_owned(),
-        RunState::Crashed => "crashed: its process is gone".to_owned(),
-        RunState::Interrupted => "interrupted: a person ended its process at once".to_owned(),
-        RunState::Unfinished if is_answered => "answered; nothing but a resume is missing".to_owned(),
-        RunState::Unfinished | RunState::Finished => run.status.to_string(),
+    let more = match standing {
+        Standing::Stored(RunStatus::Running, _) | Standing::Elsewhere(_) => {
+            ": a process drove it when this was written"
+        }
+        Standing::Crashed => ": its process is gone",
+        Standing::Interrupted => ": a person ended its process at once",
+        Standing::Answered => "; nothing but a resume is missing",
+        Standing::Stored(..) | Standing::NotQueued | Standing::IdleSession => "",
     };
+    let status = format!("{}{more}", line(&standing.to_string(), 100));
     page.item(&format!("status: {status}"));
     page.item(&format!("objective: {}", code(&run.spec.objective, 120)));
     page.item(&format!("changed: {}, after {}", run.updated_at, ua_core::counted(run.turn_index, "turn")));
     page.item(&format!("workspace: {}", line(&run.workspace_dir, 400)));
     for (name, file) in [("resume packet", &packet), ("completion file", &completion)] {
-        let is_wanted = name == "completion file" || now != RunState::Finished;
+        let is_wanted = name == "completion file" || !run.status.is_terminal();
         // A crashed run has not written what it would have written at its end.
         if is_wanted && (place.is_there)(file) {
             page.item(&format!("{name}: {}", line(file, 500)));
         }
     }
-    match (now, run.entrypoint.as_str()) {
-        (RunState::Finished, _) => {}
-        (_, "library") => page.block("Start the program again that started it: it resumes the run."),
-        (RunState::Driven, _) => {
-            page.block("Once its process is gone, resume it with:");
-            page.block(&format!("    ua resume {}", run.run_id));
-        }
-        (RunState::Crashed | RunState::Interrupted | RunState::Unfinished, _) => {
-            if run.status == RunStatus::WaitingForHuman && !is_answered {
-                page.block("It waits for a person: `ua questions` shows what for. Then resume it with:");
-            } else {
-                page.block("Resume it with:");
-            }
-            page.block(&format!("    ua resume {}", run.run_id));
-        }
+    if run.status.is_terminal() {
+        return;
     }
+    if run.entrypoint == "library" {
+        page.block("Start the program again that started it: it resumes the run.");
+        return;
+    }
+    page.block(if standing.is_driven() {
+        "Once its process is gone, resume it with:"
+    } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
+        "It waits for a person: `ua questions` shows what for. Then resume it with:"
+    } else {
+        "Resume it with:"
+    });
+    page.block(&format!("    ua resume {}", run.run_id));
 }
 
 #[cfg(test)]
 mod tests {
-    use ua_core::RunStop;
+    use ua_core::{RunId, RunStop};
 
     use super::*;
     use ua_evidence::testing::Story;
+    use ua_resume::AroundRun;
 
     fn page(runs: &[RunRecord], driven: &str, has_more: bool) -> String {
         let files = |run: &RunRecord| {
@@ -146,9 +127,15 @@ mod tests {
             runs,
             &RestartPlace {
                 commands: &Commands::naming(std::path::Path::new("/srv")),
-                is_driven: &|run| run.as_str() == driven,
-                was_ended_at_once: &|run| run.as_str() == "interrupted",
-                is_answered: &|run| run.as_str() == "answered",
+                standing: &|run| {
+                    let around = AroundRun {
+                        is_driven: run.run_id.as_str() == driven,
+                        was_ended_at_once: run.run_id.as_str() == "interrupted",
+                        is_answered: run.run_id.as_str() == "answered",
+                        ..AroundRun::default()
+                    };
+                    Standing::of(run.status, run.stop_reason, around)
+                },
                 files: &files,
                 is_there: &|file| !file.contains("job_completion_dead"),
                 has_more,

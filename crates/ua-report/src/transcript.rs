@@ -14,7 +14,7 @@ use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
 use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{processes_words, status_detail, status_words};
+use ua_resume::{Standing, processes_words, status_detail, status_words};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -241,12 +241,12 @@ fn write_open_results(page: &mut Page, records: &RunRecords, turn: u32) {
 }
 
 /// Tells a run in about twenty lines of plain text. `evidence` is what its stop conditions came to, where they were looked at.
-pub fn session_summary(records: &RunRecords, evidence: Option<&EvidenceReport>) -> String {
+pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Option<&EvidenceReport>) -> String {
     let run = &records.run;
     let mut lines = vec![
         format!("run        {}", run.run_id),
         format!("objective  {}", line(&run.spec.objective, 160)),
-        format!("status     {}", status_words(run.status, run.stop_reason)),
+        format!("status     {}", line(&standing.to_string(), 100)),
     ];
     if let Some(detail) = status_detail(run.status, run.status_detail.as_deref()) {
         lines.push(format!("detail     {}", line(detail, 200)));
@@ -343,6 +343,10 @@ mod tests {
     use super::*;
     use ua_evidence::testing::{Story, assert_inert, hostile_story, mail_policy, read_policy};
 
+    fn stored(story: &Story) -> Standing {
+        Standing::Stored(story.records.run.status, story.records.run.stop_reason)
+    }
+
     fn told() -> Story {
         let mut story = Story::new(r#"{"objective": "Read the page and mail Ana."}"#);
         let read = story.asks(
@@ -387,7 +391,7 @@ mod tests {
         let mut committed = hostile_story().0;
         committed.commits();
         assert_inert(&transcript(&committed.records));
-        let summary = session_summary(&story.records, None);
+        let summary = session_summary(&story.records, &stored(&story), None);
         assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
     }
 
@@ -459,11 +463,11 @@ mod tests {
         let send = story.records.calls[1].call_id.clone();
         story.loses(&send);
         story.questions(&send);
-        insta::assert_snapshot!("session_summary", session_summary(&story.records, None));
+        insta::assert_snapshot!("session_summary", session_summary(&story.records, &stored(&story), None));
         for _ in 0..30 {
             story.asks("", &[("send_email", json!({}), mail_policy())]);
         }
-        let many = session_summary(&story.records, None);
+        let many = session_summary(&story.records, &stored(&story), None);
         assert!(many.lines().count() <= 28, "{many}");
     }
 }

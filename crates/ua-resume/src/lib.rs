@@ -1,4 +1,5 @@
-//! What a model is told when a run goes on: the resume packet, the note of a fork, and the hand-off from one iteration to the next.
+//! What a model is told when a run goes on: the resume packet, the note of a fork, and the hand-off from one iteration to the next. And where a
+//! run stands, as people are told it ([`Standing`]).
 //!
 //! Everything here is a pure function of stored records. Text that came from a tool, a model or a file is foreign: it is shown as quoted
 //! data, with control characters made visible, and cannot open a heading or close a fence of ours.
@@ -19,6 +20,7 @@ mod packet;
 pub mod page;
 pub mod question;
 pub mod render;
+mod standing;
 pub mod usage;
 mod words;
 
@@ -29,8 +31,9 @@ pub use fork::ForkNote;
 pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
-pub use lives::{Life, LifeEnd, drivers, kills, lives};
+pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside};
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
 pub use question::{AnswerLine, QuestionLine};
+pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{call_words, processes_words, status_detail, status_words};

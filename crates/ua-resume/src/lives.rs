@@ -9,6 +9,8 @@ use serde::Serialize;
 use ua_core::{RunStatus, Timestamp, Trace};
 use ua_store::{CheckpointKind, ProcessSpan, RequestStatus, RunRecords};
 
+use crate::standing::Standing;
+
 /// How many take-overs from dead processes a run remembers.
 const REMEMBERED_KILLS: usize = 32;
 
@@ -49,6 +51,15 @@ pub fn lives(records: &RunRecords) -> Vec<Life> {
     found.retain(|life| stored.iter().all(|process| process.epoch != life.epoch));
     found.extend(stored.iter().map(|process| life_of(records, process)));
     found.sort_by_key(|life| life.epoch);
+    found
+}
+
+/// The same for whoever knows where the run stands: the last process of a run that was left so was killed, though nobody has taken over yet.
+pub fn lives_beside(records: &RunRecords, standing: &Standing) -> Vec<Life> {
+    let mut found = lives(records);
+    if let Some(last) = found.last_mut().filter(|last| standing.is_left() && last.end == LifeEnd::Open) {
+        last.end = LifeEnd::Killed;
+    }
     found
 }
 
@@ -195,6 +206,7 @@ mod tests {
         let read = story.asks("", &[("crawl", json!({}), read_policy())])[0].clone();
         story.starts(&read);
         assert_eq!(ends(&story), [LifeEnd::Open]);
+        assert_eq!(lives_beside(&story.records, &Standing::Crashed)[0].end, LifeEnd::Killed);
         story.is_killed();
         story.loses(&read);
         story.starts(&read);

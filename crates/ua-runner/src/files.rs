@@ -9,7 +9,7 @@ use std::time::Duration;
 use ua_core::{CallId, RawReply, RunId, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport, EvidenceScope};
 use ua_report::{CompletionSummary, TraceList, TranscriptPages};
-use ua_resume::{Decision, ResumePacket};
+use ua_resume::{Decision, ResumePacket, Standing};
 use ua_store::{Keep, ReplayStatus, RunRecord, RunRecords, RunStore as _, Store, Turns};
 
 use crate::error::RunError;
@@ -69,7 +69,9 @@ fn write_session_summary(
     records: &RunRecords,
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
-    let text = ua_report::session_summary(records, evidence);
+    // Whoever writes it drives the run.
+    let standing = Standing::Stored(records.run.status, records.run.stop_reason);
+    let text = ua_report::session_summary(records, &standing, evidence);
     workspace.replace("session_summary.txt", workspace.commands().complete(&text).as_bytes())
 }
 

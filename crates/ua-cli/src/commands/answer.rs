@@ -8,7 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use ua_core::RunId;
 use ua_host::questions::KnownFact;
-use ua_host::{Host, questions, tree};
+use ua_host::{Host, gateway, questions, tree};
 use ua_resume::answers::{chosen, words};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
@@ -126,7 +126,9 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         if args.json {
             print_json(&Vec::<OpenQuestion>::new())?;
         }
-        crate::output::tell("nothing waits for an answer");
+        if !tell_of_the_gateway(host).await {
+            crate::output::tell("nothing waits for an answer");
+        }
         return Ok(OK);
     }
     let store = host.home().open_read_only()?;
@@ -142,7 +144,8 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
             print_json(&open.iter().map(OpenQuestion::of).collect::<Vec<_>>())?;
             return Ok(OK);
         }
-        if open.is_empty() && shown.is_empty() && !args.watch {
+        let is_told = !args.watch && run.is_none() && tell_of_the_gateway(host).await;
+        if open.is_empty() && shown.is_empty() && !args.watch && !is_told {
             crate::output::tell("nothing waits for an answer");
         }
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
@@ -159,6 +162,34 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         clock.sleep(LOOK_EVERY).await;
     }
+}
+
+/// Says that questions of the gateway wait, which are in a folder of their own. Whether there is one.
+async fn tell_of_the_gateway(host: &Host) -> bool {
+    let (commands, asked) = gateway::questions_beside(host).await;
+    let waits = super::status::at_the_gateway(&commands, &asked);
+    waits.is_some_and(|waits| {
+        crate::output::tell(waits.replace('\n', "; "));
+        true
+    })
+}
+
+/// The question that `name` names. One of the gateway is in another folder, and the error says in which.
+async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
+    let found = match host.home().open_read_only() {
+        Ok(store) => find::question(&store, name).await,
+        Err(error) => Err(error),
+    };
+    let error = match found {
+        Ok(question) => return Ok(question),
+        Err(error) => error,
+    };
+    let (commands, asked) = gateway::questions_beside(host).await;
+    let mut meant = asked.iter().map(|question| question.question_id.as_str());
+    let is_it = |id: &&str| name.len() >= find::SHORTEST_QUESTION && (id.starts_with(name) || id.ends_with(name));
+    let Some(id) = meant.find(is_it) else { return Err(error) };
+    Err(HostError::usage(format!("question {id} is one of the gateway, whose runs are in a folder of their own"))
+        .hint(commands.complete(&format!("`ua answer {id}`")).into_owned()))
 }
 
 fn shown_question(question: &QuestionRecord, known: &[KnownFact], top: &RunId, full: bool) -> String {
@@ -189,9 +220,14 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         Some(AnswerChoice::Cancel) => Some(ua_ledger::CANCEL.to_owned()),
         _ => text,
     };
-    let Some(name) = question else { return super::ask::choose_and_answer(host).await };
+    let Some(name) = question else {
+        if host.home().is_unused() && tell_of_the_gateway(host).await {
+            return Ok(OK);
+        }
+        return super::ask::choose_and_answer(host).await;
+    };
     // Looked up without touching anything first, so that a typing error changes nothing.
-    let question = find::question(&host.home().open_read_only()?, &name).await?;
+    let question = named(host, &name).await?;
     let takes = || format!("it takes {}", words(&question));
     if for_a_tool && question.kind != QuestionKind::Elicitation {
         return Err(HostError::usage(format!("question {} is not asked by a tool", question.question_id)).hint(takes()));

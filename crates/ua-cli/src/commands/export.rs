@@ -12,10 +12,12 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{BlobId, BlobRef, Block, RunStatus, Timestamp};
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_files::Folder;
+use ua_host::Database;
 use ua_host::home::Home;
+use ua_host::standing::standing;
 use ua_report::{CompletionSummary, RunExport};
-use ua_resume::{Commands, Handoff, ResumePacket};
-use ua_runner::{RunLock, Workspace};
+use ua_resume::{Commands, Handoff, ResumePacket, Standing};
+use ua_runner::Workspace;
 use ua_store::{
     ArrivalRecord, ArrivalsOf, Blob, EventRecord, GatewayStore as _, LedgerStore, RunRecord, RunRecords, RunStore,
     Store, blobs_of, is_gateway,
@@ -114,7 +116,7 @@ struct ExportData {
     artifacts: Option<Vec<Artifact>>,
     evidence: Option<EvidenceReport>,
     blobs: BTreeMap<BlobId, String>,
-    is_driven: bool,
+    standing: Standing,
     written_at: Timestamp,
     /// What its sub-agents came to, by file.
     outputs: Vec<(String, String)>,
@@ -123,7 +125,7 @@ struct ExportData {
 }
 
 impl ExportData {
-    async fn of(home: &Home, store: &dyn Store, run: &RunRecord, with_blobs: bool) -> Result<Self, HostError> {
+    async fn of(home: &Home, store: &Database, run: &RunRecord, with_blobs: bool) -> Result<Self, HostError> {
         let fail = |error: &ua_store::StoreError| HostError::store("read the run", error);
         let records = store.load(&run.run_id).await.map_err(|e| fail(&e))?;
         let mut events = Vec::new();
@@ -153,7 +155,7 @@ impl ExportData {
             artifacts: None,
             evidence: None,
             blobs: BTreeMap::new(),
-            is_driven: RunLock::is_held(&home.locks(), &run.run_id),
+            standing: standing(home, store, run).await?,
             written_at: ua_core::system::env().now(),
             outputs: Vec::new(),
             notes: Vec::new(),
@@ -223,7 +225,7 @@ impl ExportData {
             evidence: self.evidence.as_ref(),
             blobs: &self.blobs,
             arrivals: &self.arrivals,
-            is_driven: self.is_driven,
+            standing: self.standing.clone(),
             written_at: self.written_at,
             program: PROGRAM,
         }
@@ -324,7 +326,10 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         ("run.log".to_owned(), ua_report::run_log(records)),
         (
             "session_summary.txt".to_owned(),
-            gathered.commands.complete(&ua_report::session_summary(records, gathered.evidence.as_ref())).into_owned(),
+            gathered
+                .commands
+                .complete(&ua_report::session_summary(records, &gathered.standing, gathered.evidence.as_ref()))
+                .into_owned(),
         ),
         ("timeline.html".to_owned(), ua_report::timeline_html(&gathered.export())),
     ];

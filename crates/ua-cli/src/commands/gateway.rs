@@ -6,9 +6,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use clap::{Args, Subcommand, ValueEnum};
-use ua_host::gateway::{self, Client, Waits, What};
+use clap::builder::PossibleValue;
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use ua_host::gateway::{self, Client, Served, Started, Waits, What};
 use ua_host::{Host, Settings};
+use ua_resume::Standing;
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
 use super::summary;
@@ -16,18 +18,21 @@ use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
 use crate::output::{plain, print, print_exactly, print_json, print_table, wrapped};
-use crate::view::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
+use crate::view::{
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus, OpenQuestion,
+};
 
 /// As much of what a hook is told is read.
 const MOST_OF_A_HOOK: u64 = 1 << 20;
 
 /// Which entries of which configuration.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("configuration").required(true).args(["client", "file"])))]
 pub struct GatewayEntries {
     /// The tool servers [default: all]
     pub servers: Vec<String>,
     /// The client whose configuration for this user it is
-    #[arg(long, value_enum, value_name = "CLIENT", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(long, value_enum, value_name = "CLIENT")]
     pub client: Option<GatewayClient>,
     /// The configuration: JSON with `mcpServers` or `servers`, TOML with `mcp_servers`, YAML with `extensions`
     #[arg(long, value_name = "FILE")]
@@ -235,16 +240,21 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
     match command {
         GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
         GatewayCommand::Uninstall(entries) => change(host, root, &entries, false)?,
-        GatewayCommand::Start => gateway::start(host, root).await?,
+        GatewayCommand::Start => start(host, root).await?,
         GatewayCommand::Serve => {
             // The client's signals, and its terminal's, are none of the broker's.
             if let Err(error) = rustix::process::setsid() {
                 tracing::debug!(%error, "the broker stays in the session it was started in");
             }
-            gateway::serve(host, root, Waits::default()).await?;
+            if gateway::serve(host, root, Waits::default()).await? == Served::Another {
+                let there =
+                    broker(host, root).await?.map_or_else(String::new, |broker| format!(": process {}", broker.pid));
+                crate::output::tell(format!("a broker of this gateway runs already{there}; this one ended"));
+            }
         }
-        GatewayCommand::Stop => match gateway::ask(host, root, true).await? {
-            Some(_) => print("the gateway's broker ends once what is under way is over\n")?,
+        GatewayCommand::Stop => match read(gateway::ask(host, root, true).await?)? {
+            Some(broker) if broker.calls.is_empty() => print("the gateway's broker ends\n")?,
+            Some(broker) => print(format!("the gateway's broker ends once {} over\n", under_way(&broker)))?,
             None => print("no broker runs\n")?,
         },
         GatewayCommand::Restart => {
@@ -337,7 +347,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Unwrapped if dry_run => "would be as it was before",
             What::Unwrapped => "is as it was before",
             What::MayLogIn => "left alone: it may want its client to log in; name it, if it does not",
-            What::Unreachable => "left alone: the gateway does not reach what it names",
+            What::Unreachable => "left alone: the gateway cannot reach an address of this kind",
             What::NotRead => {
                 "left alone: its `args` or the file of its variables (`envFile`) cannot be read whole, and nothing is to be lost"
             }
@@ -353,17 +363,37 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
     let rows: Vec<(String, &str)> = rows.collect();
     let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
     let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));
-    print(lines.collect::<String>())
+    print(lines.collect::<String>())?;
+    let is_changed = edited.changes.iter().any(|change| matches!(change.what, What::Wrapped | What::Unwrapped));
+    if !is_changed || dry_run {
+        return Ok(());
+    }
+    let undo = if install { format!(" {} undoes it.", undo(entries)) } else { String::new() };
+    let restart = format!("Restart the client if it runs: it reads this file when it starts.{undo}");
+    print(format!("{}\n", wrapped(&restart, 0)))
+}
+
+/// The command that takes the gateway away again.
+fn undo(entries: &GatewayEntries) -> String {
+    let of = match (&entries.file, entries.client.and_then(|client| client.to_possible_value())) {
+        (Some(file), _) => format!("--file {}", file.display()),
+        (None, client) => format!("--client {}", client.as_ref().map_or("CLIENT", PossibleValue::get_name)),
+    };
+    format!("`ua gateway uninstall {of}`")
 }
 
 /// A session of a client, for a person: who asked for what, what it was, and whether the answer arrived.
-pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Result<u8, HostError> {
+pub(super) async fn show_session(
+    store: &dyn Store,
+    records: &RunRecords,
+    standing: &Standing,
+) -> Result<u8, HostError> {
     let run = &records.run;
     let of = ArrivalsOf::Session(run.run_id.clone());
     let arrivals = store.arrivals_of(of).await.map_err(|e| HostError::store("read what clients asked for", &e))?;
     print(format!(
         "{} · session {}\n{}\n",
-        summary::headline(run),
+        summary::headline(run, standing),
         short(run.run_id.as_str()),
         plain(&run.spec.objective)
     ))?;
@@ -384,7 +414,7 @@ pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Res
             (Some(_), None) => "written to the client",
             // It is made again for whoever asks again, so nobody notes who had it.
             (None, None) if found.is_some_and(|call| !call.policy.class.has_effect()) => "",
-            (None, None) => "nobody took it",
+            (None, None) => "not delivered",
         };
         let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
         let call = short(arrival.call_id.as_str()).to_owned();
@@ -397,21 +427,63 @@ pub(super) async fn show_session(store: &dyn Store, records: &RunRecords) -> Res
     Ok(OK)
 }
 
-async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {
-    let found = gateway::ask(host, root, false).await?;
-    let folder = gateway::root(host.settings(), root)?;
-    let broker: Option<GatewayBroker> = found
-        .map(serde_json::from_value)
-        .transpose()
-        .map_err(|error| HostError::failed(format!("the gateway's broker is of another version: {error}")))?;
-    if json {
-        return print_json(&GatewayStatus { root: folder, broker });
+/// Starts a broker. What is wrong with the file that one would read is said even where one runs: that one keeps what it read.
+async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
+    if gateway::start(host, root).await? == Started::Now {
+        return Ok(());
     }
-    let Some(broker) = broker else {
-        return print(format!("no broker runs; its folder is {}\n", folder.display()));
-    };
+    if let Err(wrong) = gateway::check(host, root) {
+        return Err(HostError::failed(format!("a broker runs, and the next one would not start: {wrong}")).hint(
+            "correct the file, then `ua gateway restart`; until then the broker keeps what it read when it started",
+        ));
+    }
+    print("a broker runs already; `ua gateway restart` starts the next one\n")
+}
+
+async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker>, HostError> {
+    read(gateway::ask(host, root, false).await?)
+}
+
+/// What a broker says of itself.
+fn read(said: Option<serde_json::Value>) -> Result<Option<GatewayBroker>, HostError> {
+    let broker = said.map(serde_json::from_value).transpose();
+    broker.map_err(|error| HostError::failed(format!("the gateway's broker is of another version: {error}")))
+}
+
+/// How many calls are under way, as the beginning of a clause.
+fn under_way(broker: &GatewayBroker) -> String {
+    let calls = broker.calls.len();
+    format!("{} under way {}", ua_core::counted(calls, "call"), if calls == 1 { "is" } else { "are" })
+}
+
+async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {
+    let broker = broker(host, root).await?;
+    let folder = gateway::root(host.settings(), root)?;
+    let (commands, questions) = gateway::open_questions(host, root).await?;
+    if json {
+        let questions = questions.iter().map(|question| OpenQuestion::of_folder(question, &commands)).collect();
+        return print_json(&GatewayStatus { root: folder, broker, questions });
+    }
+    match broker {
+        None => {
+            print(format!("no broker runs; it starts with the first client. Its folder is {}\n", folder.display()))?
+        }
+        Some(broker) => show_broker(broker, &folder)?,
+    }
+    match super::status::at_the_gateway(&commands, &questions) {
+        Some(waits) => print(format!("\n{waits}\n")),
+        None => Ok(()),
+    }
+}
+
+fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     let version = broker.version.as_deref().unwrap_or("of an earlier version");
-    print(format!("broker {} ({version}) in {}\n", broker.pid, folder.display()))?;
+    let ends = match (broker.is_ending, broker.calls.is_empty()) {
+        (false, _) => String::new(),
+        (true, true) => "; it is ending".to_owned(),
+        (true, false) => format!("; it ends once {} over", under_way(&broker)),
+    };
+    print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.display()))?;
     if let Some(address) = &broker.http {
         print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
     }
@@ -421,9 +493,11 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         print_table(&crate::listings::BRIDGES, broker.bridges.into_iter().map(row).collect())?;
     }
     if !broker.calls.is_empty() {
+        let now = ua_core::system::env().now();
         let row = |call: GatewayCall| {
             let held = if call.is_held { "asks a person" } else { "" };
-            vec![crate::ids::short(&call.call).to_owned(), call.since, held.to_owned(), call.askers.to_string()]
+            let (call_id, askers) = (short(&call.call).to_owned(), call.askers.to_string());
+            vec![call_id, call.tool, call.server, moment::ago(call.since, now), held.to_owned(), askers]
         };
         print_table(&crate::listings::UNDER_WAY, broker.calls.into_iter().map(row).collect())?;
     }

@@ -1,16 +1,16 @@
 //! `ua runs`: look at runs, ask one to end.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, RunStatus, RunStop};
+use ua_core::{CallStatus, RunId, RunStatus};
 use ua_host::Host;
 use ua_host::home::Home;
-use ua_resume::call_words;
-use ua_runner::{RunLock, StepSummary, UsageSummary};
-use ua_store::{FleetStore as _, RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
+use ua_host::standing::{standing, standings};
+use ua_resume::{Standing, call_words};
+use ua_runner::{StepSummary, UsageSummary};
+use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
 use super::delete::DeleteArgs;
 use super::export::ExportArgs;
@@ -144,57 +144,6 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
     }
 }
 
-/// How a run is shown that counts as running, and whose process is gone.
-pub(super) const CRASHED: &str = "crashed";
-/// The same of one whose process a person ended at once.
-pub(super) const INTERRUPTED: &str = "interrupted";
-
-/// The word for a run that counts as running and that no process of this machine drives.
-pub(super) fn undriven(home: &Home, id: &RunId) -> &'static str {
-    if RunLock::was_ended_at_once(&home.locks(), id) { INTERRUPTED } else { CRASHED }
-}
-
-/// What a person is told about a run's status: a `running` run whose lock is free has crashed, or was ended at once.
-pub(super) fn shown_status(
-    home: &Home,
-    answered: &BTreeSet<RunId>,
-    id: &RunId,
-    status: RunStatus,
-    stop_reason: Option<RunStop>,
-) -> String {
-    match status {
-        RunStatus::WaitingForHuman if answered.contains(id) => "answered".to_owned(),
-        RunStatus::WaitingForHuman => "waiting for you".to_owned(),
-        RunStatus::Running if !RunLock::is_held(&home.locks(), id) => undriven(home, id).to_owned(),
-        RunStatus::Stopped => format!("stopped ({})", stop_reason.map_or("?", RunStop::as_str)),
-        RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
-            status.to_string()
-        }
-    }
-}
-
-/// How a run is shown that no worker will take, because nobody queued it or somebody took it out.
-pub(super) const IN_NO_QUEUE: &str = "not queued";
-
-/// How many entries of the queue are looked at.
-const QUEUE_LOOKED_AT: u32 = 10_000;
-
-/// The runs among these that count as queued, are in no queue, and are not about to be driven by somebody.
-pub(super) async fn in_no_queue(
-    home: &Home,
-    store: &ua_host::Database,
-    mut runs: Vec<RunId>,
-) -> Result<BTreeSet<RunId>, HostError> {
-    runs.retain(|id| !RunLock::is_held(&home.locks(), id));
-    if runs.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    let queue = store.fleet_state(QUEUE_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
-    runs.retain(|id| !queue.iter().any(|entry| entry.run_id == *id));
-    // Beyond what was looked at, it may well be there.
-    Ok(if queue.len() >= QUEUE_LOOKED_AT as usize { BTreeSet::new() } else { runs.into_iter().collect() })
-}
-
 /// The stored status behind a word of `--status`.
 fn stored(filter: StatusFilter) -> RunStatus {
     match filter {
@@ -222,37 +171,24 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
         without_tasks: true,
         ..RunQuery::default()
     };
-    let mut rows = Vec::new();
+    let mut found = Vec::new();
     if !home.is_unused() {
         let store = home.open_read_only()?;
-        let found = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
-        let answered = ua_host::tree::answered_runs(&store).await?;
-        let queued = found.iter().filter(|run| run.status == RunStatus::Queued).map(|run| run.run_id.clone());
-        let in_no_queue = in_no_queue(home, &store, queued.collect()).await?;
-        for run in found {
-            let mut shown = shown_status(home, &answered, &run.run_id, run.status, run.stop_reason);
-            // The locks of this machine say nothing about a run of another one.
-            if shown == CRASHED
-                && let Some(there) = store.elsewhere(&run.run_id).await?
-            {
-                shown = format!("running in {}", line(&there, 40));
-            }
-            if in_no_queue.contains(&run.run_id) {
-                IN_NO_QUEUE.clone_into(&mut shown);
-            }
-            rows.push(RunRow::of(run, shown));
-        }
+        let runs = store.find_runs(&query).await.map_err(|e| HostError::store("list the runs", &e))?;
+        let standings = standings(home, &store, &runs).await?;
+        found.extend(runs.into_iter().zip(standings));
     }
-    let is_wanted = |row: &RunRow| match (row.status, row.shown_status.as_str()) {
+    let is_wanted = |(run, standing): &(RunHead, Standing)| match (run.status, standing) {
         _ if args.status.is_empty() => true,
-        (RunStatus::Running, CRASHED) => has(StatusFilter::Crashed),
-        (RunStatus::Running, INTERRUPTED) => has(StatusFilter::Interrupted),
+        (RunStatus::Running, Standing::Crashed) => has(StatusFilter::Crashed),
+        (RunStatus::Running, Standing::Interrupted) => has(StatusFilter::Interrupted),
         (RunStatus::Running, _) => has(StatusFilter::Running),
-        (RunStatus::WaitingForHuman, "answered") => has(StatusFilter::Answered),
+        (RunStatus::WaitingForHuman, Standing::Answered) => has(StatusFilter::Answered),
         (RunStatus::WaitingForHuman, _) => has(StatusFilter::Waiting),
         _ => true,
     };
-    let mut rows: Vec<RunRow> = rows.into_iter().filter(is_wanted).collect();
+    let mut rows: Vec<RunRow> =
+        found.into_iter().filter(is_wanted).map(|(run, standing)| RunRow::of(run, &standing)).collect();
     let is_cut = rows.len() > args.limit as usize;
     rows.truncate(args.limit as usize);
     let rows: Vec<(usize, RunRow)> =
@@ -306,10 +242,11 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
         while let Some((depth, parent)) = open.pop() {
             let children = store.children(&parent).await.map_err(|e| HostError::store("look for sub-agents", &e))?;
             let at = found.iter().position(|(_, row)| row.run_id == parent).map_or(found.len(), |at| at + 1);
-            for (nth, child) in children.into_iter().filter(is_task).enumerate() {
+            let children: Vec<RunHead> = children.into_iter().filter(is_task).map(RunHead::from).collect();
+            let standings = standings(home, &store, &children).await?;
+            for (nth, (child, standing)) in children.into_iter().zip(standings).enumerate() {
                 open.push((depth + 1, child.run_id.clone()));
-                let shown = shown_status(home, &BTreeSet::new(), &child.run_id, child.status, child.stop_reason);
-                found.insert(at + nth, (depth, RunRow::of(RunHead::from(child), shown)));
+                found.insert(at + nth, (depth, RunRow::of(child, &standing)));
             }
         }
     }
@@ -321,17 +258,23 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let run = find::run(&store, name).await?;
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
     let children = store.children(&run.run_id).await.map_err(|e| HostError::store("look for forks", &e))?;
+    let standing = standing(home, &store, &records.run).await?;
     if json {
         let ids = children.into_iter().map(|child| child.run_id).collect();
-        print_json(&RunShown::of(&records, ids))?;
+        print_json(&RunShown::of(&records, &standing, ids))?;
         return Ok(OK);
     }
     if is_gateway(&records.run) {
-        return gateway::show_session(&store, &records).await;
+        return gateway::show_session(&store, &records, &standing).await;
     }
-    summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records)?;
-    let words: Vec<&str> = records.calls.iter().map(|call| call_words(call.status)).collect();
-    let mut kinds: Vec<&str> = CallStatus::ALL.iter().map(|status| call_words(*status)).collect();
+    summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records, &standing)?;
+    let word = |status: CallStatus| match status {
+        // Whether it was carried out is what a resume finds out.
+        CallStatus::Running if standing.is_left() => "in flight when its process ended",
+        other => call_words(other),
+    };
+    let words: Vec<&str> = records.calls.iter().map(|call| word(call.status)).collect();
+    let mut kinds: Vec<&str> = CallStatus::ALL.iter().map(|status| word(*status)).collect();
     kinds.dedup();
     let count = |kind: &str| words.iter().filter(|word| **word == kind).count();
     let counts: Vec<String> = kinds
@@ -344,13 +287,7 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     print(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\nTraces         {}\n",
-        shown_status(
-            home,
-            &ua_host::tree::answered_runs(&store).await?,
-            &records.run.run_id,
-            records.run.status,
-            records.run.stop_reason
-        ),
+        crate::output::plain(&standing.to_string()),
         records.run.turn_index,
         if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
         usage.requests_in_words(),

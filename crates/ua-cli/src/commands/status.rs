@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ua_core::{Costs, RunStatus};
-use ua_host::{Host, questions, tree};
+use ua_host::standing::standings;
+use ua_host::{Host, gateway, questions};
+use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
-use ua_store::{RunHead, RunQuery, RunStore as _, Store as _};
+use ua_store::{QuestionRecord, RunHead, RunQuery, RunStore as _, Store as _};
 
-use super::runs::{CRASHED, IN_NO_QUEUE, INTERRUPTED, in_no_queue, shown_status};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
@@ -32,13 +33,16 @@ const LATELY: Duration = Duration::from_hours(24);
 
 pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
-    let found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
+    let mut found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
+    let (commands, asked) = gateway::questions_beside(host).await;
+    found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_folder(question, &commands)).collect();
     if crate::terminal::is_json() {
         print_json(&found)?;
         return Ok(OK);
     }
     if found.runs.is_empty() {
-        print("nothing runs, and nothing waits for you\n")?;
+        let waits = if asked.is_empty() { "nothing runs, and nothing waits for you" } else { "nothing runs" };
+        print(format!("{waits}\n"))?;
     } else {
         let now = host.env().now();
         let ids = ShortIds::of(&found.runs.iter().map(|run| run.run.run_id.as_str()));
@@ -55,7 +59,23 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
         print_table(&crate::listings::STATUS, found.runs.iter().map(row).collect())?;
     }
     print(summary(&found))?;
+    if let Some(waits) = at_the_gateway(&commands, &asked) {
+        print(format!("\n{waits}\n"))?;
+    }
     Ok(OK)
+}
+
+/// That questions of the gateway wait, with how they are looked at; `None` when there is none.
+pub(super) fn at_the_gateway(commands: &Commands, asked: &[QuestionRecord]) -> Option<String> {
+    let waits = match asked {
+        [] => return None,
+        [one] => format!("1 question of the gateway waits for you: {}", one.question_id),
+        [first, ..] => {
+            format!("{} questions of the gateway wait for you, the first is {}", asked.len(), first.question_id)
+        }
+    };
+    let how = commands.complete("`ua questions` says what is known, and how to answer").into_owned();
+    Some(format!("{waits}\n{}", plain(&how)))
 }
 
 async fn look(host: &Host) -> Result<StatusShown, HostError> {
@@ -69,9 +89,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
     let ended = of(vec![RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled]);
     let ended = store.find_runs(&ended).await.map_err(|e| fail(&e))?;
     let ended: Vec<RunHead> = ended.into_iter().filter(|run| run.updated_at >= since).collect();
-    let answered = tree::answered_runs(&store).await?;
-    let queued = open.iter().filter(|run| run.status == RunStatus::Queued).map(|run| run.run_id.clone());
-    let in_no_queue = in_no_queue(home, &store, queued.collect()).await?;
+    let standings = standings(home, &store, &open).await?;
     let mut shown = StatusShown::default();
     for head in &ended {
         let usage = usage(&store, head).await?;
@@ -86,35 +104,30 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
             | RunStatus::Stopped => shown.cancelled_lately += 1,
         }
     }
-    for head in open {
+    for (head, standing) in open.into_iter().zip(standings) {
+        // Its client alone continues it, and until then it wants nothing of anybody.
+        if standing == Standing::IdleSession {
+            continue;
+        }
         let usage = usage(&store, &head).await?;
         add(&mut shown.cost_of_open, &usage.cost);
-        let mut status = shown_status(home, &answered, &head.run_id, head.status, head.stop_reason);
-        if in_no_queue.contains(&head.run_id) {
-            IN_NO_QUEUE.clone_into(&mut status);
-        }
         let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
         // Its client decides when a session of the gateway continues: nobody resumes it.
         let is_session = ua_store::is_gateway(&run);
-        if is_session && (status == CRASHED || status == INTERRUPTED) {
-            SESSION.clone_into(&mut status);
-        }
         shown.runs.push(StatusRun {
             total_tokens: usage.total_tokens,
             cost: usage.cost,
             unpriced_requests: usage.unpriced_requests,
             resume_with: if is_session { String::new() } else { ua_host::restart::resume_command(home, &run) },
             why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
-            run: RunRow::of(head, status),
+            waits_for_a_resume: standing.waits_for_a_resume() && !is_session,
+            run: RunRow::of(head, &standing),
         });
     }
     shown.questions = questions::open(&store, None).await?.iter().map(OpenQuestion::of).collect();
     ua_host::home::close(store);
     Ok(shown)
 }
-
-/// How a session of the gateway is shown whose client asks nothing now.
-const SESSION: &str = "idle session";
 
 async fn usage(store: &ua_host::Database, run: &RunHead) -> Result<UsageSummary, HostError> {
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
@@ -148,11 +161,7 @@ fn summary(found: &StatusShown) -> String {
     if !found.questions.is_empty() {
         out.push_str("`ua questions` says what is known about each, and how to answer\n");
     }
-    let resumable = |run: &&StatusRun| {
-        let word = run.run.shown_status.as_str();
-        [CRASHED, INTERRUPTED, "answered", IN_NO_QUEUE].contains(&word) || word.starts_with("stopped")
-    };
-    for run in found.runs.iter().filter(resumable) {
+    for run in found.runs.iter().filter(|run| run.waits_for_a_resume) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
         let why = run.why.as_deref().map_or_else(String::new, |why| format!(" · {}", line(why, 160)));
         let objective = line(&run.run.objective, 80);

@@ -10,7 +10,7 @@ use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use ua_host::questions::KnownFact;
 use ua_resume::answers::{known, ways};
-use ua_resume::call_words;
+use ua_resume::{AroundRun, Standing, call_words};
 
 use crate::error::HostError;
 use crate::ids::{short, shortened};
@@ -30,7 +30,14 @@ pub(crate) fn print(
     if crate::terminal::is_json() {
         return crate::output::print_json(&ended(records, fork));
     }
-    write_out(text(resume_command, records, asked))
+    let run = &records.run;
+    let has = |status| records.questions.iter().any(|question| question.status == status);
+    let around = AroundRun {
+        is_driven: true,
+        is_answered: has(QuestionStatus::Answered) && !has(QuestionStatus::Open),
+        ..AroundRun::default()
+    };
+    write_out(text(resume_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 
 /// The same for a machine.
@@ -57,21 +64,16 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 }
 
 /// Prints the final summary for a person, whatever `--json` says.
-pub(crate) fn print_text(resume_command: &str, records: &RunRecords) -> Result<(), HostError> {
-    write_out(text(resume_command, records, &BTreeSet::new()))
+pub(crate) fn print_text(resume_command: &str, records: &RunRecords, standing: &Standing) -> Result<(), HostError> {
+    write_out(text(resume_command, records, standing, &BTreeSet::new()))
 }
 
-fn text(resume_command: &str, records: &RunRecords, asked: &BTreeSet<QuestionId>) -> Shown {
+fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: &BTreeSet<QuestionId>) -> Shown {
     let run = &records.run;
     let resume_command = shortened(resume_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
     let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
-    let is_answered = records.questions.iter().any(|question| question.status == QuestionStatus::Answered);
-    let headline = if run.status == RunStatus::WaitingForHuman && is_answered && !is_open {
-        "answered, resume it".to_owned()
-    } else {
-        headline(run)
-    };
+    let headline = headline(run, standing);
     let (headline, below) = parted(&headline);
     let word = headline.split([' ', ':']).next().unwrap_or(headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
@@ -99,7 +101,11 @@ fn text(resume_command: &str, records: &RunRecords, asked: &BTreeSet<QuestionId>
         out.push_str(&format!("\nMain artifact  {}\n", workspace.join(artifact).display()));
     }
     let completion = workspace.join(format!("{}.md", Workspace::completion_name(&run.run_id)));
-    out.push_str(&format!("\nWorkspace      {}\nDetails        {}\n", workspace.display(), completion.display()));
+    out.push_str(&format!("\nWorkspace      {}\n", workspace.display()));
+    // A run that is at work, or crashed, has not written what it would have written at its end.
+    if completion.exists() {
+        out.push_str(&format!("Details        {}\n", completion.display()));
+    }
     if run.status.is_terminal() {
         return shown.then(out);
     }
@@ -157,17 +163,18 @@ fn parted(headline: &str) -> (&str, &str) {
     headline.split_once(": ").unwrap_or((headline, ""))
 }
 
-pub(super) fn headline(run: &RunRecord) -> String {
+/// Where a run stands, with why.
+pub(super) fn headline(run: &RunRecord, standing: &Standing) -> String {
     let detail = run.status_detail.as_deref().map_or_else(String::new, |detail| format!(": {}", plain(detail)));
-    match run.status {
-        RunStatus::Succeeded => "succeeded".to_owned(),
-        RunStatus::Failed => format!("failed{detail}"),
-        RunStatus::Cancelled => format!("cancelled{detail}"),
-        RunStatus::WaitingForHuman => "waiting for you".to_owned(),
-        RunStatus::Stopped => {
-            format!("stopped ({}){detail}", run.stop_reason.map_or("unknown reason", RunStop::as_str))
+    match standing {
+        Standing::Stored(RunStatus::Failed | RunStatus::Cancelled | RunStatus::Stopped, _) => {
+            format!("{standing}{detail}")
         }
-        RunStatus::Queued | RunStatus::Running => run.status.to_string(),
+        Standing::Crashed | Standing::Interrupted => format!("{standing}: no process drives it"),
+        Standing::Answered => "answered, resume it".to_owned(),
+        Standing::Stored(..) | Standing::Elsewhere(_) | Standing::NotQueued | Standing::IdleSession => {
+            plain(&standing.to_string())
+        }
     }
 }
 

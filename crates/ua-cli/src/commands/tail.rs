@@ -14,7 +14,9 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
 use ua_host::home::Home;
 use ua_host::progress;
+use ua_host::standing::standing;
 use ua_report::charged_tokens;
+use ua_resume::Standing;
 use ua_runner::RunLock;
 use ua_store::{AttemptRecord, CallRecord, ProcessSpan, RequestRecord, RequestStatus, RunRecord, RunRecords};
 
@@ -70,12 +72,12 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
     let live = (follow && crate::terminal::can_draw() && !crate::terminal::is_json()).then(Live::start);
     let first = tree.look(&store).await?;
     let mut is_read = show(&first.told)?;
-    let mut run = first.records.run;
+    let mut records = first.records;
     let mut alone = 0;
-    while follow && is_read && alone < PATIENCE && is_open(run.status) {
+    while follow && is_read && alone < PATIENCE && is_open(records.run.status) {
         env.clock.sleep(POLL).await;
         // Asked before the database: what its process wrote last is there once it is gone.
-        let is_held = RunLock::is_held(&home.locks(), &run.run_id);
+        let is_held = RunLock::is_held(&home.locks(), &records.run.run_id);
         let look = tree.look(&store).await?;
         is_read = show(&look.told)?;
         if let Some(live) = &live {
@@ -83,18 +85,15 @@ pub(crate) async fn run(home: &Home, args: &TailArgs) -> Result<u8, HostError> {
             standing.calls.extend(look.calls_below);
             live.stands(&standing);
         }
-        run = look.records.run;
+        records = look.records;
         alone = if is_held { 0 } else { alone + 1 };
     }
     drop(live);
     if is_read {
-        let alone = (is_open(run.status) && alone >= PATIENCE).then(|| match run.status {
-            RunStatus::Running => super::runs::undriven(home, &run.run_id).to_owned(),
-            other => other.to_string(),
-        });
-        show(&[NamedEvent { event: end(&run, alone), who: None }])?;
+        let standing = standing(home, &store, &records.run).await?;
+        show(&[NamedEvent { event: end(&records, &standing), who: None }])?;
     }
-    Ok(if follow { exit_code(&run) } else { OK })
+    Ok(if follow { exit_code(&records.run) } else { OK })
 }
 
 /// Whether more may come without anybody doing something.
@@ -351,28 +350,23 @@ impl Tail {
     }
 }
 
-/// The last line: where the run stands. `alone` says it of one that is not at its end, and that nobody drives.
-fn end(run: &RunRecord, alone: Option<String>) -> TailEvent {
-    let text = match (&alone, run.status) {
-        (Some(word), RunStatus::Running) => {
-            format!("{word}: no process drives it; `ua resume {}` resumes it", run.run_id)
+/// The last line: where the run stands.
+fn end(records: &RunRecords, standing: &Standing) -> TailEvent {
+    let run = &records.run;
+    let (id, headline) = (&run.run_id, super::summary::headline(run, standing));
+    let text = match standing {
+        Standing::Crashed | Standing::Interrupted => format!("{headline}; `ua resume {id}` resumes it"),
+        Standing::NotQueued => format!("queued: no process drives it; `ua resume {id}` starts it"),
+        Standing::Stored(..) | Standing::Elsewhere(_) | Standing::Answered | Standing::IdleSession => {
+            format!("run {id} {headline}")
         }
-        (Some(word), _) => format!("{word}: no process drives it; `ua resume {}` starts it", run.run_id),
-        (None, _) => format!("run {} {}", run.run_id, super::summary::headline(run)),
     };
-    TailEvent {
-        at: run.updated_at,
-        event: "run",
-        run_id: run.run_id.clone(),
-        turn: None,
-        tool_call_id: None,
-        tool: None,
-        status: Some(alone.unwrap_or_else(|| run.status.to_string())),
-        attempt: None,
-        question_id: None,
-        tokens: None,
-        text,
-    }
+    // Of a process that died it is known how long it showed signs of life.
+    let seen = ua_resume::lives_beside(records, standing).last().map(|life| life.last_seen_at);
+    let mut event = blank(records, seen.filter(|_| standing.is_left()).unwrap_or(run.updated_at), "run", None);
+    event.status = Some(standing.event_word(run.status));
+    event.text = text;
+    event
 }
 
 /// An event that has no more than its place.

@@ -75,6 +75,8 @@ pub(crate) struct StatusShown {
     pub(crate) runs: Vec<StatusRun>,
     /// Questions that wait for an answer.
     pub(crate) questions: Vec<OpenQuestion>,
+    /// Questions of the user's gateway that wait for an answer; they are in a folder of its own.
+    pub(crate) gateway_questions: Vec<OpenQuestion>,
     /// What the requests of these runs cost, one amount per currency, as far as prices are known.
     #[schemars(with = "serde_json::Value")]
     pub(crate) cost_of_open: Costs,
@@ -104,6 +106,9 @@ pub(crate) struct StatusRun {
     pub(crate) unpriced_requests: u32,
     /// The command that resumes it.
     pub(crate) resume_with: String,
+    /// Whether nothing but a resume is missing.
+    #[serde(skip)]
+    pub(crate) waits_for_a_resume: bool,
     /// Why it is stopped, for a person.
     #[serde(skip)]
     pub(crate) why: Option<String>,

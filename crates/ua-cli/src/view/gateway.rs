@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use ua_core::Timestamp;
+
+use super::OpenQuestion;
 
 /// How things stand at the gateway (`ua gateway status`).
 #[derive(Debug, Serialize, JsonSchema)]
@@ -12,6 +15,8 @@ pub(crate) struct GatewayStatus {
     pub(crate) root: PathBuf,
     /// The broker; none when none runs.
     pub(crate) broker: Option<GatewayBroker>,
+    /// Questions about calls that wait for an answer, whether a broker runs or not.
+    pub(crate) questions: Vec<OpenQuestion>,
 }
 
 /// The gateway's broker.
@@ -29,6 +34,9 @@ pub(crate) struct GatewayBroker {
     pub(crate) bridges: Vec<GatewayBridge>,
     /// The calls that are under way.
     pub(crate) calls: Vec<GatewayCall>,
+    /// Whether it ends once these are over, and lets nobody in any more.
+    #[serde(default)]
+    pub(crate) is_ending: bool,
 }
 
 /// A client that is connected.
@@ -56,8 +64,18 @@ pub(crate) struct GatewayBridge {
 pub(crate) struct GatewayCall {
     /// The call.
     pub(crate) call: String,
+    /// Its tool server.
+    #[serde(default)]
+    pub(crate) server: String,
+    /// Its tool.
+    #[serde(default)]
+    pub(crate) tool: String,
     /// Since when.
-    pub(crate) since: String,
+    #[schemars(with = "String")]
+    pub(crate) since: Timestamp,
+    /// What a person is asked about it.
+    #[serde(default)]
+    pub(crate) question: Option<String>,
     /// Whether a person is asked about it.
     pub(crate) is_held: bool,
     /// How many wait for it.

@@ -206,8 +206,13 @@ fn kept(place: &Path) -> Option<Kept> {
 
 fn read(path: &Path) -> Result<String, HostError> {
     // A pipe would hold this up for ever, and a device has no end.
-    ua_files::read_text(path, MOST)
-        .map_err(|error| HostError::usage(format!("cannot read {}: {error}", path.display())))
+    ua_files::read_text(path, MOST).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => HostError::usage(format!("there is no configuration {}", path.display())).hint(
+            "a client writes it when it is given its first tool server; name another one with --file, such as a project's .mcp.json",
+        ),
+        _ => HostError::usage(format!("cannot read {}: {error}", path.display()))
+            .hint("check that it is a file that you may read, or name another one with --file"),
+    })
 }
 
 /// Whoever reads the file sees this text or the one before. Its rights stay; a link stays one.
@@ -229,6 +234,14 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), HostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_that_is_not_there_is_said_to_be_missing_with_what_helps() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = read(&folder.path().join("config.toml")).unwrap_err();
+        assert!(error.to_string().starts_with("there is no configuration "), "{error}");
+        assert!(error.hint_text().unwrap().contains("--file"));
+    }
 
     #[test]
     fn what_is_no_file_of_a_bounded_size_is_no_configuration() {

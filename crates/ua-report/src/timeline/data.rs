@@ -13,7 +13,6 @@ use ua_evidence::call_line::{external_id, own_success, reply_text};
 use ua_evidence::quote::{clean, stored_name};
 use ua_evidence::verdict::Verdict;
 use ua_resume::budget;
-use ua_resume::lives;
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
 
@@ -57,7 +56,7 @@ pub(super) fn data(export: &RunExport<'_>) -> Value {
             "name": line.budget, "words": line.in_words(), "is_reached": line.is_reached(),
             "share": line.limit.filter(|limit| *limit > 0).map(|limit| thousandths(line.used, limit)),
         })).collect::<Vec<_>>(),
-        "lives": lives(records).iter().map(|life| json!({
+        "lives": export.lives().iter().map(|life| json!({
             "epoch": life.epoch, "trace": life.trace, "start": life.started_at.as_millis(),
             "end": life.last_seen_at.as_millis(), "how": life.end,
         })).collect::<Vec<_>>(),
@@ -240,7 +239,7 @@ impl<'a> Index<'a> {
             "rule": clean(&call.policy.rule_id), "on_unknown": call.policy.on_unknown.to_string(),
             "approval": call.policy.needs_approval, "planned": call.created_at.as_millis(),
             "updated": call.updated_at.as_millis(), "key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
-            "scope": call.scope.as_ref().map(|scope| excerpt(scope.as_str(), 400)),
+            "scope": call.scope.as_ref().map(|scope| excerpt(&scope.in_words(), 400)),
             "resolution": call.resolution, "replay": call.replay_status, "twin": call.deduplicated_from,
             "external": external_id(&own, call), "evidence": own_success(&own, call).map(|receipt| receipt.evidence),
             "error_code": call.error_code.as_deref().map(clean),
@@ -304,7 +303,8 @@ fn run(export: &RunExport<'_>) -> Value {
     let text = |text: &Option<String>, limit: usize| text.as_deref().map(|text| excerpt(text, limit));
     json!({
         "id": run.run_id, "status": run.status, "reason": run.stop_reason, "detail": text(&run.status_detail, 2_000),
-        "is_driven": export.is_driven, "objective": excerpt(&run.spec.objective, 2_000),
+        "is_driven": export.standing.is_driven(), "shown": clean(&export.standing.to_string()),
+        "is_left": export.standing.is_left(), "objective": excerpt(&run.spec.objective, 2_000),
         "job_path": run.job_path.as_deref().map(clean), "job_key": run.job_key.as_deref().map(clean),
         "prompt": excerpt(&run.last_job_prompt, 20_000), "workspace": clean(&run.workspace_dir),
         "created": run.created_at.as_millis(), "updated": run.updated_at.as_millis(), "held": run.held_millis,

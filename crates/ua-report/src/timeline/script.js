@@ -132,8 +132,8 @@ const percent = (x) => (Math.max(0, Math.min(1, x)) * 100).toFixed(3) + '%';
 const elapsed = axis.to - run.created;
 const kills = data.lives.filter((life) => life.how === KILLED).length;
 function header() {
-  const pill = run.status === 'running' ? (run.is_driven ? 'running' : 'running · process gone') : plainWord(run.status) + (run.reason ? ' · ' + plainWord(run.reason) : '');
-  const tone = run.status === 'running' && !run.is_driven ? 'doubt' : RUN_TONE[run.status];
+  const pill = run.shown;
+  const tone = run.is_left ? 'bad' : RUN_TONE[run.status];
   const theme = el('button', { class: 'quiet', type: 'button', on: { click: () => {
     const next = { '': 'light', light: 'dark', dark: '' }[root.dataset.theme || ''];
     if (next) root.dataset.theme = next; else delete root.dataset.theme;
@@ -157,7 +157,7 @@ function header() {
     run.detail && el('p', { class: 'reason' }, run.detail),
     el('dl', { class: 'tiles' },
       tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
-      tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + ' survived' : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
+      tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
       isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent anew'),

@@ -10,6 +10,7 @@ use super::page::timeline_html;
 use crate::export::RunExport;
 use ua_evidence::evaluate;
 use ua_evidence::testing::{Story, artifact, hostile_story, mail_policy, read_policy};
+use ua_resume::{AroundRun, Standing};
 
 fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl FnOnce(&RunExport<'_>) -> T) -> T {
     let records = &story.records;
@@ -23,7 +24,7 @@ fn with_export<T>(story: &Story, blobs: &BTreeMap<BlobId, String>, look: impl Fn
         evidence: Some(&evidence),
         blobs,
         arrivals: &[],
-        is_driven: false,
+        standing: Standing::of(records.run.status, records.run.stop_reason, AroundRun::default()),
         written_at: Timestamp::from_millis(1_767_323_046_000),
         program: "ua test",
     })

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{CallStatus, RunStatus, Timestamp};
+use ua_core::{CallStatus, Timestamp};
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
+use ua_host::standing::standings;
 use ua_mcp::LockDir;
 use ua_runner::RunLock;
 use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store};
@@ -254,25 +255,21 @@ pub(super) async fn clock(home: &Home, findings: &mut Findings) {
     }
 }
 
-/// Whether another machine drives a run, of which the locks of this one say nothing.
-async fn is_elsewhere(home: &Home, run: &ua_core::RunId) -> bool {
-    let Ok(store) = home.open_read_only() else { return false };
-    store.elsewhere(run).await.is_ok_and(|there| there.is_some())
+/// The jobs among these runs whose process died.
+async fn crashed<'a>(home: &Home, runs: &'a [RunHead]) -> Vec<&'a RunHead> {
+    let Ok(store) = home.open_read_only() else { return Vec::new() };
+    let standings = standings(home, &store, runs).await.unwrap_or_default();
+    let is_job = |run: &RunHead| run.run_mode != ua_core::TASK_MODE;
+    let found = runs.iter().zip(standings).filter(|(run, standing)| standing.is_left() && is_job(run));
+    found.map(|(run, _)| run).collect()
 }
 
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
 pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
     let runs = heads(home).await;
     let locks = home.locks();
-    let crashed: Vec<&RunHead> = runs
-        .iter()
-        .filter(|run| run.run_mode != ua_core::TASK_MODE)
-        .filter(|run| run.status == RunStatus::Running && !RunLock::is_held(&locks, &run.run_id))
-        .collect();
+    let crashed = crashed(home, &runs).await;
     for run in &crashed {
-        if is_elsewhere(home, &run.run_id).await {
-            continue;
-        }
         findings.warn(
             "dead owner",
             format!("the process that drove run {} is gone", run.run_id),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ua_core::{RunId, Timestamp};
 use ua_host::Database;
+use ua_resume::Standing;
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, is_task};
 
 use super::{Tail, blank, is_open};
@@ -150,7 +151,7 @@ fn passages(member: &Member, records: &RunRecords) -> Vec<TailEvent> {
     if !is_open(run.status) && (member.is_new || run.status != member.run.status) {
         let mut event = blank(records, run.updated_at, "sub_agent", None);
         event.status = Some(run.status.to_string());
-        event.text = format!("sub-agent {}", headline(run));
+        event.text = format!("sub-agent {}", headline(run, &Standing::Stored(run.status, run.stop_reason)));
         events.push(event);
     }
     events

@@ -1,0 +1,96 @@
+//! Where runs stand, as people are told it: what is stored of them, and what this machine knows beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ua_core::{RunId, RunStatus, TASK_MODE};
+use ua_resume::{AroundRun, Standing};
+use ua_runner::RunLock;
+use ua_store::{FleetStore as _, GATEWAY_MODE, RunHead, RunRecord};
+
+use crate::database::{Database, Whereabouts};
+use crate::error::HostError;
+use crate::home::Home;
+use crate::text::line;
+use crate::tree;
+
+/// How many entries of the queue are looked at.
+const QUEUE_LOOKED_AT: u32 = 10_000;
+
+/// Where each of these runs stands, in their order.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn standings(home: &Home, store: &Database, runs: &[RunHead]) -> Result<Vec<Standing>, HostError> {
+    let is_any = |status: RunStatus| runs.iter().any(|run| run.status == status);
+    let answered = if is_any(RunStatus::WaitingForHuman) { tree::answered_runs(store).await? } else { BTreeSet::new() };
+    let mut driven = BTreeSet::new();
+    for run in runs.iter().filter(|run| matches!(run.status, RunStatus::Running | RunStatus::Queued)) {
+        if is_driven(home, store, run).await? {
+            driven.insert(&run.run_id);
+        }
+    }
+    let driven = &driven;
+    let unseen = |status: RunStatus| {
+        let of_status = runs.iter().filter(move |run| run.status == status).map(|run| &run.run_id);
+        of_status.filter(move |run| !driven.contains(run))
+    };
+    let elsewhere = elsewhere(store, &unseen(RunStatus::Running).collect::<Vec<_>>()).await?;
+    let in_no_queue = in_no_queue(store, unseen(RunStatus::Queued).collect()).await?;
+    let standing = |run: &RunHead| {
+        let around = AroundRun {
+            is_driven: driven.contains(&run.run_id),
+            was_ended_at_once: run.status == RunStatus::Running
+                && RunLock::was_ended_at_once(&home.locks(), &run.run_id),
+            elsewhere: elsewhere.get(&run.run_id).cloned(),
+            is_answered: answered.contains(&run.run_id),
+            is_in_no_queue: in_no_queue.contains(&run.run_id),
+            is_session: run.run_mode == GATEWAY_MODE,
+        };
+        Standing::of(run.status, run.stop_reason, around)
+    };
+    Ok(runs.iter().map(standing).collect())
+}
+
+/// Where one run stands.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn standing(home: &Home, store: &Database, run: &RunRecord) -> Result<Standing, HostError> {
+    let found = standings(home, store, &[RunHead::from(run.clone())]).await?.pop();
+    Ok(found.unwrap_or(Standing::Stored(run.status, run.stop_reason)))
+}
+
+/// Whether a living process of this machine drives a run. A sub-agent's is driven by whoever drives the run at its top, who alone holds a lock.
+async fn is_driven(home: &Home, store: &Database, run: &RunHead) -> Result<bool, HostError> {
+    let locks = home.locks();
+    if run.run_mode != TASK_MODE {
+        return Ok(RunLock::is_held(&locks, &run.run_id));
+    }
+    Ok(RunLock::is_held(&locks, &tree::top(store, &run.run_id).await?))
+}
+
+/// Where these runs are driven, as far as that is another place: what locks say here says nothing about them.
+async fn elsewhere(store: &Database, runs: &[&RunId]) -> Result<BTreeMap<RunId, String>, HostError> {
+    if runs.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let found = store.whereabouts(runs).await.map_err(|e| HostError::store("look where the runs are driven", &e))?;
+    let there = |(run, place): (&&RunId, Whereabouts)| match place {
+        Whereabouts::Elsewhere(shown) => Some(((*run).clone(), line(&shown, 40))),
+        Whereabouts::Here | Whereabouts::Nowhere => None,
+    };
+    Ok(runs.iter().zip(found).filter_map(there).collect())
+}
+
+/// The runs among these that are in no queue.
+async fn in_no_queue(store: &Database, runs: Vec<&RunId>) -> Result<BTreeSet<RunId>, HostError> {
+    if runs.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let queue = store.fleet_state(QUEUE_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
+    // Beyond what was looked at, one may well be there.
+    if queue.len() >= QUEUE_LOOKED_AT as usize {
+        return Ok(BTreeSet::new());
+    }
+    Ok(runs.into_iter().filter(|run| queue.iter().all(|entry| entry.run_id != **run)).cloned().collect())
+}

@@ -1,0 +1,134 @@
+//! Where a run stands, as people are told it everywhere: in lists, in the headline of one run, while it is followed, in what is exported.
+//!
+//! What is stored says less. A run is stored as `running` until its process says otherwise, so one whose process died is `running` for ever;
+//! one that waits for a person may have its answers; one that is queued may stand in no queue. Whoever shows a run gathers what is around it
+//! (`ua_host::standing`) and shows this; there is no other way from a stored status to what a person reads of a run that may be at work.
+
+use std::fmt;
+
+use ua_core::{RunStatus, RunStop};
+
+use crate::words::status_words;
+
+/// What is known of a run beside its row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AroundRun {
+    /// Whether a living process of this machine drives it.
+    pub is_driven: bool,
+    /// Whether a person ended the process at once that drove it last.
+    pub was_ended_at_once: bool,
+    /// Where else it is driven, in words, when that is another place: the locks of this one say nothing about it.
+    pub elsewhere: Option<String>,
+    /// Whether every question that it waits for is answered.
+    pub is_answered: bool,
+    /// Whether it is in no queue and nobody is about to drive it.
+    pub is_in_no_queue: bool,
+    /// Whether it is a session of a client at the gateway.
+    pub is_session: bool,
+}
+
+/// Where a run stands, as people are told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// As it is stored.
+    Stored(RunStatus, Option<RunStop>),
+    /// A process of another place drives it.
+    Elsewhere(String),
+    /// Its process died while it drove it.
+    Crashed,
+    /// A person ended its process at once while it drove it.
+    Interrupted,
+    /// It waited for a person, has its answers, and waits for a resume.
+    Answered,
+    /// It was submitted, and no worker will take it.
+    NotQueued,
+    /// A session of a client at the gateway that asks for nothing now. The client alone continues it.
+    IdleSession,
+}
+
+impl Standing {
+    /// Puts together what is stored of a run and what is around it.
+    pub fn of(status: RunStatus, stop_reason: Option<RunStop>, around: AroundRun) -> Self {
+        let AroundRun { is_driven, was_ended_at_once, elsewhere, is_answered, is_in_no_queue, is_session } = around;
+        match (status, elsewhere) {
+            (RunStatus::Running, _) if is_driven => Self::Stored(status, None),
+            (RunStatus::Running, Some(place)) => Self::Elsewhere(place),
+            (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
+            (RunStatus::Running, None) if was_ended_at_once => Self::Interrupted,
+            (RunStatus::Running, None) => Self::Crashed,
+            (RunStatus::WaitingForHuman, _) if is_answered => Self::Answered,
+            (RunStatus::Queued, _) if is_in_no_queue => Self::NotQueued,
+            _ => Self::Stored(status, stop_reason),
+        }
+    }
+
+    /// Whether its process died.
+    pub fn is_crashed(&self) -> bool {
+        matches!(self, Self::Crashed)
+    }
+
+    /// Whether its process is gone, and did not leave it in order: it died, or a person ended it at once.
+    pub fn is_left(&self) -> bool {
+        matches!(self, Self::Crashed | Self::Interrupted)
+    }
+
+    /// Whether somebody drives it right now.
+    pub fn is_driven(&self) -> bool {
+        matches!(self, Self::Stored(RunStatus::Running, _) | Self::Elsewhere(_))
+    }
+
+    /// Whether nothing but a resume is missing.
+    pub fn waits_for_a_resume(&self) -> bool {
+        self.is_left() || matches!(self, Self::Answered | Self::NotQueued | Self::Stored(RunStatus::Stopped, _))
+    }
+
+    /// One word for a machine beside the stored status: `crashed` or `interrupted`, else what is stored.
+    pub fn event_word(&self, stored: RunStatus) -> String {
+        if self.is_left() { self.to_string() } else { stored.to_string() }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored(status, reason) => f.write_str(&status_words(*status, *reason)),
+            Self::Elsewhere(place) => write!(f, "running in {place}"),
+            Self::Crashed => f.write_str("crashed"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Answered => f.write_str("answered"),
+            Self::NotQueued => f.write_str("not queued"),
+            Self::IdleSession => f.write_str("idle session"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_said_with_what_is_around_it() {
+        let none = AroundRun::default;
+        let driven = || AroundRun { is_driven: true, ..none() };
+        let there = || AroundRun { elsewhere: Some("/srv/b on host".to_owned()), ..none() };
+        for (status, around, words) in [
+            (RunStatus::Running, driven(), "running"),
+            (RunStatus::Running, none(), "crashed"),
+            (RunStatus::Running, AroundRun { was_ended_at_once: true, ..none() }, "interrupted"),
+            (RunStatus::Running, there(), "running in /srv/b on host"),
+            (RunStatus::Running, AroundRun { is_session: true, ..none() }, "idle session"),
+            (RunStatus::Running, AroundRun { is_session: true, ..driven() }, "running"),
+            (RunStatus::Stopped, AroundRun { is_session: true, ..none() }, "idle session"),
+            (RunStatus::Stopped, none(), "stopped (budget)"),
+            (RunStatus::WaitingForHuman, none(), "waiting for you"),
+            (RunStatus::WaitingForHuman, AroundRun { is_answered: true, ..none() }, "answered"),
+            (RunStatus::Queued, none(), "queued"),
+            (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..none() }, "not queued"),
+            (RunStatus::Succeeded, none(), "succeeded"),
+        ] {
+            let standing = Standing::of(status, Some(RunStop::Budget), around);
+            assert_eq!(standing.to_string(), words);
+            assert_eq!(standing.is_driven(), words.starts_with("running"), "{words}");
+        }
+    }
+}
