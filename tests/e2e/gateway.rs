@@ -279,6 +279,7 @@ hear
 gone
 "$1" gateway status
 "$1" gateway stop
+while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
 "$1" gateway status
 "#
     ));
@@ -286,7 +287,7 @@ gone
     assert_eq!(said.matches("1 question of the gateway waits for you: q_").count(), 2, "{said}");
     assert!(said.contains("no broker runs; it starts with the first client"), "{said}");
     let folder = env.path("home/.local/state/ua/gateway");
-    let command = format!("`ua --root {} questions`", folder.display());
+    let command = format!("`ua questions --root {}`", folder.display());
     let status =
         env.run(&["status"]).code(0).shows(&["nothing runs", "1 question of the gateway waits for you: q_", &command]);
     assert!(!status.stdout.contains("nothing waits"), "{}", status.stdout);
@@ -342,7 +343,8 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     env.run(&["gateway", "start"]).refused(1, &["a broker runs", "did you mean `hold_wait`?", "ua gateway restart"]);
     env.run(&["gateway", "stop"]).code(0);
     // An entry without a command is a mistake like any other.
-    env.run(&["gateway", "--"]).refused(2, &["the tool server's command is missing"]);
+    let code = env.run_by_bash("\"$1\" gateway --; echo \"code $?\"").code(0).shows(&["code 2"]);
+    assert!(code.stderr.contains("the tool server's command is missing"), "{}", code.stderr);
     env.run(&["gateway", "install"]).refused(2, &["--client", "--file"]);
     env.run(&["gateway", "install", "--client", "codex"]).refused(2, &["there is no configuration", "--file"]);
 }

@@ -15,7 +15,7 @@ fn wire() -> Value {
 /// G12: the client's dialogue decides, on its connection.
 #[test]
 fn a_person_decides_in_the_clients_dialogue() {
-    for (decision, effects) in [("execute", 1), ("skip", 0)] {
+    for (decision, effects) in [("approve", 1), ("skip", 0)] {
         let mut world = GatewayWorld::new();
         world.hold_millis = 60_000;
         let mut client = world.client().greet();

@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use ua_host::gateway::{self, Client, Served, Started, Waits, What};
 use ua_host::{Host, Settings};
-use ua_resume::Standing;
+use ua_resume::{Commands, Standing};
 use ua_store::{ArrivalRecord, ArrivalsOf, GatewayStore as _, RunRecords, Store};
 
 use super::summary;
@@ -459,7 +459,12 @@ fn under_way(broker: &GatewayBroker) -> String {
 async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), HostError> {
     let broker = broker(host, root).await?;
     let folder = gateway::root(host.settings(), root)?;
-    let (commands, questions) = gateway::open_questions(host, root).await?;
+    // How the broker stands is said whatever becomes of the rest: it may be making its database just now.
+    let found = gateway::open_questions(host, root).await;
+    let (commands, questions) = found.unwrap_or_else(|error| {
+        crate::output::tell(format!("its questions cannot be read now: {error}"));
+        (Commands::default(), Vec::new())
+    });
     if json {
         let questions = questions.iter().map(|question| OpenQuestion::of_folder(question, &commands)).collect();
         return print_json(&GatewayStatus { root: folder, broker, questions });

@@ -206,12 +206,14 @@ fn kept(place: &Path) -> Option<Kept> {
 
 fn read(path: &Path) -> Result<String, HostError> {
     // A pipe would hold this up for ever, and a device has no end.
-    ua_files::read_text(path, MOST).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => HostError::usage(format!("there is no configuration {}", path.display())).hint(
-            "a client writes it when it is given its first tool server; name another one with --file, such as a project's .mcp.json",
-        ),
-        _ => HostError::usage(format!("cannot read {}: {error}", path.display()))
-            .hint("check that it is a file that you may read, or name another one with --file"),
+    ua_files::read_text(path, MOST).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            return HostError::usage(format!("there is no configuration {}", path.display())).hint(
+                "a client writes it when it is given its first tool server; name another one with --file, such as a project's .mcp.json",
+            );
+        }
+        HostError::usage(format!("cannot read {}: {error}", path.display()))
+            .hint("check that it is a file that you may read, or name another one with --file")
     })
 }
 
