@@ -471,7 +471,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     }
     match broker {
         None => {
-            print(format!("no broker runs; it starts with the first client. Its folder is {}\n", folder.display()))?
+            print(format!("no broker runs; it starts with the first client. Its folder is {}\n", folder.display()))?;
         }
         Some(broker) => show_broker(broker, &folder)?,
     }
