@@ -209,6 +209,8 @@ fn read_around(rest: &[String], at: usize, all: &[String]) -> NameSays {
         }
         // What is asked runs whatever it is given; a token is made on the way.
         "get" | "read" if ends_with(&["query", "sql", "token"]) => return may_read(),
+        // What is put up for sale is listed, too: `list_on_market`, `list_item_for_sale`, and not `list_items_on_board`.
+        "list" if is_put_up(after) => return may_read(),
         // `git fetch` changes the clone.
         "fetch" if all.iter().any(|word| word == "git") => return NameSays::Nothing,
         _ => {}
@@ -238,6 +240,12 @@ fn effect_after<'a>(verb: &str, before: &[String], after: &'a [String]) -> Optio
         let is_adjective = verb == "list" && ["clear", "complete", "open"].contains(&word.as_str());
         (!(is_adjective && after.get(place + 1).is_some_and(|next| is_listed(next)))).then_some(word)
     })
+}
+
+/// Whether what is listed is one thing, on or for something.
+fn is_put_up(after: &[String]) -> bool {
+    let place = after.iter().position(|word| ["for", "on"].contains(&word.as_str()));
+    place.is_some_and(|place| !after[..place].iter().any(|word| is_plural(word)))
 }
 
 /// Whether a word is what is listed, and not what a list is made of: its items may be changed.
@@ -358,6 +366,8 @@ mod tests {
             ("other", "bulk_update_details"),
             ("send", "send_list"),
             ("other", "receive_message"),
+            ("files", "read_write_file"),
+            ("files", "get_rid_of_file"),
         ] {
             assert!(matches!(says(server, tool), NameSays::Effect(_)), "{tool}: {:?}", says(server, tool));
         }
@@ -372,6 +382,8 @@ mod tests {
             ("other", "show_message"),
             ("other", "query_database"),
             ("other", "download_file"),
+            ("shop", "list_on_market"),
+            ("shop", "list_item_for_sale"),
         ] {
             let says = says(server, tool);
             assert!(matches!(says, NameSays::MayRead(_) | NameSays::Nothing), "{tool}: {says:?}");

@@ -476,6 +476,7 @@ pub(super) const EFFECTS: &[&str] = &[
     "revoke",
     "rewind",
     "rewrite",
+    "rid",
     "roll",
     "rollback",
     "rotate",
@@ -672,7 +673,6 @@ pub(super) const THINGS: &[&str] = &[
     "use",
     "vote",
     "watch",
-    "write",
 ];
 
 /// Those of them that are things in front of a state: `http_test_details`.
