@@ -359,6 +359,7 @@ impl Dispatcher {
                         }
                         continue;
                     };
+                    starts = 0; // it was there to be sent to
                     let outcome = if self.ledger.confirm(&permit).await? {
                         self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
                         self.send(&permit, stop).await

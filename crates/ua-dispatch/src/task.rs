@@ -106,7 +106,7 @@ impl Dispatcher {
         prepared: Prepared,
         stop: &StopSignal,
     ) -> Result<Option<Dispatched>, DispatchError> {
-        Ok(match self.begin_task(prepared).await? {
+        Ok(match Box::pin(self.begin_task(prepared)).await? {
             Begun::Started(permit) => Some(self.finish_task(*permit, stop).await?),
             Begun::Settled(call) => {
                 self.tell(CallProgress::Settled { call: call.clone() });

@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ua_core::RunId;
 use ua_files::Folder;
@@ -197,16 +197,13 @@ fn mark(mut file: &File) {
 
 /// Whether something holds now, or within that time.
 fn retried(within: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let until = Instant::now() + within;
-    loop {
-        if holds() {
-            return true;
+    const PAUSE: Duration = Duration::from_millis(20);
+    (0..=within.as_millis() / PAUSE.as_millis()).any(|_| {
+        holds() || {
+            std::thread::sleep(PAUSE);
+            false
         }
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    })
 }
 
 /// Who holds the lock of this file, as far as can be read.

@@ -1,9 +1,12 @@
 //! What nobody knows the outcome of blocks what might repeat it, as long as that is so and no longer.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, EffectKind, OnUnknown, Outcome, PlannedCall, Resolution, RunStatus, Scope, SideEffectClass,
-    ToolName, ToolNamespace, sha256,
+    CallPolicy, CallStatus, EffectKind, KeyChannel, OnUnknown, Outcome, PlannedCall, Resolution, RunStatus, Scope,
+    SideEffectClass, ToolName, ToolNamespace, sha256,
 };
 use ua_ledger::{Admission, Facts, Recovery, settle_late_answers};
 use ua_store::conformance::samples;
@@ -271,5 +274,38 @@ async fn a_late_answer_settles_a_call_of_a_finished_run() {
         assert_eq!(again, [], "{status}");
         let questions = parent.store.load(&parent.lease.run_id).await.unwrap().questions;
         assert!(questions.iter().all(|question| question.status == QuestionStatus::Closed));
+    }
+}
+
+/// A machine sleeps, or a tool server takes its time, between the judgement and the send.
+#[tokio::test]
+async fn a_repeat_that_rests_on_its_key_does_not_outlive_it() {
+    let life = Duration::from_secs(60);
+    let keyed = |id: &str, turn: u32| {
+        let mut call = comment("hi", OnUnknown::RedoKeyed)(id, turn);
+        (call.policy.key_channel, call.policy.key_ttl) = (Some(KeyChannel::Meta), Some(life));
+        call
+    };
+    for has_started in [false, true] {
+        let (member, _child) = lineage().await;
+        let facts = Facts::default();
+        let call = sent(&member, keyed, &facts, lost()).await;
+        let Admission::Ready(prepared) = recovered(&member, &call, &facts).await else { panic!("not repeated") };
+        assert!(member.ledger.age(&prepared) < life);
+        let clock = Arc::clone(&member.ledger.env().clock);
+        if has_started {
+            let permit = member.ledger.start(prepared, "2").await.unwrap().unwrap();
+            assert!(member.ledger.confirm(&permit).await.unwrap());
+            clock.sleep(life).await;
+            assert!(!member.ledger.confirm(&permit).await.unwrap(), "it is not sent");
+            let not_sent = Outcome::NotSent { why: "too late".to_owned() };
+            member.ledger.settle(permit, not_sent).await.unwrap();
+        } else {
+            clock.sleep(life).await;
+            assert!(member.ledger.age(&prepared) >= life);
+            assert!(member.ledger.start(prepared, "2").await.unwrap().is_none(), "it is not started");
+        }
+        let Admission::Held(question) = recovered(&member, &call, &facts).await else { panic!("not asked") };
+        assert!(question.text.contains("forgotten its key"), "{}", question.text);
     }
 }
