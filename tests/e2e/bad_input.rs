@@ -106,7 +106,7 @@ fn an_mcp_configuration_that_cannot_be_used_is_named_with_its_field() {
     let job = env.job(&json!({}), &json!([{"text": "hi"}]));
     env.run(&["job", &job, "--mcp-config", "gone.json"]).refused(2, &["gone.json", "No such file"]);
     let malformed = env.write("work/mcp.json", "{\"mcpServers\": [");
-    env.run(&["job", &job, "--mcp-config", &malformed]).refused(2, &["mcp.json", "line 1", "mcpServers"]);
+    env.run(&["job", &job, "--mcp-config", &malformed]).refused(2, &["mcp.json", "it is a list", "mcpServers"]);
     let unknown = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "x", "arguments": []}}));
     env.run(&["job", &job, "--mcp-config", &unknown]).refused(2, &["`arguments`", "`forum`", "mcp.json"]);
     let unset = env.mcp_config("work/mcp.json", &json!({"forum": {"command": "x", "args": ["${NO_SUCH_THING}"]}}));

@@ -198,7 +198,7 @@ fn iterations_are_started_shown_and_raised_from_the_command_line() {
     output.says(&["iteration 2/2 · the one before: the model stopped without its promise"]).shows(&[
         "the budget max_iterations (2) is reached",
         "ua resume r",
-        "--max-iterations +10",
+        "--max-iterations +5",
     ]);
     env.run(&["resume", "r"]).code(75).shows(&["the budget max_iterations (2) is reached"]);
     env.run(&["runs", "list"]).code(0).shows(&["4 (iteration 2/2)"]);

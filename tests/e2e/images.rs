@@ -130,7 +130,7 @@ fn what_tools_pay_counts_in_the_budgets() {
     let of_model: u64 = studio.env.value(model).parse().unwrap();
     let shown = studio.env.run(&["runs", "show", "r", "--json"]).code(0).json();
     assert_eq!(shown["usage"]["total_tokens"], json!(of_model + 12 + 272 + 130 + 4));
-    studio.env.run(&["runs", "show", "r"]).code(0).shows(&["2 by_tool"]);
+    studio.env.run(&["runs", "show", "r"]).code(0).shows(&["(2 made by tools)"]);
 }
 
 #[test]

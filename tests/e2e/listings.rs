@@ -80,7 +80,7 @@ const SHOWN: [(&str, &[&str], &[&str]); 19] = [
     ("queue list", &[], &["{queued}", "later"]),
     ("workers list", &[], &["here", "alive", "0/4"]),
     ("schedule list", &[], &["nightly", "(in "]),
-    ("tools list", &[], &["mcp__ua__write_local_file"]),
+    ("tools list", &[], &["write_local_file"]),
     ("tools audit", &[], &["mcp__forum__frobnicate"]),
     ("tools packs", &[], &["github"]),
     ("models list", &[], &["claude-sonnet-4-5"]),

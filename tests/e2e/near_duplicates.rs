@@ -201,7 +201,7 @@ fn a_job_says_what_happens_to_near_duplicates_where_no_policy_does() {
     let env = env();
     run(&env, &json!({"constraints": {"on_scope_conflict": "block"}}), &turns)
         .code(2)
-        .says(&["`block`", "`ask`, `refuse`, `allow`"]);
+        .says(&["`block`", "ask, refuse, allow"]);
 }
 
 #[test]

@@ -30,6 +30,13 @@ impl BudgetStop {
         let detail = rest.strip_prefix("is reached: ")?.to_owned();
         Some(Self { budget: budget.to_owned(), phase, limit: limit.to_owned(), detail })
     }
+
+    /// How many tokens the budget would have to allow for the next request; `None` for what is not about tokens.
+    pub fn needed(&self) -> Option<u64> {
+        let number = |text: &str| text.split(' ').next()?.parse::<u64>().ok();
+        let (_, next) = self.detail.split_once("may take ")?;
+        number(&self.detail)?.checked_add(number(next)?)
+    }
 }
 
 impl fmt::Display for BudgetStop {
@@ -45,6 +52,20 @@ impl fmt::Display for BudgetStop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_next_request_takes_is_known_where_tokens_are_counted() {
+        let stop = |detail: &str| BudgetStop {
+            budget: "max_tokens".to_owned(),
+            phase: None,
+            limit: "5".to_owned(),
+            detail: detail.to_owned(),
+        };
+        let tokens =
+            "7 tokens are used, and the next request may take 100 (40 for what it says, as estimated, and up to 60)";
+        assert_eq!(stop(tokens).needed(), Some(107));
+        assert_eq!(stop("1 turn used").needed(), None);
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

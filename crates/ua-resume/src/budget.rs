@@ -116,13 +116,16 @@ pub fn raise_flags(run: &RunRecord) -> Option<String> {
     let (least, most) = match stop.budget.as_str() {
         "max_tool_calls" => (5, 100),
         "max_turns" => (5, 20),
-        "max_tokens" => (10_000, 100_000),
+        "max_tokens" => (50_000, 100_000),
         "max_cost" => (1, 1),
         "max_wallclock_minutes" => (10, 30),
         "max_steps" | "max_iterations" => (5, 10),
         _ => return None,
     };
-    let again = stop.limit.parse::<u64>().unwrap_or(most).clamp(least, most);
+    let limit = stop.limit.parse::<u64>().unwrap_or(most);
+    // What is printed has to be enough for what comes next.
+    let missing = stop.needed().map_or(0, |needed| needed.saturating_sub(limit).next_multiple_of(1_000));
+    let again = limit.clamp(least, most).max(missing);
     let more = format!("+{again}");
     let currency = Money::parse(&stop.limit).map(Money::currency).filter(|currency| *currency != Currency::USD);
     let more = match currency.filter(|_| stop.budget == "max_cost") {

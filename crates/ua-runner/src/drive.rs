@@ -91,7 +91,7 @@ async fn drive_to_conclusion(
         (Some(mark), _) => Conclusion::of_mark(mark),
         (None, Some(question)) => Conclusion::Waiting { question: Box::new(question) },
         (None, None) if !diff.is_empty() => Box::pin(driver.settle_without_sending(&diff)).await?,
-        (None, None) => driver.run().await?,
+        (None, None) => Box::pin(driver.run()).await?,
     };
     // One that was said since the last look need not wait for the next resume: nobody has to answer any more.
     let conclusion = if let Conclusion::Waiting { .. } = conclusion {
@@ -261,7 +261,9 @@ impl<'a> Driver<'a> {
                     self.wait(attempt, why, wait, left).instrument(span).await?
                 }
                 Command::Record { turn, reply } => self.record(turn, *reply).instrument(span).await?,
-                Command::Dispatch { calls, has_effect } => self.dispatch(&calls, has_effect).instrument(span).await?,
+                Command::Dispatch { calls, has_effect } => {
+                    Box::pin(self.dispatch(&calls, has_effect)).instrument(span).await?
+                }
                 Command::CancelAfterFailure { calls, failed } => {
                     self.cancel_after_failure(&calls, &failed).instrument(span).await?
                 }

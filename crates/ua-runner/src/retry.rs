@@ -48,10 +48,10 @@ pub enum Refusal {
 impl Refusal {
     /// What an error of the provider says about the same request made again; `None` when that may be answered.
     pub fn of(error: &LlmError) -> Option<Self> {
-        match error {
-            LlmError::NotFound { .. } => Some(Self::UnknownModel),
-            other => other.is_final().then_some(Self::Request),
+        if matches!(error, LlmError::NotFound { .. }) {
+            return Some(Self::UnknownModel);
         }
+        error.is_final().then_some(Self::Request)
     }
 }
 

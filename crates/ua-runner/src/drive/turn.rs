@@ -152,7 +152,7 @@ impl Driver<'_> {
         };
         if ended.iter().any(|dispatched| matches!(dispatched, Dispatched::Held(_))) {
             let calls = self.turn_calls(turn).await?;
-            let asked = self.ports.dispatcher.ask_ahead(&calls).await;
+            let asked = Box::pin(self.ports.dispatcher.ask_ahead(&calls)).await;
             asked.map_err(|source| RunError::Dispatch { turn, source })?;
         }
         self.note_ended(&ended);

@@ -136,12 +136,14 @@ async fn the_text_of_a_cut_reply_is_seen_but_is_no_turn() {
 #[tokio::test]
 async fn what_the_provider_asks_to_wait_is_told_in_both_forms() {
     // The simulated clock starts at 2026-01-02T03:04:05Z.
-    for (header, wait) in [("37", 37), ("3600", 3600), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
+    for (header, wait, told) in
+        [("37", 37, "37 s"), ("3600", 3600, "60 min"), ("Fri, 02 Jan 2026 03:04:50 GMT", 45, "45 s")]
+    {
         let server = failing(&FaultKind::RateLimited { retry_after: Some(header.into()) }, 1).await;
         let env = Env::simulated(1);
         let error = provider(&server.base_url, &env).complete(&request(prompt()), &Silent).await.unwrap_err();
         assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)), "{header}");
-        assert!(error.to_string().ends_with(&format!("(it asks to wait {wait} s)")), "{error}");
+        assert!(error.to_string().ends_with(&format!("(it asks to wait {told})")), "{error}");
     }
 }
 

@@ -239,7 +239,7 @@ async fn promises_without_evidence_go_to_a_person_in_the_end() {
     assert_eq!((run.status, run.turn_index, run.iteration_count), (RunStatus::WaitingForHuman, 4, 1));
     let records = scenario.records().await;
     assert_eq!(records.questions.iter().map(|q| q.kind).collect::<Vec<_>>(), [QuestionKind::MissingEvidence]);
-    assert!(records.questions[0].text.contains("counts only with evidence"), "{}", records.questions[0].text);
+    assert!(records.questions[0].text.contains("but this is missing"), "{}", records.questions[0].text);
 }
 
 #[tokio::test]
