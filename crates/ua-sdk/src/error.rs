@@ -142,13 +142,17 @@ impl From<StepError> for Error {
             StepError::AnotherDefinition { run, differs } => Self::AnotherDefinition { run, differs, why },
             StepError::AnotherEntrypoint { .. } | StepError::Fork(ForkError::NotCommitted { .. }) => Self::Refused(why),
             StepError::Lock(LockError::Held { run, .. })
-            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. })) => Self::DrivenElsewhere { run, why },
+            | StepError::Fork(ForkError::Locked(LockError::Held { run, .. }))
+            | StepError::Run(RunError::Resume(ResumeError::LeaseLost {
+                source: StoreError::Fenced { run, .. }, ..
+            })) => Self::DrivenElsewhere { run, why },
             StepError::Past { source: PastError::Forgotten { run, forgotten } }
             | StepError::Fork(ForkError::Past(PastError::Forgotten { run, forgotten })) => {
                 Self::Forgotten { run, forgotten, why }
             }
-            StepError::Tools(source) => Self::Tools { class: source.class(), why },
-            StepError::Run(RunError::Dispatch { source, .. }) => Self::Tools { class: source.class(), why },
+            StepError::Tools(source) | StepError::Run(RunError::Dispatch { source, .. }) => {
+                Self::Tools { class: source.class(), why }
+            }
             StepError::WorkspaceGone { .. }
             | StepError::WorkspaceTaken { .. }
             | StepError::Workspace(_)
@@ -164,9 +168,6 @@ impl From<StepError> for Error {
             | StepError::Run(
                 RunError::Store { doing, source } | RunError::Resume(ResumeError::StoreBusy { doing, source }),
             ) => Self::store(doing)(source),
-            StepError::Run(RunError::Resume(ResumeError::LeaseLost {
-                source: StoreError::Fenced { run, .. }, ..
-            })) => Self::DrivenElsewhere { run, why },
             other @ StepError::Run(_) => Self::Run(other),
         }
     }
@@ -198,9 +199,13 @@ impl Error {
     }
 
     pub(crate) fn store(doing: &'static str) -> impl FnOnce(StoreError) -> Self {
-        move |source| match source {
-            StoreError::NotFound { row } if row.table() == RUNS => Self::NoSuchRun { id: row.key().to_owned() },
-            source => Self::Store { doing, source },
+        move |source| {
+            if let StoreError::NotFound { row } = &source
+                && row.table() == RUNS
+            {
+                return Self::NoSuchRun { id: row.key().to_owned() };
+            }
+            Self::Store { doing, source }
         }
     }
 }

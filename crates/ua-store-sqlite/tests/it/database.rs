@@ -332,7 +332,7 @@ async fn a_row_that_cannot_be_ours_is_called_corrupt() {
     raw.execute_batch("UPDATE tool_calls SET file_digests_json = 'nonsense'").unwrap();
     let outcome = store.load(&samples::run_id("run_1")).await;
     let Err(StoreError::Corrupt { row, why }) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(row.to_string(), "tool_calls call_1");
+    assert_eq!(row.to_string(), "call call_1");
     assert!(why.starts_with("column file_digests_json"), "{why}");
 }
 

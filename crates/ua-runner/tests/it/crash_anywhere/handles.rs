@@ -87,7 +87,11 @@ async fn without_a_crash_the_task_is_followed_and_the_question_waits_for_a_perso
     assert_eq!(run.status, RunStatus::WaitingForHuman);
     let question = scenario.questions().await.pop().unwrap();
     assert_eq!(question.kind, QuestionKind::Elicitation);
-    assert!(question.text.contains("Which size?") && question.text.contains("size: a whole number"), "{}", question.text);
+    assert!(
+        question.text.contains("Which size?") && question.text.contains("size: a whole number"),
+        "{}",
+        question.text
+    );
     let order = scenario.calls().await.into_iter().find(|call| call.name.tool == "order").unwrap();
     assert_eq!(order.status, CallStatus::Running, "it is under way, and waits");
     assert_eq!(times(&scenario, "go on render"), 3, "asked until it was done");
