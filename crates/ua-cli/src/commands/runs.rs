@@ -268,10 +268,10 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         return gateway::show_session(&store, &records, &standing).await;
     }
     summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records, &standing)?;
-    let word = |status: CallStatus| match status {
+    let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
-        CallStatus::Running if standing.is_left() => "in flight when its process ended",
-        other => call_words(other),
+        let is_in_flight = status == CallStatus::Running && standing.is_left();
+        if is_in_flight { "in flight when its process ended" } else { call_words(status) }
     };
     let words: Vec<&str> = records.calls.iter().map(|call| word(call.status)).collect();
     let mut kinds: Vec<&str> = CallStatus::ALL.iter().map(|status| word(*status)).collect();

@@ -280,7 +280,7 @@ async fn a_late_answer_settles_a_call_of_a_finished_run() {
 /// A machine sleeps, or a tool server takes its time, between the judgement and the send.
 #[tokio::test]
 async fn a_repeat_that_rests_on_its_key_does_not_outlive_it() {
-    let life = Duration::from_secs(60);
+    let life = Duration::from_mins(1);
     let keyed = |id: &str, turn: u32| {
         let mut call = comment("hi", OnUnknown::RedoKeyed)(id, turn);
         (call.policy.key_channel, call.policy.key_ttl) = (Some(KeyChannel::Meta), Some(life));
