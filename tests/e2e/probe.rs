@@ -136,8 +136,7 @@ fn without_a_mark() -> Vec<(Provider, &'static str, Value, &'static str)> {
 
 /// Something that the service made by itself, or for others, so many seconds ago.
 fn made_by_others(env: &TestEnv, tool: &str, arguments: &Value, seconds_ago: i64) {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
-    let at = i64::try_from(now).unwrap() - seconds_ago * 1000;
+    let at = ua_core::system::env().now().as_millis() - seconds_ago * 1000;
     let text = std::fs::read_to_string(env.path("service.log")).unwrap_or_default();
     env.write("service.log", format!("{text}{}\n", json!({"tool": tool, "arguments": arguments, "at": at})));
 }
@@ -225,9 +224,13 @@ fn what_is_not_there_is_sent_again_only_where_nothing_of_that_time_may_be_it() {
         let env = with_service(Provider::GitHub);
         let policy = env.write("work/issue.toml", ISSUE);
         let env = env.with_env("UA_POLICY", &policy);
-        before.iter().for_each(|ago| made_by_others(&env, "issue_write", &issue("create", "Another"), *ago));
+        for ago in before {
+            made_by_others(&env, "issue_write", &issue("create", "Another"), ago);
+        }
         killed(&env, "before:tool.invoke", Provider::GitHub, "issue_write", &issue("create", "Fix it"));
-        meanwhile.iter().for_each(|ago| made_by_others(&env, "issue_write", &issue("create", "Fix"), *ago));
+        for ago in meanwhile {
+            made_by_others(&env, "issue_write", &issue("create", "Fix"), ago);
+        }
         env.run(&["resume", "r"]).code(code).shows(&[shown]);
         assert_eq!(made(&env).len(), count, "{shown}");
     }

@@ -1,5 +1,7 @@
 //! Killed and resumed: what goes on by itself, what is asked about, and what each answer leads to.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::fs;
 
 use rustix::process::Signal;
