@@ -168,7 +168,7 @@ fn what_a_person_left_is_still_unknown_and_can_be_put_right() {
     env.run(&["resume", "r"]).code(0);
     let id = call(&env);
     let unknown = ["calls", "list", "--unknown"];
-    env.run(&unknown).code(0).shows(&[&id, "unknown", "left by a person", "ua calls resolve"]);
+    env.run(&unknown).code(0).shows(&[&id, "unknown", "left unresolved", "ua calls resolve"]);
     put_right(&env, &id, "happened");
     let left = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
     assert_eq!(left, json!([]), "nothing is in doubt any more");

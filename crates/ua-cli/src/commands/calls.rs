@@ -193,7 +193,7 @@ fn in_a_list(call: &CallRecord) -> String {
     match &call.correction {
         Some(correction) => format!("corrected by {}: {}", correction.by, correction.reason),
         None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
-            "left by a person; `ua calls resolve` puts it right".to_owned()
+            "left unresolved; `ua calls resolve` puts it right".to_owned()
         }
         None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
     }
