@@ -224,11 +224,11 @@ fn what_is_not_there_is_sent_again_only_where_nothing_of_that_time_may_be_it() {
         let env = with_service(Provider::GitHub);
         let policy = env.write("work/issue.toml", ISSUE);
         let env = env.with_env("UA_POLICY", &policy);
-        for ago in before {
+        if let Some(ago) = before {
             made_by_others(&env, "issue_write", &issue("create", "Another"), ago);
         }
         killed(&env, "before:tool.invoke", Provider::GitHub, "issue_write", &issue("create", "Fix it"));
-        for ago in meanwhile {
+        if let Some(ago) = meanwhile {
             made_by_others(&env, "issue_write", &issue("create", "Fix"), ago);
         }
         env.run(&["resume", "r"]).code(code).shows(&[shown]);
