@@ -14,7 +14,7 @@ use ua_classify::{Classifier, file_arguments, project_scope};
 use ua_core::{
     CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
 };
-use ua_ledger::{Admission, Asked, Facts, Ledger, LedgerError, Permit, Prepared};
+use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
 use crate::catalog::Catalog;
@@ -140,7 +140,7 @@ pub struct Dispatcher {
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
     files: WorkspaceFiles,
-    watcher: Box<dyn Fn(CallProgress) + Send + Sync>,
+    watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     pub(crate) elicitations: Elicitations,
     /// What drives sub-agents; `None` where nothing does.
     pub(crate) agents: Option<Arc<dyn SubAgents>>,
@@ -156,7 +156,7 @@ impl Dispatcher {
         ledger: Ledger,
         transport: Arc<dyn ToolTransport>,
         files: WorkspaceFiles,
-        watcher: Box<dyn Fn(CallProgress) + Send + Sync>,
+        watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
         Self {
@@ -379,7 +379,13 @@ impl Dispatcher {
             };
             spans::answered(&outcome);
             let call = if is_last && !stop.is_stopping() {
-                self.ledger.settle_last(permit, outcome).await?
+                // Nobody is told that it ended before that is stored.
+                let watcher = self.watcher.clone();
+                let stored = move |call| tell(&*watcher, CallProgress::Settled { call: Box::new(call) });
+                match self.ledger.settle_last(permit, outcome, stored).await? {
+                    LastAnswer::Waits(call) => return Ok(Dispatched::Settled(Box::new(call))),
+                    LastAnswer::Stored(call) => call,
+                }
             } else {
                 self.ledger.settle(permit, outcome).await?
             };
@@ -510,9 +516,13 @@ impl Dispatcher {
     }
 
     pub(crate) fn tell(&self, notice: CallProgress) {
-        spans::note(&notice);
-        (self.watcher)(notice);
+        tell(&*self.watcher, notice);
     }
+}
+
+fn tell(watcher: &(dyn Fn(CallProgress) + Send + Sync), notice: CallProgress) {
+    spans::note(&notice);
+    watcher(notice);
 }
 
 /// The wait before the next attempt: 0.5 s doubled each time, at most 30 s, with up to a quarter more by chance.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tracing::Span;
 use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Steps, Time, Trace};
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
@@ -59,6 +60,15 @@ pub struct Ledger {
     answers: Mutex<BTreeMap<CallId, ReceiptRecord>>,
     /// How the wall clock was set since the run was taken.
     steps: Steps,
+}
+
+/// A call that ended with the last answer of a turn.
+#[derive(Debug, Clone)]
+pub enum LastAnswer {
+    /// Its answer is stored.
+    Stored(CallRecord),
+    /// Its answer is stored with the next write, as the call says here.
+    Waits(CallRecord),
 }
 
 impl Ledger {
@@ -264,16 +274,27 @@ impl Ledger {
     }
 
     /// The same for an answer behind which the end of the turn is written at once: one that ends the call, and is small, waits for that
-    /// write.
-    pub async fn settle_last(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
+    /// write, and `stored` is called when it is made.
+    pub async fn settle_last(
+        &self,
+        permit: Permit,
+        outcome: Outcome,
+        stored: impl FnOnce(CallRecord) + Send + 'static,
+    ) -> Result<LastAnswer, LedgerError> {
         let settle = self.end_of(&permit, outcome);
         let Some((call, receipt)) = self.foreseen(&permit, &settle) else {
-            return self.write_end(&permit, settle).await;
+            return Ok(LastAnswer::Stored(self.write_end(&permit, settle).await?));
         };
-        self.store.hold("store an answer", Change::SettleAttempt(settle)).await;
         self.answers().insert(call.call_id.clone(), receipt);
-        events::settled(&call);
-        Ok(call)
+        let (span, settled) = (Span::current(), call.clone());
+        let stored = move || {
+            span.in_scope(|| {
+                events::settled(&settled);
+                stored(settled);
+            });
+        };
+        self.store.hold_until("store an answer", Change::SettleAttempt(settle), Box::new(stored)).await;
+        Ok(LastAnswer::Waits(call))
     }
 
     /// What becomes of a call in the end of its attempt, if that is the end of the call and of its answer nothing is kept as a blob.
@@ -328,7 +349,7 @@ impl Ledger {
         let doing = "store the answer of";
         let mut tries = Tries::default();
         let settled = loop {
-            match self.store.settle_attempt(&self.lease, settle.clone()).await {
+            match self.store.written(self.store.settle_attempt(&self.lease, settle.clone()), [&settle]).await {
                 Ok(settled) => break settled,
                 Err(error) => {
                     self.store.keep_beside(&settle);

@@ -15,6 +15,7 @@
 //! Proved by: this file's tests, `crash_anywhere`, the simulation.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -46,10 +47,19 @@ pub struct Outbox {
     kept: std::sync::Mutex<BTreeSet<(CallId, u32)>>,
 }
 
+/// What is done when a change is known to be committed.
+pub type Stored = Box<dyn FnOnce() + Send>;
+
+/// A change that is not known to be committed.
+struct Waiting {
+    change: Change,
+    stored: Option<Stored>,
+}
+
 #[derive(Default)]
 struct Queue {
     /// What is not known to be committed, in order.
-    waiting: Vec<Change>,
+    waiting: Vec<Waiting>,
     /// What whoever put it there is doing, in words.
     doing: &'static str,
     /// How many of these went out under the number that is next, and may be committed: that batch is repeated as it was.
@@ -70,7 +80,7 @@ impl Queue {
         if self.tried == 0 {
             self.tried = self.waiting.len();
         }
-        self.waiting.iter().take(self.tried).cloned().collect()
+        self.waiting.iter().take(self.tried).map(|waiting| waiting.change.clone()).collect()
     }
 
     /// One more is committed.
@@ -135,20 +145,46 @@ impl Outbox {
     }
 
     /// The same for every answer among `changes`.
-    fn keep_all_beside<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) {
-        for change in changes {
-            if let Change::SettleAttempt(settle) = change {
-                self.keep_beside(settle);
-            }
+    fn keep_all_beside(&self, changes: &[Change]) {
+        for settle in answers(changes) {
+            self.keep_beside(settle);
         }
     }
 
     /// Lets a change wait for the next write. `doing` says, in words, what is done with it.
     pub async fn hold(&self, doing: &'static str, change: Change) {
+        self.put(doing, Waiting { change, stored: None }).await;
+    }
+
+    /// The same; `stored` is called when the change is committed, and never when it is refused.
+    pub async fn hold_until(&self, doing: &'static str, change: Change, stored: Stored) {
+        self.put(doing, Waiting { change, stored: Some(stored) }).await;
+    }
+
+    async fn put(&self, doing: &'static str, waiting: Waiting) {
         let mut queue = self.queue.lock().await;
-        queue.waiting.push(change);
+        queue.waiting.push(waiting);
         queue.doing = doing;
         self.holds.store(true, Ordering::Release);
+    }
+
+    /// Waits for a write. When that takes so long that this process may be ended meanwhile, the answers among `changes`, which it stores, are
+    /// kept beside the database.
+    pub(crate) async fn written<'c, T>(
+        &self,
+        write: impl Future<Output = T>,
+        changes: impl IntoIterator<Item = &'c SettleAttempt>,
+    ) -> T {
+        let mut write = pin!(write);
+        tokio::select! {
+            biased;
+            done = &mut write => return done,
+            () = self.patience.too_long() => {}
+        }
+        for settle in changes {
+            self.keep_beside(settle);
+        }
+        write.await
     }
 
     /// Whether a change waits.
@@ -179,7 +215,7 @@ impl Outbox {
         loop {
             let batch = Batch::of(changes.clone());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
-            match self.commit_next(queue, batch).await {
+            match self.written(self.commit_next(queue, batch), answers(&changes)).await {
                 Ok(_) => {
                     self.sent(queue, durability);
                     return Ok(());
@@ -231,7 +267,9 @@ impl Outbox {
 
     fn sent(&self, queue: &mut MutexGuard<'_, Queue>, durability: Durability) {
         let tried = std::mem::take(&mut queue.tried);
-        queue.waiting.drain(..tried);
+        for stored in queue.waiting.drain(..tried).filter_map(|waiting| waiting.stored) {
+            stored();
+        }
         queue.is_out = false;
         queue.count(durability);
         self.holds.store(!queue.waiting.is_empty(), Ordering::Release);
@@ -295,7 +333,7 @@ impl Outbox {
         loop {
             let batch = Batch::of(waiting.clone()).provided(changes.clone());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
-            match self.commit_next(queue, batch).await {
+            match self.written(self.commit_next(queue, batch), answers(&waiting)).await {
                 Ok(Committed { provided, words, .. }) => {
                     self.sent(queue, durability);
                     return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
@@ -326,6 +364,14 @@ impl Outbox {
         let call = self.store.call(&start.call_id).await?;
         Ok((call.status == CallStatus::Running && call.attempt == start.attempt).then_some(call))
     }
+}
+
+/// The answers among changes.
+fn answers(changes: &[Change]) -> impl Iterator<Item = &SettleAttempt> {
+    changes.iter().filter_map(|change| {
+        let Change::SettleAttempt(settle) = change else { return None };
+        Some(settle)
+    })
 }
 
 #[async_trait]

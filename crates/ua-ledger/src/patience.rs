@@ -24,6 +24,11 @@ pub trait Patience: Send + Sync {
     /// Waits before a write is made again that the database put off for the reason `why`; `tries` counts it already. False when it is given
     /// up.
     async fn wait(&self, doing: &str, why: &str, tries: &mut Tries) -> bool;
+
+    /// Comes back when a write has taken so long that what it stores is kept elsewhere, too; never, where nobody looks at the time.
+    async fn too_long(&self) {
+        std::future::pending().await
+    }
 }
 
 /// Gives up at once.

@@ -219,7 +219,7 @@ impl Desk {
             WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
         let ledger = self.ledger(outbox).await?;
         let watcher = self.watcher.clone();
-        let notices = Box::new(move |notice| watcher(RunEvent::Call(notice)));
+        let notices = Arc::new(move |notice| watcher(RunEvent::Call(notice)));
         let classifier = self.ports.classifier.clone();
         let dispatcher = Dispatcher::new(catalog, classifier, rules, ledger, transport, files, notices)
             .with_elicitations(self.elicitations);

@@ -13,6 +13,8 @@ use crate::watch::{RunEvent, Watcher};
 const FIRST: Duration = Duration::from_millis(100);
 /// The longest wait that doubling leads to.
 const LONGEST: Duration = Duration::from_secs(5);
+/// How long a write may take before the answer that it stores is kept beside the database: whoever sees a process stand still may end it.
+const TOO_LONG: Duration = Duration::from_millis(200);
 /// When it is given up.
 const AT_MOST: Duration = Duration::from_mins(30);
 
@@ -41,5 +43,9 @@ impl Patience for UntilStopped {
             () = self.stop.stopping_at_once() => false,
             () = self.env.clock.sleep(wait) => true,
         }
+    }
+
+    async fn too_long(&self) {
+        self.env.clock.sleep(TOO_LONG).await;
     }
 }

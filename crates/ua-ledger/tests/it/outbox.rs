@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use ua_core::CallStatus;
-use ua_ledger::{Outbox, Patience, Tries};
+use tokio::sync::{Semaphore, mpsc};
+use ua_core::{CallId, CallStatus};
+use ua_ledger::{LateReplies, Outbox, Patience, Tries};
 use ua_store::conformance::{Scene, StoreSeam, Undisturbed, Writes, samples};
-use ua_store::{Author, Batch, Change, Committed, LedgerStore as _, MemStore, Retry, RunStore as _, Store, StoreError};
+use ua_store::{
+    Author, Batch, Change, Committed, LateReply, LedgerStore as _, MemStore, Retry, RunStore as _, Store, StoreError,
+};
 
 /// Says of so many batches that the database was busy: before they were written, or after.
 struct Busy {
@@ -101,6 +104,91 @@ async fn a_batch_whose_answer_was_lost_is_written_once() {
         assert!(records.calls.iter().all(|call| call.status == CallStatus::Succeeded), "{:?}", records.calls);
         assert_eq!(records.receipts.len(), 2, "each answer once");
     }
+}
+
+/// Nobody is told that an answer is there before it is stored, and nobody at all when it is refused.
+#[tokio::test]
+async fn what_waits_is_told_when_it_is_written() {
+    let store = Arc::new(MemStore::new());
+    let (outbox, scene) = outbox(&store, 2, false).await;
+    store.start_attempt(&scene.lease, samples::start("call_1", 1, "k")).await.unwrap();
+    let told = Arc::new(AtomicU32::new(0));
+    let tell = || {
+        let told = told.clone();
+        Box::new(move || drop(told.fetch_add(1, Ordering::SeqCst)))
+    };
+    outbox.hold_until("store an answer", settle("call_1"), tell()).await;
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+    outbox.flush().await.unwrap();
+    assert_eq!((told.load(Ordering::SeqCst), status(&store, "call_1").await), (1, CallStatus::Succeeded));
+    outbox.hold_until("store an answer", settle("call_2"), tell()).await; // it was never started
+    assert!(outbox.flush().await.is_err());
+    outbox.flush().await.unwrap();
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+/// A write that takes long: whoever sees the process stand still may end it, and the answer is in nobody else's hands.
+#[tokio::test]
+async fn an_answer_is_kept_beside_the_database_while_its_write_takes_long() {
+    struct Slow {
+        begun: Semaphore,
+        goes_on: Semaphore,
+    }
+
+    #[async_trait]
+    impl Writes for Slow {
+        async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+            self.begun.add_permits(1);
+            self.goes_on.acquire().await.unwrap().forget();
+            inner.commit(by, batch).await
+        }
+    }
+
+    /// A write has taken long once it was begun.
+    struct Hasty(Arc<Slow>);
+
+    #[async_trait]
+    impl Patience for Hasty {
+        async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+            false
+        }
+
+        async fn too_long(&self) {
+            self.0.begun.acquire().await.unwrap().forget();
+        }
+    }
+
+    #[derive(Debug)]
+    struct Kept(mpsc::UnboundedSender<u32>);
+
+    impl LateReplies for Kept {
+        fn keep(&self, late: &LateReply) {
+            self.0.send(late.attempt).unwrap();
+        }
+
+        fn about(&self, _call: &CallId) -> Vec<LateReply> {
+            Vec::new()
+        }
+    }
+
+    let store = Arc::new(MemStore::new());
+    let scene = Scene::begin(store.as_ref(), "run_1").await;
+    scene.call_that_is("call_1", CallStatus::Running).await;
+    let slow = Arc::new(Slow { begun: Semaphore::new(0), goes_on: Semaphore::new(0) });
+    let seam = StoreSeam::new(store.clone(), Arc::new(Undisturbed)).with_writes(slow.clone());
+    let (keep, mut kept) = mpsc::unbounded_channel();
+    let outbox = Outbox::new(Arc::new(seam), scene.lease.clone())
+        .with_patience(Arc::new(Hasty(slow.clone())))
+        .with_late_replies(Arc::new(Kept(keep)));
+    outbox.hold("store an answer", settle("call_1")).await;
+    let look = async {
+        assert_eq!(kept.recv().await, Some(1));
+        assert_eq!(status(&store, "call_1").await, CallStatus::Running, "it is not written yet");
+        slow.goes_on.add_permits(1);
+    };
+    let (flushed, ()) = tokio::join!(outbox.flush(), look);
+    flushed.unwrap();
+    assert_eq!(status(&store, "call_1").await, CallStatus::Succeeded);
 }
 
 /// Nobody waits for a database for ever: what waited stays, and goes with the next write.
