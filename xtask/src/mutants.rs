@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 61] = [
+const MUTANTS: [Mutant; 63] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -349,6 +349,14 @@ const MUTANTS: [Mutant; 61] = [
         "test_blob_ref_missing_fails_fast",
         &["-p", "ua-runner", "--test", "it"],
     ),
+    patch(
+        "M37",
+        "a call is judged, and then its server is started",
+        "crates/ua-runner/tests/it/crash_anywhere/unknown.rs",
+        "a_call_is_judged_anew_behind_the_start_of_its_server",
+        &["-p", "ua-runner", "--test", "it"],
+    ),
+    lane("M37", "the same, in the simulation", &["sim", "--broken-rule", "judged-before-waiting"]),
     lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(
         "M22",
@@ -473,7 +481,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             && (!options.patches || is_patch)
     };
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
-    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M36");
+    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M37");
     if options.check {
         for mutant in chosen {
             mutant.find_test()?;

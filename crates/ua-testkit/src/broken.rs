@@ -50,11 +50,13 @@ pub enum BrokenRule {
     RetriesLookAtNobody,
     /// What began since a start was decided is not looked at when it is written: [`Blind::InTheWrite`].
     StartsUnguarded,
+    /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
+    JudgedBeforeWaiting,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -71,6 +73,7 @@ impl BrokenRule {
         Self::AbortOfOneCall,
         Self::RetriesLookAtNobody,
         Self::StartsUnguarded,
+        Self::JudgedBeforeWaiting,
     ];
 
     /// Its name on a command line.
@@ -92,6 +95,7 @@ impl BrokenRule {
             Self::AbortOfOneCall => "abort-of-one-call",
             Self::RetriesLookAtNobody => "retries-look-at-nobody",
             Self::StartsUnguarded => "starts-unguarded",
+            Self::JudgedBeforeWaiting => "judged-before-waiting",
         }
     }
 
@@ -118,7 +122,8 @@ impl BrokenRule {
             | Self::ChildrenStartAgain
             | Self::HandoffForgotten
             | Self::RestoreLooksAtOneRun
-            | Self::AbortOfOneCall => None,
+            | Self::AbortOfOneCall
+            | Self::JudgedBeforeWaiting => None,
         }
     }
 
@@ -181,7 +186,8 @@ impl BrokenRule {
             | Self::RestoreLooksAtOneRun
             | Self::AbortOfOneCall
             | Self::RetriesLookAtNobody
-            | Self::StartsUnguarded => inner,
+            | Self::StartsUnguarded
+            | Self::JudgedBeforeWaiting => inner,
         }
     }
 }

@@ -53,9 +53,30 @@ struct Listing {
     lag: Duration,
 }
 
+/// What happens while the servers start again; none while they run.
+#[derive(Default)]
+struct Starting {
+    /// How often they were started again.
+    times: u32,
+    meanwhile: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl std::fmt::Debug for Starting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Starting").field("times", &self.times).finish_non_exhaustive()
+    }
+}
+
+impl Starting {
+    fn generation(&self) -> String {
+        (self.times + 1).to_string()
+    }
+}
+
 /// The outside world.
 #[derive(Debug, Default)]
 pub struct World {
+    starting: Mutex<Starting>,
     tools: Vec<(ToolName, Honours)>,
     composites: Vec<ToolName>,
     unfinished: BTreeMap<String, Unfinished>,
@@ -122,6 +143,11 @@ impl World {
             panic!("{}: {why}", outcome.name());
         }
         locked(&self.next).push_back((tool.to_owned(), outcome));
+    }
+
+    /// Ends the tool servers: before the next call one has to be started, and `meanwhile` happens then.
+    pub fn end_servers(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        locked(&self.starting).meanwhile = Some(Box::new(meanwhile));
     }
 
     /// Why the world cannot play an outcome; `None` for those that it can.
@@ -237,11 +263,17 @@ impl ToolTransport for World {
     }
 
     async fn ready(&self, _server: &str) -> Result<String, TransportError> {
-        Ok("1".to_owned())
+        let mut starting = locked(&self.starting);
+        if let Some(meanwhile) = starting.meanwhile.take() {
+            meanwhile();
+            starting.times += 1;
+        }
+        Ok(starting.generation())
     }
 
     fn running(&self, _server: &str) -> Option<String> {
-        Some("1".to_owned())
+        let starting = locked(&self.starting);
+        starting.meanwhile.is_none().then(|| starting.generation())
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

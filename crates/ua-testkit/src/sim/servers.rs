@@ -150,6 +150,8 @@ struct State {
     results: BTreeMap<u64, Value>,
     /// Generations that run: whose, of which run, and of which server.
     generations: BTreeMap<String, (usize, RunId, &'static str)>,
+    /// Generations that count as running and are not, with the time that they still take.
+    still_to_start: BTreeMap<String, Duration>,
     /// What was answered under a key, and when it came first.
     seen_keys: BTreeMap<String, (Value, Timestamp)>,
     sends: Vec<Send>,
@@ -172,14 +174,16 @@ pub(super) struct Servers {
     clock: Arc<StageClock>,
     /// Whether some take their time to start.
     some_are_slow: bool,
+    /// Whether that time passes behind the last look at a call, and not before it.
+    hides_starts: bool,
 }
 
 /// How long a slow one takes to start: long enough for much to be otherwise by then, a key that is forgotten for one.
 const SLOW_START: Duration = Duration::from_secs(30);
 
 impl Servers {
-    pub(super) fn new(clock: Arc<StageClock>, undead: usize, some_are_slow: bool) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock, some_are_slow })
+    pub(super) fn new(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock, some_are_slow, hides_starts })
     }
 
     /// How long the next one takes to start, if it takes any time.
@@ -556,7 +560,8 @@ impl ToolTransport for Reach {
         if let Some(running) = self.running(server) {
             return Ok(running);
         }
-        if let Some(time) = self.servers.start_time() {
+        let start_time = self.servers.start_time();
+        if let Some(time) = start_time.filter(|_| !self.servers.hides_starts) {
             ua_core::Clock::sleep(self.servers.clock.as_ref(), time).await;
             if let Some(running) = self.running(server) {
                 return Ok(running);
@@ -566,6 +571,9 @@ impl ToolTransport for Reach {
         state.next += 1;
         let generation = format!("g{:05}", state.next);
         state.generations.insert(generation.clone(), (self.life, self.run.clone(), tool.server));
+        state
+            .still_to_start
+            .extend(start_time.filter(|_| self.servers.hides_starts).map(|time| (generation.clone(), time)));
         Ok(generation)
     }
 
@@ -581,6 +589,10 @@ impl ToolTransport for Reach {
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
+        let still_to_start = locked(&self.servers.state).still_to_start.remove(permit.generation());
+        if let Some(time) = still_to_start {
+            ua_core::Clock::sleep(self.servers.clock.as_ref(), time).await;
+        }
         match self.send(permit, permit.generation(), false) {
             Ok(id) => self.wait(id).await,
             Err(outcome) => outcome,

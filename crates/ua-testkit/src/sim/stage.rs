@@ -220,7 +220,12 @@ impl Stage {
             without: options.without.clone(),
             harmful: 0,
             gates: Arc::new(Gates::default()),
-            servers: Servers::new(clock.clone(), harm.undead, options.path.is_none()),
+            servers: Servers::new(
+                clock.clone(),
+                harm.undead,
+                options.path.is_none(),
+                options.broken == Some(BrokenRule::JudgedBeforeWaiting),
+            ),
             model: Arc::new(model),
             store: StageStore::open(options.store, folder.path())?,
             mirror: Arc::new(Mirror::new(options.broken == Some(BrokenRule::RestoreLooksAtOneRun))),

@@ -328,6 +328,42 @@ async fn a_keyed_call_whose_file_changed_is_not_sent_again() {
     }
 }
 
+/// Whatever was true when a call was judged may be otherwise once its server was started: its key, its files, a person's word.
+#[tokio::test]
+async fn a_call_is_judged_anew_behind_the_start_of_its_server() {
+    let keyed = "[[rule]]\nid = \"keyed\"\nserver = \"forum\"\nname = \"post_comment\"\nside_effect_class = \"external\"\n\
+                 key_channel = \"meta\"\nkey_ttl = \"1h\"\n";
+    let comment =
+        r#"{"turns": [{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "Hi"}}]}, {"text": "Done."}]}"#;
+    for (start, expected) in
+        [(Duration::from_secs(1), RunStatus::Succeeded), (Duration::from_hours(2), RunStatus::WaitingForHuman)]
+    {
+        let scenario = keyed_in_flight(comment, Some(keyed)).await;
+        let clock = Arc::clone(&scenario.env.clock);
+        scenario.world.end_servers(move || clock.sleep_blocking_for_tests(start));
+        assert_eq!(scenario.resume().await.status, expected, "{start:?}");
+        assert_eq!(sent(&scenario), if expected == RunStatus::Succeeded { 2 } else { 1 }, "{start:?}");
+    }
+
+    let upload = r#"{"turns": [{"tools": [{"name": "mcp__ua__upload", "input": {"path": "a.txt", "destination": "file:///s"}}]}, {"text": "Done."}]}"#;
+    let scenario = keyed_in_flight(upload, None).await;
+    let file = scenario.workspace().join("a.txt");
+    scenario.world.end_servers(move || std::fs::write(file, "other bytes").unwrap());
+    assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman);
+    assert_eq!(sent(&scenario), 1, "other bytes went out under the key of the first ones");
+
+    let scenario = keyed_in_flight(comment, Some(keyed)).await;
+    let stop = scenario.stop.clone();
+    scenario.world.end_servers(move || stop.stop_gently());
+    assert_eq!(scenario.resume().await.status, RunStatus::Stopped);
+    assert_eq!(sent(&scenario), 1, "a call went out behind a stop");
+}
+
+/// How many calls reached the world.
+fn sent(scenario: &Scenario) -> usize {
+    scenario.world.log().iter().filter(|line| line.starts_with("invoke ")).count()
+}
+
 /// An id that the model chose is proof as long as no other call carries it.
 #[tokio::test]
 async fn an_argument_that_names_the_thing_is_proof_unless_another_call_carries_it_too() {
