@@ -5,7 +5,7 @@
 //! seen. What is checked on each path, to its end, is what the simulation checks: the world's own account against the store, what the
 //! model was told and what people said.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -49,8 +49,6 @@ struct Found {
     steps: u64,
     /// What went wrong, with its path.
     wrong: Vec<(Vec<usize>, String)>,
-    /// What is known to be wrong, and how often it was met.
-    known: BTreeMap<&'static str, u64>,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
@@ -75,10 +73,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let found = found?;
         states += found.states;
         paths += found.paths;
-        let known: Vec<String> = found.known.iter().map(|(name, count)| format!("{count} × {name}")).collect();
-        let shown = if known.is_empty() { String::new() } else { format!(" (known: {})", known.join(", ")) };
         let (name, Found { states, paths, steps, .. }) = (scene.name(), &found);
-        let line = format!("| {name} | {states} | {paths} | {steps} | {seconds:.0} | {}{shown} |", found.wrong.len());
+        let line = format!("| {name} | {states} | {paths} | {steps} | {seconds:.0} | {} |", found.wrong.len());
         println!("{line}");
         lines.push(line);
         wrong.extend(found.wrong.into_iter().map(|(path, words)| (scene, path, words)));
@@ -96,9 +92,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     ensure!(wrong.is_empty(), "{} paths went wrong", wrong.len());
     let (count, most) = (scenes.len(), options.deviations);
     let steps = if most == 1 { "one deviation" } else { &format!("{most} deviations") };
-    let sum = format!(
-        "{count} scenes, {states} states, {paths} paths, every one with at most {steps}: nothing wrong but what is known."
-    );
+    let sum = format!("{count} scenes, {states} states, {paths} paths, every one with at most {steps}: nothing wrong.");
     println!("{sum}\nin {:.0} s", start.elapsed().as_secs_f64());
     if let Some(file) = &options.write {
         let page = format!(
@@ -160,7 +154,7 @@ fn replay(scene: Scene, deviations: usize, choices: &[usize], broken: Option<Bro
     println!("{}", report.trace.join("\n"));
     println!("choices there were: {:?}", report.walked.choices);
     for violation in &report.violations {
-        println!("wrong: {violation} [{}]", violation.known().map_or("new", |known| known.name));
+        println!("wrong: {violation}");
     }
     Ok(())
 }
@@ -174,12 +168,7 @@ fn search(scene: Scene, options: &Options, broken: Option<BrokenRule>) -> anyhow
         let report = simulate(&of_path(scene, options.deviations, &prefix, broken))?;
         found.paths += 1;
         found.steps += report.counts.steps;
-        for violation in &report.violations {
-            match violation.known() {
-                Some(known) => *found.known.entry(known.name).or_default() += 1,
-                None => found.wrong.push((prefix.clone(), violation.to_string())),
-            }
-        }
+        found.wrong.extend(report.violations.iter().map(|violation| (prefix.clone(), violation.to_string())));
         if found.wrong.len() >= options.most_wrong {
             break;
         }

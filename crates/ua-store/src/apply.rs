@@ -109,7 +109,14 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::CloseQuestion { question, at } => {
             let lease = lease(by)?;
             leased_run(rows, lease)?;
-            rows.update_question(&rules::question_closed(rows.question(&question)?, &lease.run_id, at)?)?;
+            let closed = rules::question_closed(rows.question(&question)?, &lease.run_id, at)?;
+            if let Some(call) = rules::skipped_by(&closed) {
+                let call = rules::owned_call(rows.call(call)?, lease)?;
+                if let Some(left) = rules::failure_left(call, at) {
+                    rows.update_call(&left, lease.epoch)?;
+                }
+            }
+            rows.update_question(&closed)?;
             Ok(Done::Nothing)
         }
         Change::StartAttempt(start) => start_attempt(rows, lease(by)?, start),

@@ -28,8 +28,8 @@ pub use blob::{blob_read, blobs_pruned};
 pub use call::{
     CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_cancelled, call_corrected,
     call_deduplicated, call_lost, call_not_happened, call_resolved, call_settled, call_skipped, call_started,
-    call_vouched_for, check_run_ended, handle_kept, is_doubt, may_have_happened, owned_call, receipt_interpreted,
-    replay_noted,
+    call_vouched_for, check_run_ended, failure_left, handle_kept, is_doubt, may_have_happened, owned_call,
+    receipt_interpreted, replay_noted,
 };
 pub(crate) use call::{counts_as_effect, holds_key};
 pub use deletion::run_deleted;
@@ -41,6 +41,7 @@ pub use kin::{KinRun, kin_of};
 pub use overrides::override_made;
 pub use question::{
     abort_in, is_allowed, is_same_question, question_answered, question_closed, question_for_call, question_raised,
+    skipped_by,
 };
 pub use run::{
     check_lease, check_number, check_owner, checkpoint_saved, request_closed, request_lost, request_reserved,

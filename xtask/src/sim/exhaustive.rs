@@ -15,7 +15,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let start = Instant::now();
     let gates = |played: &super::Played, life: usize| played.gates.get(life).copied().unwrap_or(0);
     let whole = play(&dying_at(Vec::new()), options.store)?;
-    ensure!(broken.is_some() || whole.unknown().is_empty(), "without a death: {}", whole.unknown().join("; "));
+    ensure!(broken.is_some() || whole.wrong().is_empty(), "without a death: {}", whole.wrong().join("; "));
 
     let first: Vec<u64> = (0..gates(&whole, 0)).step_by(options.stride.max(1)).collect();
     let part = options.part.unwrap_or(Part::WHOLE);
@@ -29,7 +29,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     };
     play_all(&first, options.store, |one, done| {
         counts.add(&done.counts);
-        note(one, &done.unknown());
+        note(one, &done.wrong());
         if options.trace {
             println!("{:?}:\n{}", one.deaths, done.trace.join("\n"));
         }
@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     })?;
     play_all(&second, options.store, |one, done| {
         counts.add(&done.counts);
-        note(one, &done.unknown());
+        note(one, &done.wrong());
         false
     })?;
     let played = 1 + first.len() + second.len();

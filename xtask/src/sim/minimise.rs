@@ -11,28 +11,17 @@ pub(super) struct Smaller {
     pub(super) words: Vec<String>,
 }
 
-/// What has to stay, of each violation; what is not known first.
-fn signs(report: &Report) -> Vec<String> {
-    let sign = |violation: &ua_testkit::sim::Violation| match violation.known() {
-        Some(known) => known.name.to_owned(),
-        None => violation.wrong.name().to_owned(),
-    };
-    let mut violations: Vec<_> = report.violations.iter().collect();
-    violations.sort_by_key(|violation| violation.known().is_some());
-    violations.into_iter().map(sign).collect()
+/// What has to stay, of each violation.
+fn signs(report: &Report) -> Vec<&'static str> {
+    report.violations.iter().map(|violation| violation.wrong.name()).collect()
 }
 
 /// As small as it gets while the first thing that is wrong stays.
 pub(super) fn smaller(options: &SimOptions, stores: Stores) -> anyhow::Result<Smaller> {
     let report = simulate(&SimOptions { store: store(stores), ..options.clone() })?;
     let sign = signs(&report).into_iter().next().unwrap_or_default();
-    smaller_of(options, stores, &sign)
-}
-
-/// As small as it gets while this stays.
-pub(super) fn smaller_of(options: &SimOptions, stores: Stores, sign: &str) -> anyhow::Result<Smaller> {
     let mut best = SimOptions { store: store(stores), ..options.clone() };
-    let mut report = simulate(&best)?;
+    let mut report = report;
     loop {
         let before = (best.without.len(), best.without_intents.len());
         for number in report.intents.clone() {
@@ -65,7 +54,7 @@ pub(super) fn smaller_of(options: &SimOptions, stores: Stores, sign: &str) -> an
 fn take(best: &mut SimOptions, report: &mut Report, tried: SimOptions, sign: &str) -> anyhow::Result<()> {
     let came = simulate(&tried)?;
     let is_shorter = came.trace.len() <= report.trace.len();
-    if is_shorter && signs(&came).iter().any(|one| one == sign) {
+    if is_shorter && signs(&came).contains(&sign) {
         (*best, *report) = (tried, came);
     }
     Ok(())

@@ -1,20 +1,12 @@
-//! Simulations that seeds draw. What is known to be wrong is counted by name; anything else fails.
+//! Simulations that seeds draw.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use ua_testkit::sim::{Counts, KNOWN, Known, Outcomes, SimOptions};
+use ua_testkit::sim::{Counts, Outcomes, SimOptions};
 
-use super::{Options, Played, STANDARD_SEEDS, Stores, in_words, minimise, play_all};
-
-/// How often a known way was seen, and where first.
-struct Seen {
-    times: u64,
-    first: SimOptions,
-}
+use super::{Options, STANDARD_SEEDS, Stores, in_words, minimise, play_all};
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let broken = options.broken()?;
@@ -27,13 +19,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     };
     let end = options.seed.saturating_add(options.seeds);
     let is_standard = options.seed == 1 && options.seeds >= STANDARD_SEEDS && options.deaths.is_none();
-    // What is known has a seed that shows it, and that is looked at whenever a whole round is played.
-    let shown = KNOWN.iter().filter_map(|known| known.seed).filter(|seed| is_standard && *seed >= end);
-    let shown: BTreeSet<u64> = if broken.is_some() { BTreeSet::new() } else { shown.collect() };
-    let list: Vec<SimOptions> = (options.seed..end).chain(shown).map(of_seed).collect();
+    let list: Vec<SimOptions> = (options.seed..end).map(of_seed).collect();
     let start = Instant::now();
     let (mut counts, mut wrong, mut played, mut caught) = (Counts::default(), Vec::new(), 0_u64, None);
-    let mut seen: BTreeMap<&str, Seen> = BTreeMap::new();
     let mut outcomes: Vec<Outcomes> = vec![Outcomes::default(); options.store.kinds().len()];
     let mut firsts: Vec<SimOptions> = Vec::new();
     play_all(&list, options.store, |one, done| {
@@ -47,10 +35,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         if options.trace {
             println!("seed {}:\n{}", one.seed, done.trace.join("\n"));
         }
-        note(one, &done, &mut seen);
-        let new = if options.expect_none { done.all() } else { done.unknown() };
+        let new = done.wrong();
         if options.trace {
-            done.all().iter().for_each(|words| println!("wrong: {words}"));
+            new.iter().for_each(|words| println!("wrong: {words}"));
         }
         let Some(first) = new.first() else { return false };
         if broken.is_some() {
@@ -72,41 +59,23 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     if options.minimise {
-        for one in wrong.iter().chain(seen.values().map(|seen| &seen.first)) {
+        for one in &wrong {
             let smaller = minimise::smaller(one, options.store)?;
             println!("smaller: {}", options.command(&smaller.options));
             println!("{}\n{}", smaller.trace.join("\n"), smaller.words.join("\n"));
         }
     }
-    let lines = known_lines(options, &seen);
-    for line in &lines {
-        println!("known: {line}");
-    }
-    ensure!(wrong.is_empty(), "{} of {played} simulations went wrong in ways that are not known", wrong.len());
+    ensure!(wrong.is_empty(), "{} of {played} simulations went wrong", wrong.len());
     let each = if options.store == Stores::Both { ", each on both stores with the same trace" } else { "" };
-    let sum = format!("{played} simulations{each}: all ended, nothing wrong but what is known");
+    let sum = format!("{played} simulations{each}: all ended, nothing wrong");
     println!("{sum}\n{}\nin {:.1} s, seeds from {}", in_words(&counts), start.elapsed().as_secs_f64(), options.seed);
     told_outcomes(options, options.store, &outcomes, is_standard)?;
     if is_standard && options.store == Stores::Memory {
         on_both(options, &firsts)?;
     }
     if let Some(path) = &options.write {
-        let page = page(options, &sum, &counts, &seen)?;
+        let page = page(options, &sum, &counts);
         fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
-    }
-    let gone: Vec<&str> = KNOWN
-        .iter()
-        .filter(|known| known.seed.is_some() && !seen.contains_key(known.name))
-        .map(|known| known.name)
-        .collect();
-    if is_standard {
-        ensure!(
-            gone.is_empty(),
-            "known, and seen by no seed any more: {}; take it off the list once it is mended",
-            gone.join(", ")
-        );
-    } else if !gone.is_empty() {
-        println!("known, and not seen by these seeds: {}", gone.join(", "));
     }
     Ok(())
 }
@@ -134,7 +103,7 @@ fn on_both(options: &Options, firsts: &[SimOptions]) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     play_all(firsts, stores, |one, done| {
         outcomes.iter_mut().zip(&done.outcomes).for_each(|(sum, one)| sum.add(one));
-        wrong.extend(done.unknown().into_iter().map(|words| format!("seed {}: {words}", one.seed)));
+        wrong.extend(done.wrong().into_iter().map(|words| format!("seed {}: {words}", one.seed)));
         false
     })?;
     ensure!(wrong.is_empty(), "on both stores: {}", wrong.join("; "));
@@ -142,66 +111,15 @@ fn on_both(options: &Options, firsts: &[SimOptions]) -> anyhow::Result<()> {
     told_outcomes(options, stores, &outcomes, true)
 }
 
-fn note(one: &SimOptions, done: &Played, seen: &mut BTreeMap<&'static str, Seen>) {
-    let mut names = BTreeSet::new();
-    for violation in &done.violations {
-        names.extend(violation.known().map(|known| known.name));
-    }
-    for name in names {
-        let fresh = || Seen { times: 0, first: one.clone() };
-        seen.entry(name).or_insert_with(fresh).times += 1;
-    }
-}
-
-fn known_lines(options: &Options, seen: &BTreeMap<&str, Seen>) -> Vec<String> {
-    let line = |known: &Known| {
-        let Seen { times, first } = seen.get(known.name)?;
-        let command = options.command(first);
-        Some(format!("{} (finding {}): {times}×, first: {command}", known.name, known.finding))
-    };
-    KNOWN.iter().filter_map(line).collect()
-}
-
-/// What came of it, for the documentation; each known way with a trace as small as leaving things out makes it.
-fn page(options: &Options, sum: &str, counts: &Counts, seen: &BTreeMap<&str, Seen>) -> anyhow::Result<String> {
+/// What came of it, for the documentation.
+fn page(options: &Options, sum: &str, counts: &Counts) -> String {
     let each = if options.store == Stores::Both { 2 } else { 1 };
-    let mut page = format!(
+    format!(
         "{PAGE}\n{sum}.\n\nOn the way: {}.\n{}{}",
         in_words(counts),
         asked_before(counts, options.seeds * each),
         read_before()
-    );
-    if seen.is_empty() {
-        return Ok(page);
-    }
-    page.push_str(
-        "\n## What is known to be wrong\n\n| name | finding | seeds until it was seen | seen so often | what happens |\n|---|---|---|---|---|\n",
-    );
-    for known in KNOWN {
-        let Some(Seen { times, first }) = seen.get(known.name) else { continue };
-        writeln!(
-            page,
-            "| `{}` | {} | {} | {times} | {} |",
-            known.name,
-            known.finding,
-            known.seed.unwrap_or(first.seed),
-            known.about
-        )?;
-    }
-    page.push_str("\nTo see one happen:\n\n```sh\n");
-    for known in KNOWN {
-        let Some(Seen { first, .. }) = seen.get(known.name) else { continue };
-        let smaller = minimise::smaller_of(first, options.store, known.name)?;
-        writeln!(
-            page,
-            "# {}: {} decisions\n{} --trace",
-            known.name,
-            smaller.trace.len(),
-            options.command(&smaller.options)
-        )?;
-    }
-    page.push_str("```\n");
-    Ok(page)
+    )
 }
 
 /// What reading had found, with the first seed that shows it in the core of [`BEFORE`]: finding, name, seed.

@@ -1,6 +1,6 @@
 //! What only a person can decide.
 
-use ua_core::{CallStatus, EvidenceLevel, RawReply, RunStatus};
+use ua_core::{CallStatus, EvidenceLevel, RawReply, Resolution, RunStatus};
 
 use super::samples::{self, at, call_id, question_id, run_id};
 use super::{Scene, cancel, refused};
@@ -165,6 +165,30 @@ pub async fn a_closed_question_is_not_asked_any_more(store: &dyn Store) {
     let foreign = store.close_question(&scene.lease, &question_id("q_y"), at(73)).await;
     assert!(matches!(foreign, Err(StoreError::NotFound { .. })), "{foreign:?}");
     assert_eq!(names(store.open_questions(None).await.unwrap()), ["q_y"]);
+}
+
+/// Whoever skips a call that failed says that it is not to be made: the call says so from then on, and calls that the same person let run
+/// are not cancelled for it. Any other word leaves it as it is.
+pub async fn a_failure_that_is_skipped_is_left(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    let planned = ["call_1", "call_2", "call_3"].into_iter().zip(1..);
+    scene.turn(planned.map(|(id, ordinal)| samples::planned_email(id, 1, ordinal)).collect()).await;
+    let words = [("call_1", Choice::Skip), ("call_2", Choice::Execute)];
+    for (id, choice) in words {
+        scene.bring(id, CallStatus::FailedDefinite).await;
+        let question = format!("q_of_{id}");
+        store.raise_question(&scene.lease, samples::question(&question, Some(id))).await.unwrap();
+        store.insert_answer(samples::answer(&question, choice)).await.unwrap();
+        store.close_question(&scene.lease, &question_id(&question), at(70)).await.unwrap();
+    }
+    let resolution = async |id| store.call(&call_id(id)).await.unwrap().resolution;
+    assert_eq!(resolution("call_1").await, Some(Resolution::Skipped));
+    assert_eq!(resolution("call_2").await, None);
+
+    store.raise_question(&scene.lease, samples::question("q_3", Some("call_3"))).await.unwrap();
+    store.insert_answer(samples::answer("q_3", Choice::Skip)).await.unwrap();
+    store.close_question(&scene.lease, &question_id("q_3"), at(71)).await.unwrap();
+    assert_eq!(resolution("call_3").await, None, "what was never sent is cancelled");
 }
 
 /// Settling an unknown call closes the question it answers, in the same write.

@@ -403,6 +403,17 @@ pub fn call_skipped(mut call: CallRecord, at: Timestamp) -> Result<CallRecord, S
     Ok(call)
 }
 
+/// A call that definitely failed and that a person left as it is: it is not to be made, so that nothing went wrong with it. `None` for one
+/// that stands otherwise, or was left before.
+pub fn failure_left(mut call: CallRecord, at: Timestamp) -> Option<CallRecord> {
+    if call.status != CallStatus::FailedDefinite || call.resolution == Some(Resolution::Skipped) {
+        return None;
+    }
+    call.resolution = Some(Resolution::Skipped);
+    call.updated_at = at;
+    Some(call)
+}
+
 /// The rows of an `unknown` call that is settled by evidence or by a person's word.
 #[derive(Debug)]
 pub struct Resolved {

@@ -55,6 +55,12 @@ pub fn question_closed(mut question: QuestionRecord, run: &RunId, at: Timestamp)
     Ok(question)
 }
 
+/// The call that a person skipped with the answer of this question, if they did.
+pub fn skipped_by(question: &QuestionRecord) -> Option<&CallId> {
+    let is_skip = question.answer.as_ref().is_some_and(|answer| answer.choice == Choice::Skip);
+    question.call_id.as_ref().filter(|_| is_skip)
+}
+
 /// Whether a person let the call of this question run, and nobody acted on it yet.
 pub fn is_allowed(question: &QuestionRecord) -> bool {
     let choice = question.answer.as_ref().map(|answer| answer.choice);

@@ -203,6 +203,8 @@ impl Stage {
                 forgotten.push(run.run_id);
             }
         }
+        // What a lost run sent speaks against whatever begins later.
+        let anything_is_lost = self.was_restored && !block_on(self.mirror.all_forgotten(port))?.is_empty();
         drop(runtime);
         let mut of_top: Vec<Vec<&QuestionRecord>> = vec![Vec::new(); self.tops.len()];
         for question in &questions {
@@ -216,7 +218,8 @@ impl Stage {
             }
             let Some(run) = self.record(&of.run)? else {
                 if !self.is_driven(top) {
-                    may.push((20, Happening::Start(top)));
+                    let accepts = Happening::Person(PersonOutcome::Accepts, top);
+                    may.push(if anything_is_lost { (15, accepts) } else { (20, Happening::Start(top)) });
                 }
                 continue;
             };

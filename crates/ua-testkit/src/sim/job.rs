@@ -60,7 +60,7 @@ pub(super) const TOOLS: [Tool; 20] = [
     tool("chat", "say", Kind::GoneOnWithout, false),
     tool("cashier", "pay", Kind::Keyed, true),
     tool("shop", "order", Kind::Keyed, false),
-    tool("mint", CHARGE, Kind::Keyed, true),
+    tool("mint", CHARGE, Kind::Keyed, false),
     tool("ops", "deploy", Kind::Opaque, false),
     tool("vault", "sign", Kind::Opaque, false),
     tool("vault", "grant", Kind::Keyed, false),

@@ -23,7 +23,7 @@ use ua_store::{NewRun, RunLease, RunRecord, RunStore, Store, StoreError};
 use super::gates::{Gates, LifePlan};
 use super::job::POLICY;
 use super::mirror::Mirror;
-use super::model::SimModel;
+use super::model::{AskedBy, SimModel};
 use super::servers::{Reach, Servers};
 use crate::broken::BrokenRule;
 use crate::seams::Seam;
@@ -175,7 +175,7 @@ impl Life {
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
         let seams = Crossings { plan, broken: self.broken };
         let desk = Desk::new(ports).with_people(people).with_seams(Arc::new(seams));
-        let model = Arc::clone(&self.model);
+        let model = Arc::new(AskedBy { model: Arc::clone(&self.model), run });
         let settings = RunSettings {
             model: "simulated".into(),
             system: "You do each thing once.".into(),

@@ -134,6 +134,11 @@ impl Mirror {
         Ok(forgotten)
     }
 
+    /// A person accepts whatever the log knows until now; returns its runs.
+    pub(super) fn accept_all(&self) -> Vec<RunId> {
+        std::mem::take(&mut *locked(&self.lines)).into_keys().collect()
+    }
+
     /// A person accepts what the log knows about the family of `root` until now; returns its runs.
     pub(super) fn accept(&self, root: &RunId) -> Vec<RunId> {
         let mut accepted = Vec::new();

@@ -2,12 +2,12 @@
 //! then. Its provider bills what it read and wrote, whether or not anybody heard of it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Block, Message, ModelTurn, Origin, Role, StopReason, ToolUse, Usage, iteration_begins_after};
+use ua_core::{Block, Message, ModelTurn, Origin, Role, RunId, StopReason, ToolUse, Usage, iteration_begins_after};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver, check_history, estimate_input_tokens};
 
 use super::chance::Chance;
@@ -62,8 +62,8 @@ struct State {
 /// What the model asked for and heard, which it knows also where the middle of a history is left out.
 #[derive(Default)]
 struct Memory {
-    /// What each request began with, and the ids of its tool uses, in order; the newest last.
-    conversations: Vec<(String, Vec<String>)>,
+    /// Whose request it was, what it began with, and the ids of its tool uses, in order; the newest last.
+    conversations: Vec<(RunId, String, Vec<String>)>,
     /// What came of them.
     answers: BTreeMap<String, (String, bool)>,
     /// Requests that had a part of their history.
@@ -72,7 +72,7 @@ struct Memory {
 
 impl Memory {
     /// The tool uses of a request, those that are left out of it among them.
-    fn recall(&mut self, messages: &[Message]) -> Vec<String> {
+    fn recall(&mut self, run: &RunId, messages: &[Message]) -> Vec<String> {
         let blocks = || messages.iter().flat_map(|message| &message.blocks);
         let mut here = Vec::new();
         for block in blocks() {
@@ -92,11 +92,12 @@ impl Memory {
         self.cut += 1;
         let up_to = |last: &String| {
             let known = |ids: &Vec<String>| ids.iter().position(|id| id == last).map(|at| ids[..=at].to_vec());
-            self.conversations.iter().rev().find_map(|(_, ids)| known(ids))
+            self.conversations.iter().rev().find_map(|(_, _, ids)| known(ids))
         };
-        // Where none is left in the request, it is the newest that began like it.
-        let alike = || self.conversations.iter().rev().find(|(began, _)| *began == opening(messages));
-        let known = here.iter().rev().find_map(up_to).or_else(|| alike().map(|(_, ids)| ids.clone()));
+        // Where none is left in the request, it is the newest that began like it: of the same run, or of the one that it was forked from.
+        let alike = || self.conversations.iter().rev().filter(|(_, began, _)| *began == opening(messages));
+        let own = || alike().find(|(of, _, _)| of == run).or_else(|| alike().next());
+        let known = here.iter().rev().find_map(up_to).or_else(|| own().map(|(_, _, ids)| ids.clone()));
         let Some(known) = known else { return here };
         // Whatever is not left out and is newer.
         let newer = here.iter().filter(|id| !known.contains(id)).cloned().collect::<Vec<_>>();
@@ -104,14 +105,14 @@ impl Memory {
     }
 
     /// Remembers what it asks for behind what it asked for before.
-    fn keep(&mut self, messages: &[Message], mut asked: Vec<String>, blocks: &[Block]) {
+    fn keep(&mut self, run: &RunId, messages: &[Message], mut asked: Vec<String>, blocks: &[Block]) {
         asked.extend(blocks.iter().filter_map(|block| match block {
             Block::ToolUse(tool_use) => Some(tool_use.id.clone()),
             Block::Text { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => None,
         }));
         let began = opening(messages);
-        self.conversations.retain(|(other, ids)| *other != began || !asked.starts_with(ids));
-        self.conversations.push((began, asked));
+        self.conversations.retain(|(of, other, ids)| of != run || *other != began || !asked.starts_with(ids));
+        self.conversations.push((run.clone(), began, asked));
     }
 
     /// What is known about each intent of the tool uses `ids`.
@@ -203,14 +204,20 @@ fn wants_again(intent: &Intent, answer: Option<&(String, bool)>) -> bool {
     says_nothing_happened(text) || is_letter
 }
 
+/// The model as a run asks it: where a fork and its parent begin alike, it knows which of the two it speaks with.
+pub(super) struct AskedBy {
+    pub(super) model: Arc<SimModel>,
+    pub(super) run: RunId,
+}
+
 #[async_trait]
-impl LlmProvider for SimModel {
+impl LlmProvider for AskedBy {
     fn name(&self) -> &'static str {
         "simulated"
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let mut state = locked(&self.state);
+        let mut state = locked(&self.model.state);
         state.requests += 1;
         let number = state.requests;
         if let Err(why) = check_history(&request.messages) {
@@ -253,15 +260,15 @@ impl LlmProvider for SimModel {
                 return Err(LlmError::Cut { text_bytes: text.len(), source: None });
             }
         };
-        let asked = state.memory.recall(&request.messages);
-        let mut open = self.next(&request.messages, state.memory.progress(&asked));
+        let asked = state.memory.recall(&self.run, &request.messages);
+        let mut open = self.model.next(&request.messages, state.memory.progress(&asked));
         let is_done = open.is_empty();
         let uses = request.messages.iter().flat_map(|message| &message.blocks);
         let has_worked = uses.into_iter().any(|block| matches!(block, Block::ToolUse(_)));
-        if self.habits.is_forgetful && has_worked && state.chance.one_in(2) {
+        if self.model.habits.is_forgetful && has_worked && state.chance.one_in(2) {
             open.clear(); // the iteration ends here, whatever is open
         }
-        let words = if self.habits.is_wordy { number } else { 0 };
+        let words = if self.model.habits.is_wordy { number } else { 0 };
         let tool_use = |intent: &&Intent| {
             Block::ToolUse(ToolUse {
                 id: format!("{}-{number}", intent.tag),
@@ -270,13 +277,13 @@ impl LlmProvider for SimModel {
             })
         };
         let mut blocks = vec![Block::text(match (is_done, open.is_empty()) {
-            (true, _) if self.habits.is_forgetful => PROMISE,
+            (true, _) if self.model.habits.is_forgetful => PROMISE,
             (true, _) => "All done.",
             (false, true) => "Enough for now.",
             (false, false) => "Next.",
         })];
         blocks.extend(open.iter().map(tool_use));
-        state.memory.keep(&request.messages, asked, &blocks);
+        state.memory.keep(&self.run, &request.messages, asked, &blocks);
         let stop_reason = match (is_cut, open.is_empty()) {
             (true, _) => StopReason::MaxTokens,
             (false, true) => StopReason::EndTurn,

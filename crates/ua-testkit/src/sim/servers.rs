@@ -179,7 +179,7 @@ pub(super) struct Servers {
 }
 
 /// How long a slow one takes to start: long enough for much to be otherwise by then, a key that is forgotten for one.
-const SLOW_START: Duration = Duration::from_secs(30);
+const SLOW_START: Duration = Duration::from_mins(1);
 
 impl Servers {
     pub(super) fn new(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Arc<Self> {

@@ -31,7 +31,7 @@ use super::servers::Servers;
 use super::store::StageStore;
 use super::task::{Task, block_on};
 use super::verdict;
-use super::wrong::{Facts, Violation, Wrong};
+use super::wrong::{Violation, Wrong};
 use super::{Counts, Report, SimOptions};
 use crate::broken::BrokenRule;
 use crate::outcomes::{ClockOutcome, ModelOutcome, ProcessOutcome};
@@ -422,11 +422,8 @@ impl Stage {
                 let words = words_of(&error);
                 self.say(format!("life {life} failed: {words}"));
                 if !may_fail && !is_forgotten(&error) {
-                    let was_replaced = |(other, actor): (usize, &Actor)| other != life && actor.replaced.contains(&run);
-                    let met_a_replaced_owner = is_conflict(&error) && self.actors.iter().enumerate().any(was_replaced);
                     let words = format!("life {life} failed although nothing was wrong: {words}");
-                    let facts = Facts { met_a_replaced_owner, ..Facts::default() };
-                    self.wrong(Violation::new(Wrong::Failed, words).with(facts));
+                    self.wrong(Violation::new(Wrong::Failed, words));
                 }
             }
         }
@@ -444,13 +441,12 @@ impl Stage {
             | RunStatus::WaitingForHuman
             | RunStatus::Stopped
             | RunStatus::Succeeded => {
-                let facts = Facts { word: Some(verdict::word_facts(word)), ..Facts::default() };
                 let words = format!(
                     "a person answered abort to {:?}, and the process that came after left the run {}",
                     word.question.kind,
                     status.as_str()
                 );
-                self.wrong(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
+                self.wrong(Violation::new(Wrong::WordWithoutConsequence, words));
             }
         }
     }
@@ -475,18 +471,6 @@ impl Stage {
     pub(super) fn workspace(&self, top: usize) -> PathBuf {
         self.folder.path().join(if top == 0 { "ws".to_owned() } else { format!("ws_fork_{top}") })
     }
-}
-
-/// Whether a row was not any more what the process had found.
-fn is_conflict(error: &BoxError) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    while let Some(error) = next {
-        if matches!(error.downcast_ref::<StoreError>(), Some(StoreError::Conflict { .. })) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }
 
 /// Whether a process refused to drive a run since the database had forgotten what it sent, or one below it.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use ua_core::{Block, CallId, CallStatus, OnUnknown, RunId, RunStatus};
+use ua_core::{Block, CallId, CallStatus, RunId, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{
     CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecords, RunStore, invariants,
@@ -19,7 +19,7 @@ use super::person::Word;
 use super::servers::{Effect, Fate, Send};
 use super::stage::{Ending, Stage};
 use super::task::block_on;
-use super::wrong::{CallFacts, Facts, Told, Violation, WordFacts, Wrong};
+use super::wrong::{Violation, Wrong};
 use crate::outcomes::PersonOutcome;
 
 /// Adds every violation to those that the stage saw itself.
@@ -74,18 +74,7 @@ pub(super) fn judge(stage: &mut Stage) -> Result<(), BoxError> {
 
 /// A statement about the stored records that does not hold.
 fn of_records(broken: &invariants::Violation) -> Violation {
-    let facts = Facts { statement: Some(broken.invariant), ..Facts::default() };
-    Violation::new(Wrong::Records, broken.to_string()).with(facts)
-}
-
-/// What a person said, and what it was about.
-pub(super) fn word_facts(word: &Word) -> WordFacts {
-    WordFacts {
-        choice: word.choice,
-        kind: word.question.kind,
-        while_it_lived: word.mind == PersonOutcome::WhileItLives,
-        is_gone_on_without: word.call.as_ref().is_some_and(|call| call.policy.on_unknown == OnUnknown::Continue),
-    }
+    Violation::new(Wrong::Records, broken.to_string())
 }
 
 /// Whether a person skipped another call of the turn of the call that this word is about.
@@ -123,23 +112,6 @@ struct Judge<'a> {
 impl Judge<'_> {
     fn sends_of(&self, call: &CallId) -> impl Iterator<Item = &Send> {
         self.sends.iter().filter(move |send| send.call == *call)
-    }
-
-    fn call_facts(&self, call: &CallId) -> CallFacts {
-        let first = self.sends_of(call).next();
-        let run = first.map(|send| &send.run);
-        CallFacts {
-            tree: run.and_then(|run| self.trees.get(run)).copied().unwrap_or(0),
-            is_in_sub_agent: run.is_some_and(|run| run.as_str().starts_with("run_task_")),
-            is_by_content: first.is_some_and(|send| send.tool.is_by_content()),
-            has_key_ttl: first.is_some_and(|send| send.tool.key_ttl().is_some()),
-            sends: CallFacts::sends_of(self.sends_of(call)),
-        }
-    }
-
-    fn facts<'c>(&self, calls: impl IntoIterator<Item = &'c CallId>) -> Facts {
-        let calls = calls.into_iter().map(|call| self.call_facts(call)).collect();
-        Facts { calls, clock_was_set: self.stage.clock_was_set, ..Facts::default() }
     }
 
     fn happened(&self, call: &CallId) -> bool {
@@ -196,7 +168,7 @@ impl Judge<'_> {
                 continue;
             }
             let words = format!("{} {} happened {} times for call {call}", effect.tool.name, effect.tag, effects.len());
-            found.push(Violation::new(Wrong::Twice, words).with(self.facts([*call])));
+            found.push(Violation::new(Wrong::Twice, words));
         }
         let mut told = BTreeSet::new();
         // What a policy has sent again whatever became of it may be there again, also where the model asks for it anew.
@@ -213,8 +185,7 @@ impl Judge<'_> {
                         "{} {} happened by call {} of {one} and by call {} of {other}",
                         first.tool.name, first.tag, first.call, second.call
                     );
-                    let facts = self.facts([&first.call, &second.call]);
-                    found.push(Violation::new(Wrong::Twice, words).with(facts));
+                    found.push(Violation::new(Wrong::Twice, words));
                 }
             }
         }
@@ -246,10 +217,7 @@ impl Judge<'_> {
 
     /// What the model, people, records and files are told is what happened.
     fn told(&self, found: &mut Vec<Violation>) {
-        let mut tell = |to: Told, words: String, call: &CallId| {
-            let facts = Facts { told: Some(to), ..self.facts([call]) };
-            found.push(Violation::new(Wrong::ToldWrongly, words).with(facts));
-        };
+        let mut tell = |words: String| found.push(Violation::new(Wrong::ToldWrongly, words));
         for records in self.family {
             let calls = records.calls.iter().filter_map(|call| {
                 let tool = Tool::named(&call.name.tool).filter(|tool| tool.has_effect())?;
@@ -264,11 +232,11 @@ impl Judge<'_> {
                     CallStatus::Succeeded
                         if !is_there && call.deduplicated_from.is_none() && !self.stage.harm.is_careless =>
                     {
-                        tell(Told::Record, format!("{name} did not happen, and call {id} says that it succeeded"), id);
+                        tell(format!("{name} did not happen, and call {id} says that it succeeded"));
                     }
                     CallStatus::FailedDefinite if tool.kind == Kind::Redone => {}
                     CallStatus::Prepared | CallStatus::Cancelled | CallStatus::FailedDefinite if happened => {
-                        tell(Told::Record, format!("{name} happened, and call {id} is {}", call.status), id);
+                        tell(format!("{name} happened, and call {id} is {}", call.status));
                     }
                     CallStatus::Prepared
                     | CallStatus::Running
@@ -279,11 +247,7 @@ impl Judge<'_> {
                     | CallStatus::Cancelled => {}
                 }
                 if happened && tool.kind != Kind::Redone && Self::model_was_told_nothing_happened(records, call) {
-                    tell(
-                        Told::Model,
-                        format!("{name} happened, and the model is told of call {id} that nothing did"),
-                        id,
-                    );
+                    tell(format!("{name} happened, and the model is told of call {id} that nothing did"));
                 }
                 let says = |question: &&QuestionRecord| {
                     let was_before = |effect: &Effect| effect.call == *id && effect.at <= question.created_at;
@@ -292,11 +256,7 @@ impl Judge<'_> {
                         && self.effects.iter().any(was_before)
                 };
                 if happened && records.questions.iter().any(|question| says(&question)) {
-                    tell(
-                        Told::Person,
-                        format!("{name} happened, and a person is told of call {id} that nothing did"),
-                        id,
-                    );
+                    tell(format!("{name} happened, and a person is told of call {id} that nothing did"));
                 }
             }
             if !records.run.status.is_terminal() {
@@ -308,7 +268,7 @@ impl Judge<'_> {
                 let may_repeat = |send: &Send| !send.tool.has_effect() || send.tool.kind == Kind::Redone;
                 let is_said = denies && self.happened(&id) && !self.sends_of(&id).any(may_repeat);
                 if is_said && !self.stage.forgotten.contains(&id) {
-                    tell(Told::File, format!("call {id} happened, and the completion file says {verdict}"), &id);
+                    tell(format!("call {id} happened, and the completion file says {verdict}"));
                 }
             }
         }
@@ -355,18 +315,15 @@ impl Judge<'_> {
         }
         let mut sends = self.sends_of(call).peekable();
         let was_there = sends.peek().is_some();
-        let mut met_a_busy_store = false;
         let all_answered = sends.all(|send| {
             let Some(actor) = self.stage.actors.get(send.life) else { return false };
-            met_a_busy_store |= actor.could_not_settle;
             matches!(send.fate, Fate::Answered | Fate::Reported | Fate::ReportedAsNothing)
                 && actor.ending == Some(Ending::Failed)
                 && actor.could_not_settle
         });
         if was_there && all_answered {
-            let facts = Facts { reply_met_a_busy_store: met_a_busy_store, ..self.facts([call]) };
             let words = format!("the answer of call {call} was there, and a person is asked whether it happened");
-            found.push(Violation::new(Wrong::AskedNeedlessly, words).with(facts));
+            found.push(Violation::new(Wrong::AskedNeedlessly, words));
         }
     }
 
@@ -377,9 +334,8 @@ impl Judge<'_> {
                 continue;
             };
             let Some(why) = self.went_unheard(word, records) else { continue };
-            let facts = Facts { word: Some(word_facts(word)), ..Facts::default() };
             let words = format!("a person answered {:?} to {:?}, and {why}", word.choice, word.question.kind);
-            found.push(Violation::new(Wrong::WordWithoutConsequence, words).with(facts));
+            found.push(Violation::new(Wrong::WordWithoutConsequence, words));
         }
     }
 
@@ -404,7 +360,9 @@ impl Judge<'_> {
             }
             Choice::Skip => {
                 let call = call?;
-                let was_sent = self.sends_of(&call.call_id).any(|send| send.step > word.step + 1);
+                // A process that was replaced in its sleep tries in vain: its server was ended.
+                let was_sent =
+                    self.sends_of(&call.call_id).any(|send| send.step > word.step + 1 && send.fate != Fate::NeverLeft);
                 if was_sent && word.question.kind != QuestionKind::AuthFailure {
                     return Some(format!("call {} was sent after it", call.call_id));
                 }
@@ -436,9 +394,8 @@ impl Judge<'_> {
         let unwritten = self.stage.counts.replaced + self.stage.died_noting;
         let unknowable = billed.cut_output.min(unwritten.saturating_mul(CUT_OUTPUT));
         if unbooked > TOLERATED + unknowable {
-            let facts = Facts { unbooked: Some((unbooked, billed.cut_output + TOLERATED)), ..Facts::default() };
             let words = format!("{} tokens were billed, {booked} are booked", billed.whole + billed.cut);
-            found.push(Violation::new(Wrong::ChargedWrongly, words).with(facts));
+            found.push(Violation::new(Wrong::ChargedWrongly, words));
         }
     }
 
@@ -502,8 +459,7 @@ impl Judge<'_> {
             let is_told = found.iter().any(|one| one.wrong == Wrong::Lost && one.words.contains(&intent.tag));
             if !is_there && !was_given_up && !its_agent_failed && !is_told {
                 let words = format!("{} of intent {} never happened", intent.tool.name, intent.tag);
-                let calls = calls.iter().map(|call| &call.call_id);
-                found.push(Violation::new(Wrong::Lost, words).with(self.facts(calls)));
+                found.push(Violation::new(Wrong::Lost, words));
             }
         }
     }

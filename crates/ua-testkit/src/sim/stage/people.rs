@@ -88,6 +88,10 @@ impl Stage {
                         said.push(format!("a person accepts what the database forgot of {}", record.run_id));
                     }
                 }
+                if !block_on(self.mirror.all_forgotten(port.as_ref()))?.is_empty() {
+                    self.accepted.extend(self.mirror.accept_all());
+                    said.push("a person accepts what runs sent that the database does not know".to_owned());
+                }
                 drop(runtime);
                 said.sort();
                 for words in said {
