@@ -2,6 +2,7 @@
 
 mod budgets;
 mod launch;
+mod quick;
 mod values;
 
 use std::path::PathBuf;
@@ -41,6 +42,17 @@ pub(crate) use values::{parse_concurrency, parse_span};
 #[derive(Debug, Parser)]
 #[command(name = "ua", bin_name = "ua", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
+    /// What every command takes
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct GlobalArgs {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
@@ -59,9 +71,6 @@ pub struct Cli {
     /// How diagnostics on standard error are written: text or json
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = GLOBAL)]
     pub log_format: LogFormat,
-    /// What to do
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 /// How diagnostics (`UA_LOG`) are written; lines of progress stay as they are.
@@ -171,12 +180,15 @@ pub enum Command {
     #[cfg(feature = "toolserver")]
     Toolserver(Box<ua_toolserver::Settings>),
     /// Stands between the runner and one tool server (internal)
-    #[command(name = "__shim", hide = true)]
+    #[command(name = SHIM, hide = true)]
     Shim(ShimArgs),
     /// Stands between an agent that owns its loop and the runner (internal)
     #[command(name = "__tool-bridge", hide = true)]
     GatewayBridge(ShimArgs),
 }
+
+/// The word that selects the shim.
+pub(crate) const SHIM: &str = "__shim";
 
 /// `ua __shim`.
 #[derive(Debug, Args)]

@@ -39,6 +39,7 @@ pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod turns;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ use crate::still::Still;
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
-    if cli.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
+    if cli.global.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
         // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
         crate::output::tell(format!("note: there is no folder {}; is --root spelt right?", home.root().display()));
     }
@@ -79,15 +80,15 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
         Command::Turns(command) => turns::run(home, command).await,
         Command::Tools(command) => tools::run(host, command).await,
         Command::Models(command) => models::run(settings, &command),
-        Command::Config(command) => config::run(settings, cli.root.as_deref(), cli.color, &command),
+        Command::Config(command) => config::run(settings, cli.global.root.as_deref(), cli.global.color, &command),
         Command::Trust(args) => trust::run(host, &args).await,
         Command::Login(args) => Box::pin(login::run(host, args)).await,
         Command::Logout(args) => login::end(host, &args),
-        Command::Doctor(args) => doctor::run(host, parts, cli.root.as_deref(), &args).await,
+        Command::Doctor(args) => doctor::run(host, parts, cli.global.root.as_deref(), &args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Db(command) => db::run(home, command).await,
-        Command::Gateway(command) => gateway::run(host, cli.root.as_deref(), command).await,
+        Command::Gateway(command) => gateway::run(host, cli.global.root.as_deref(), command).await,
         #[cfg(feature = "toolserver")]
         Command::Toolserver(mut server) => {
             server.adopt_parent = crate::telemetry::adopt_parent();
@@ -156,8 +157,8 @@ fn end_with_the_shim() {
 }
 
 /// Stands between the runner and one tool server.
-pub(crate) fn shim(args: ShimArgs) -> ExitCode {
-    ExitCode::from(u8::try_from(ua_mcp::run_shim(args.args)).unwrap_or(1))
+pub(crate) fn shim(args: &[OsString]) -> ExitCode {
+    ExitCode::from(u8::try_from(ua_mcp::run_shim(args.iter().cloned())).unwrap_or(1))
 }
 
 /// Stands between an agent that owns its loop and the process that drives the run.

@@ -36,10 +36,10 @@ mod telemetry;
 mod terminal;
 mod view;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser as _;
 use ua_core::Redactor;
 use ua_host::{Host, HostError, Settings};
 
@@ -73,7 +73,14 @@ pub fn main(parts: Parts) -> ExitCode {
     if complete::answered() {
         return ExitCode::SUCCESS;
     }
-    let cli = match Cli::try_parse().map_err(without_escape) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // The shim must not start threads before it has its child; it is started with each tool server, and reads its arguments itself.
+    if let Some((word, args)) = words.get(1..).and_then(<[OsString]>::split_first)
+        && word == args::SHIM
+    {
+        return commands::shim(args);
+    }
+    let cli = match Cli::read(&words).map_err(without_escape) {
         Ok(cli) => cli,
         Err(error) if told_apart(&error).is_some() => {
             if let Some(failure) = told_apart(&error) {
@@ -99,12 +106,8 @@ pub fn main(parts: Parts) -> ExitCode {
             };
         }
     };
-    // The shim must not start threads before it has its child, and the tool server is a program of its own.
-    if let Command::Shim(args) = cli.command {
-        return commands::shim(args);
-    }
     if let Command::Gateway(args) = &cli.command
-        && let Some(code) = commands::gateway::entry(args, cli.root.as_deref())
+        && let Some(code) = commands::gateway::entry(args, cli.global.root.as_deref())
     {
         return code;
     }
@@ -112,9 +115,9 @@ pub fn main(parts: Parts) -> ExitCode {
     if let Command::GatewayBridge(args) = cli.command {
         return commands::gateway_bridge(args);
     }
-    let settings = Settings::of_process().with("UA_DATABASE_URL", cli.database_url.clone());
+    let settings = Settings::of_process().with("UA_DATABASE_URL", cli.global.database_url.clone());
     let (settings, redactor) = (Arc::new(settings), Redactor::default());
-    terminal::init(&settings, redactor.clone(), cli.json, cli.color);
+    terminal::init(&settings, redactor.clone(), cli.global.json, cli.global.color);
     terminal::guard_panics(redactor.clone());
     ua_host::credentials::learn_own(&settings, &redactor);
     if let Err(error) = settings.check()
@@ -241,8 +244,8 @@ fn hide_from_others() {
 /// What this command works with.
 fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -> Result<Host, HostError> {
     let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
-    let host = Host::new(settings, cli.root.as_deref(), redactor)?.with_spans(spans);
-    let host = if cli.trust_root { host.trusting_root() } else { host };
+    let host = Host::new(settings, cli.global.root.as_deref(), redactor)?.with_spans(spans);
+    let host = if cli.global.trust_root { host.trusting_root() } else { host };
     output::set_commands(host.home().commands());
     Ok(match &parts.seams {
         Some(seams) => host.with_seams(seams.clone()),

@@ -46,7 +46,7 @@ pub(crate) struct Telemetry {
 
 /// Installs the subscriber.
 pub(crate) fn init(cli: &Cli, settings: &Settings) -> Telemetry {
-    let mut layers = vec![log(cli.log_format, settings)];
+    let mut layers = vec![log(cli.global.log_format, settings)];
     let (exporter, problem) = match exported(&cli.command, settings).map(Exporter::start).transpose() {
         Ok(exporter) => (exporter, None),
         Err(problem) => (None, Some(problem)),
