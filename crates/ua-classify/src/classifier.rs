@@ -8,6 +8,7 @@
 //! `tests/it/classify/job_policies.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use ua_core::{
@@ -31,6 +32,10 @@ use crate::rule::{Patterns, PolicyRules};
 pub(crate) const SHIPPED: &str = include_str!("shipped_policy.toml");
 /// No id of a user's rule contains a colon.
 const SHIPPED_PREFIX: &str = "shipped:";
+
+/// What is made of it, once: the same for every classifier of a process.
+static SHIPPED_RULES: LazyLock<Result<Arc<PolicyRules>, PolicyError>> =
+    LazyLock::new(|| PolicyRules::shipped(SHIPPED, SHIPPED_FILE, None).map(Arc::new));
 const SHIPPED_FILE: &str = "the built-in policy";
 
 /// Raised when classification changes in a way that neither rules nor vocabulary show.
@@ -52,7 +57,8 @@ pub struct Classifier {
     user: Vec<PolicyRules>,
     /// Files that come with a job; of those that nobody trusted only what raises caution counts.
     job: Vec<JobPolicy>,
-    shipped: PolicyRules,
+    /// Read once in a process: they are the same for all.
+    shipped: Arc<PolicyRules>,
     denylist: Patterns,
     allowlist: Patterns,
     /// Servers whose annotations are the word of whoever composes the program: functions of its own.
@@ -135,7 +141,7 @@ impl Classifier {
         Ok(Self {
             user,
             job: Vec::new(),
-            shipped: PolicyRules::shipped(SHIPPED, SHIPPED_FILE, None)?,
+            shipped: SHIPPED_RULES.clone()?,
             denylist: compile("side_effect_denylist", &lists.side_effect_denylist)?,
             allowlist: compile("read_only_allowlist", &lists.read_only_allowlist)?,
             trusted_servers,
@@ -147,7 +153,7 @@ impl Classifier {
     /// A classifier that knows no server: annotations, names, and nothing that was written for somebody's tools.
     pub fn without_packs() -> Result<Self, PolicyError> {
         let mut plain = Self::shipped()?;
-        plain.shipped.rules.clear();
+        Arc::make_mut(&mut plain.shipped).rules.clear();
         plain.packs.are_off = true;
         Ok(plain)
     }
@@ -275,7 +281,7 @@ impl Classifier {
     pub fn can_be_effect(&self, kind: &str) -> Result<(), Option<String>> {
         let packs = Pack::all().unwrap_or_default().iter().filter_map(|pack| pack.rules().ok());
         let job = self.job.iter().map(|file| &file.rules);
-        let rules = self.user.iter().chain([&self.shipped]).chain(job).chain(packs).flat_map(|file| &file.rules);
+        let rules = self.user.iter().chain([&*self.shipped]).chain(job).chain(packs).flat_map(|file| &file.rules);
         let known: BTreeSet<&str> =
             rules.filter_map(|rule| rule.settings.effect_kind.as_ref()).map(EffectKind::as_str).collect();
         let verb = kind.rsplit_once('.').map(|(_, verb)| verb);
@@ -300,7 +306,7 @@ impl Classifier {
     pub fn version(&self) -> Sha256 {
         let mut key = KeyBuilder::new("ua.policy.v1").field("algorithm", ALGORITHM).field("words", &vocabulary());
         let policies = self.user.iter().filter(|file| !file.is_of_tools);
-        for rule in policies.chain([&self.shipped]).flat_map(|file| &file.rules) {
+        for rule in policies.chain([&*self.shipped]).flat_map(|file| &file.rules) {
             // A rule is made of texts, numbers and enums, which serde_json always can write.
             key = key.field("rule", &serde_json::to_string(rule).unwrap_or_else(|_| format!("{rule:?}")));
         }
