@@ -28,12 +28,30 @@ pub(crate) struct Entry {
     pub(crate) digest: Sha256,
     pub(crate) pin: ToolPin,
     pub(crate) offer: Offer,
-    pub(crate) validator: Option<jsonschema::Validator>,
+    /// What checks arguments, made when the first call is planned; `None` when the schema cannot be used for that.
+    validator: OnceLock<Option<jsonschema::Validator>>,
     pub(crate) denied: Option<String>,
     /// The policy of the tool as it is offered, before the job bends it.
     offered_policy: CallPolicy,
     /// The policy of its calls, as far as it does not depend on their arguments; made when the first one is planned.
     pub(crate) policy: OnceLock<CallPolicy>,
+}
+
+impl Entry {
+    /// What checks the arguments of a call, if the tool's schema can.
+    pub(crate) fn validator(&self) -> Option<&jsonschema::Validator> {
+        let made = || {
+            let made = jsonschema::options().build(&self.offer.input_schema).ok();
+            if made.is_none() {
+                tracing::warn!(
+                    tool = self.offer.name,
+                    "the tool's schema cannot be used for checks; its arguments are passed on unchecked"
+                );
+            }
+            made
+        };
+        self.validator.get_or_init(made).as_ref()
+    }
 }
 
 /// The tools of a step.
@@ -70,13 +88,6 @@ impl Catalog {
             };
             let made_up = made_up_keys(&policy, &spec.input_schema);
             let input_schema = made_up.iter().fold(shown, |shown, name| without_argument(&shown, name));
-            let validator = jsonschema::options().build(&input_schema).ok();
-            if validator.is_none() {
-                tracing::warn!(
-                    tool = raw,
-                    "the tool's schema cannot be used for checks; its arguments are passed on unchecked"
-                );
-            }
             let offer = Offer { name: raw.clone(), description: spec.description.clone(), input_schema };
             let pin = ToolPin::of(&spec, policy.class).declaring(classifier.declared_by(&spec));
             let entry = Entry {
@@ -84,7 +95,7 @@ impl Catalog {
                 pin,
                 denied,
                 offer,
-                validator,
+                validator: OnceLock::new(),
                 spec,
                 offered_policy: policy,
                 policy: OnceLock::new(),

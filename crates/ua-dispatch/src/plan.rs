@@ -221,7 +221,7 @@ fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy, schema: Opti
 }
 
 pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
-    let wrong = violations(entry.validator.as_ref()?, arguments)?;
+    let wrong = violations(entry.validator()?, arguments)?;
     Some(format!("Not run: the arguments do not fit the tool's schema. {wrong}. Correct them and ask again."))
 }
 
