@@ -50,7 +50,7 @@ pub(crate) struct Server {
     /// The generation of this process that runs; starting and retiring hold the lock, calls do not.
     running: Mutex<Option<Running>>,
     /// What was listed last.
-    listed: std::sync::Mutex<Option<Known>>,
+    listed: std::sync::Mutex<Option<Arc<Known>>>,
     /// Sessions of earlier processes that were taken up again, by name.
     adopted: std::sync::Mutex<BTreeMap<String, HttpConnection>>,
 }
@@ -173,7 +173,7 @@ impl Server {
         Ok(ready)
     }
 
-    fn known(&self) -> Option<Known> {
+    fn known(&self) -> Option<Arc<Known>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -184,12 +184,12 @@ impl Server {
 
     /// What the server says about itself, once its tools were listed.
     pub(crate) fn about(&self) -> Option<ServerAbout> {
-        self.known().map(|known| known.about)
+        self.known().map(|known| known.about.clone())
     }
 
     /// What `mcp.lock` would say about it, once its tools were listed.
     pub(crate) fn as_found(&self) -> Option<LockedServer> {
-        self.known().map(|known| known.as_found)
+        self.known().map(|known| known.as_found.clone())
     }
 
     /// Looks at the tools again when the server says that they changed. The error says what is another one than it was.
@@ -400,7 +400,7 @@ impl Server {
         let (name, version) = dialect.server.clone();
         let about = ServerAbout { revision: dialect.version.clone(), name, version };
         let known = Known { as_found: now, facts, about };
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
         Ok(kept)
     }
 

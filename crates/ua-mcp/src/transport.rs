@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
     CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass, Timestamp,
@@ -102,6 +103,9 @@ impl McpTransportConfig {
     }
 }
 
+/// A listing on its way; `None` when it was not begun, because something of an earlier process is still there.
+type Begun = JoinHandle<Option<Result<Vec<ToolSpec>, TransportError>>>;
+
 /// MCP tool servers as a [`ToolTransport`]: each a process below its shim, started when it is first needed, or a session
 /// with a remote endpoint.
 ///
@@ -112,6 +116,8 @@ pub struct McpTransport {
     call_timeout_for_reads: Option<Duration>,
     current_span: CurrentSpan,
     secrets: Option<Arc<dyn SecretFiller>>,
+    /// A listing that was begun before anybody asked for one.
+    begun: Mutex<Option<Begun>>,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
@@ -149,9 +155,28 @@ impl McpTransport {
             call_timeout_for_reads,
             current_span,
             secrets,
+            begun: Mutex::default(),
             notes: Mutex::default(),
             live: LiveCalls::default(),
         }
+    }
+
+    /// Begins to start the servers and to list their tools, for whoever asks for these next: the caller has other things to do meanwhile. What
+    /// earlier processes of the run left is ended first, as whoever asks does again.
+    pub fn begin_listing(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        let listing = async move {
+            match this.fence_earlier().await {
+                Fence::Gone => Some(this.list_now().await),
+                Fence::Alive { .. } => None,
+            }
+        };
+        let listing = tokio::spawn(listing.in_current_span());
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing);
+    }
+
+    fn take_begun(&self) -> Option<Begun> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -190,6 +215,11 @@ impl McpTransport {
     /// Ends every server of this process in an orderly way and removes their lock files. A server that does not end is
     /// killed.
     pub async fn shutdown(&self) {
+        if let Some(begun) = self.take_begun() {
+            // What it has started by then is ended below, or by its shim, whose pipe is closed.
+            begun.abort();
+            let _aborted = begun.await;
+        }
         join_all(self.servers.iter().map(|server| server.shut_down(&self.shared))).await;
     }
 
@@ -280,29 +310,8 @@ impl McpTransport {
         }
     }
 
-    /// One request of a probe.
-    async fn enquire(&self, enquiry: &Enquiry) -> Outcome {
-        let server = match self.server(&enquiry.tool().server) {
-            Ok(server) => server,
-            Err(error) => return Outcome::NotSent { why: error.to_string() },
-        };
-        let connection = match server.ready(&self.shared).await {
-            Ok((_generation, connection)) => connection,
-            Err(error) => return Outcome::NotSent { why: error.to_string() },
-        };
-        let mut meta = serde_json::Map::new();
-        trace::put(&self.current_span, &mut meta);
-        let facts = server.facts(&enquiry.tool().tool);
-        let param_headers = facts.headers.values(enquiry.arguments());
-        let call = Sending::call(&enquiry.tool().tool, enquiry.arguments().clone(), meta);
-        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, ..call };
-        connection.call(sending, &self.shared.env).await
-    }
-}
-
-#[async_trait]
-impl ToolTransport for McpTransport {
-    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+    /// Lists the tools of all servers, and starts those that do not run.
+    async fn list_now(&self) -> Result<Vec<ToolSpec>, TransportError> {
         let listed = join_all(self.servers.iter().map(|server| server.list(&self.shared))).await;
         let mut tools: Vec<ToolSpec> = Vec::new();
         let mut looks: BTreeMap<String, ToolName> = BTreeMap::new();
@@ -329,6 +338,38 @@ impl ToolTransport for McpTransport {
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(server.name().to_owned(), listed.notes);
         }
         Ok(tools)
+    }
+
+    /// One request of a probe.
+    async fn enquire(&self, enquiry: &Enquiry) -> Outcome {
+        let server = match self.server(&enquiry.tool().server) {
+            Ok(server) => server,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let connection = match server.ready(&self.shared).await {
+            Ok((_generation, connection)) => connection,
+            Err(error) => return Outcome::NotSent { why: error.to_string() },
+        };
+        let mut meta = serde_json::Map::new();
+        trace::put(&self.current_span, &mut meta);
+        let facts = server.facts(&enquiry.tool().tool);
+        let param_headers = facts.headers.values(enquiry.arguments());
+        let call = Sending::call(&enquiry.tool().tool, enquiry.arguments().clone(), meta);
+        let sending = Sending { param_headers, timeout: self.call_timeout_for_reads, ..call };
+        connection.call(sending, &self.shared.env).await
+    }
+}
+
+#[async_trait]
+impl ToolTransport for McpTransport {
+    async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
+        // One that was broken off is made anew.
+        if let Some(begun) = self.take_begun()
+            && let Ok(Some(listed)) = begun.await
+        {
+            return listed;
+        }
+        self.list_now().await
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -53,7 +53,6 @@ impl Driver {
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
         let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
-        self.log_start(&taken).await?;
         // It learns the run's secrets below, before a server says a word.
         let redactor = host.redactor().clone();
         let mut watcher =
@@ -63,6 +62,14 @@ impl Driver {
         }
         let servers = servers::tool_servers(host, run, &self.launch, watcher.clone())?;
         let redactor = host.seams().redactor(servers::redactor(host, run, &self.launch)?);
+        // What follows is done while the servers start. A run that is to end may end without them.
+        if run.end_mark().is_none() {
+            servers.begin_listing();
+        }
+        if let Err(error) = self.log_start(&taken).await {
+            servers.shutdown().await;
+            return Err(error);
+        }
         let slow = self.tell_if_slow(run);
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());

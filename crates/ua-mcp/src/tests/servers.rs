@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -417,6 +418,39 @@ async fn a_later_process_of_the_run_retires_what_this_one_left_and_not_its_own()
     .await;
     theirs.shutdown().await;
     mine.shutdown().await;
+}
+
+/// A listing that was begun ends what an earlier process left, and is the one that is asked for: nothing is started twice.
+#[tokio::test]
+async fn a_listing_that_was_begun_is_the_one_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mine = config(dir.path(), vec![spec("fake", &["--outlive-input"])]);
+    let theirs = config(dir.path(), vec![spec("fake", &[])]);
+    let (my_locks, their_locks) = (mine.locks.clone(), theirs.locks.clone());
+    let (mine, theirs) = (McpTransport::new(mine), Arc::new(McpTransport::new(theirs)));
+    let old = mine.ready("fake").await.unwrap();
+    theirs.begin_listing();
+    assert_eq!(theirs.fence_earlier().await, Fence::Gone);
+    let listed = theirs.list().await.unwrap();
+    assert!(!listed.is_empty() && !my_locks.path("fake", &old).exists());
+    let new = theirs.ready("fake").await.unwrap();
+    assert_eq!(my_locks.orphans(), [("fake".to_owned(), new)], "one process was started");
+    assert_eq!(theirs.list().await.unwrap(), listed);
+    theirs.shutdown().await;
+    assert_eq!(their_locks.orphans(), []);
+    mine.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_listing_that_nobody_asks_for_ends_with_its_transport() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), vec![spec("fake", &[])]);
+    let locks = config.locks.clone();
+    let transport = Arc::new(McpTransport::new(config));
+    transport.begin_listing();
+    wait_for_async("the server to be started", || transport.running("fake")).await;
+    transport.shutdown().await;
+    assert_eq!((transport.running("fake"), locks.orphans()), (None, Vec::new()));
 }
 
 #[tokio::test]
