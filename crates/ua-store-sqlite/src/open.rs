@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -35,10 +35,11 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     make_folder(folder)?;
     filesystem::check(folder, config.allow_unsafe_filesystem)?;
     // Migrations are not safe across processes, and neither is telling a fresh file from an empty one.
-    let _lock = migrate_lock(path)?;
+    let lock = migrate_lock(path)?;
     make_file(path)?;
     check_owner(path)?;
-    let ended_uncleanly = fs::metadata(sibling_file(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    let known = Known::of(path);
+    let is_in_doubt = known.has_log && !known.is_noted_in(&lock);
 
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma::harden(&connection).map_err(sql_error)?;
@@ -56,7 +57,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         DatabaseFile::Schema(_) => {}
     }
     pragma::make_writer(&connection)?;
-    if ended_uncleanly {
+    if is_in_doubt {
         quick_check(&connection, path)?;
     }
     pragma::let_schema_be_changed(&connection, true).map_err(sql_error)?;
@@ -72,7 +73,59 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
     event_chain::link_migrated(&mut connection).map_err(sql_error)?;
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;
+    known.note_in(&lock);
     Ok((connection, identity))
+}
+
+/// Which file is opened, and what of it can be believed without a look at every page.
+///
+/// A process that is killed breaks nothing: what it wrote is in the kernel, whose every later reader sees it, and SQLite's log holds whole
+/// transactions or nothing. What can break a file is a machine that stops, and somebody who puts other bytes into its place. So a file with a
+/// log behind it is checked, unless it is noted that this file was whole at an earlier opening since the machine was started, and nothing but
+/// the log was written since (ADR 33).
+struct Known {
+    /// The machine's start, the file system and the file; `None` where that cannot be told.
+    mark: Option<String>,
+    /// Whether there is a log: the last process did not close the database, or another one has it open.
+    has_log: bool,
+    /// Whether the database was not touched behind the last write to its log.
+    is_behind_log: bool,
+}
+
+impl Known {
+    fn of(path: &Path) -> Self {
+        let (database, log) = (fs::metadata(path).ok(), fs::metadata(sibling_file(path, "-wal")).ok());
+        let start = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let mark = start.filter(|start| !start.trim().is_empty()).zip(database.as_ref());
+        // When a file was changed last, whatever somebody says that was.
+        let changed = |file: &fs::Metadata| (file.ctime(), file.ctime_nsec());
+        Self {
+            mark: mark.map(|(start, file)| format!("{} {} {}\n", start.trim(), file.dev(), file.ino())),
+            has_log: log.as_ref().is_some_and(|log| log.len() > 0),
+            is_behind_log: database.zip(log).is_some_and(|(database, log)| changed(&database) <= changed(&log)),
+        }
+    }
+
+    /// Whether it was whole when it was opened before, and what is in it now is what SQLite wrote since.
+    fn is_noted_in(&self, lock: &File) -> bool {
+        self.is_behind_log && self.mark.is_some() && self.mark == noted_in(lock)
+    }
+
+    /// Notes that it is whole. Not synced: after a stop of the machine the note is of an earlier start, or gone.
+    fn note_in(&self, mut lock: &File) {
+        let Some(mark) = self.mark.as_ref().filter(|mark| noted_in(lock).as_ref() != Some(*mark)) else { return };
+        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(mark.as_bytes()));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the database is checked again when it is opened next");
+        }
+    }
+}
+
+/// What is noted about the database that a lock belongs to.
+fn noted_in(mut lock: &File) -> Option<String> {
+    let mut noted = String::new();
+    lock.rewind().and_then(|()| lock.take(256).read_to_string(&mut noted)).ok()?;
+    Some(noted)
 }
 
 /// Tells a file from another one that takes its place under the same name.
@@ -321,7 +374,7 @@ pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result
 }
 
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let locked = regular(OpenOptions::new().write(true).create(true).truncate(false), path);
+    let locked = regular(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
     let locked = locked.and_then(|file| file.lock().map(|()| file));
     locked.map_err(|error| refused_because(format!("the lock {} cannot be taken", path.display()), error))
 }

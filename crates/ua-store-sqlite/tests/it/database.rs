@@ -142,12 +142,50 @@ async fn a_damaged_database_is_refused() {
     for page in 1..pages {
         bytes[page * 4096] = 0xFF;
     }
-    fs::write(&place.path, &bytes).unwrap();
+    let beside = |name: &str| place.path.with_file_name(name);
     // A log that is not empty tells of an unclean end; this one holds no valid frame.
+    let leave_log = || fs::write(beside("runtime_state.db-wal"), [0_u8; 64]).unwrap();
+    let is_refused = || {
+        let why = refusal(SqliteStore::open(SqliteConfig::new(&place.path)));
+        assert!(why.contains("damaged"), "{why}");
+        assert_eq!(fs::read(&place.path).unwrap(), bytes);
+    };
+    // Other bytes in its place, behind the last write to the log.
+    leave_log();
+    fs::write(&place.path, &bytes).unwrap();
+    is_refused();
+    // Another file in its place.
+    fs::rename(&place.path, beside("away")).unwrap();
+    fs::copy(beside("away"), &place.path).unwrap();
+    leave_log();
+    is_refused();
+    // The machine was started since.
+    fs::remove_file(&place.path).unwrap();
+    fs::rename(beside("away"), &place.path).unwrap();
+    let note = beside("runtime_state.db.migrate.lock");
+    let (_, file) =
+        fs::read_to_string(&note).unwrap().split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    fs::write(&note, format!("00000000-0000-0000-0000-000000000000 {file}")).unwrap();
+    leave_log();
+    is_refused();
+}
+
+/// What a process that was killed leaves is looked at page by page once since the machine was started, not at each start behind a kill.
+#[tokio::test]
+async fn a_database_that_was_whole_is_not_checked_behind_each_kill() {
+    let place = place();
+    let store = open(&place.path);
+    for number in 0..40 {
+        store.submit_run(samples::new_run(&format!("run_{number}"))).await.unwrap();
+    }
+    store.close().unwrap();
+    let mut bytes = fs::read(&place.path).unwrap();
+    // The last page is one of rows, which nothing that opens the database reads.
+    let last = bytes.len() - 2048;
+    bytes[last] = 0xFF;
+    fs::write(&place.path, &bytes).unwrap();
     fs::write(place.path.with_file_name("runtime_state.db-wal"), [0_u8; 64]).unwrap();
-    let why = refusal(SqliteStore::open(SqliteConfig::new(&place.path)));
-    assert!(why.contains("damaged"), "{why}");
-    assert_eq!(fs::read(&place.path).unwrap(), bytes);
+    drop(open(&place.path));
 }
 
 #[test]
