@@ -83,11 +83,13 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             people.tell(&format!("the job key {key:?} was used already; `--again` runs the job once more"));
             tell_changed(people.as_ref(), &changed);
             home::close(store);
-            resume::found(host, people, &done, &request.launch, Changes::default(), false).await
+            let looked = host.home().open_read_only()?;
+            resume::found(host, people, looked, &done, &request.launch, Changes::default(), false).await
         }
         Found::Left(store, left) => {
             home::close(store);
-            resume::found(host, people, &left, &request.launch, Changes::default(), false).await
+            let looked = host.home().open_read_only()?;
+            resume::found(host, people, looked, &left, &request.launch, Changes::default(), false).await
         }
         Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
         Found::AtWork(run) => Err(at_work(&request.file, &run)),

@@ -27,10 +27,11 @@ pub struct Changes {
     pub budgets: Vec<BudgetChange>,
 }
 
-/// Resumes a run that was found by looking only. With `take_over` a living process that drives it is ended.
+/// Resumes a run that was found by looking only, in `looked`. With `take_over` a living process that drives it is ended.
 pub async fn found(
     host: &Host,
     people: &Arc<dyn People>,
+    looked: Database,
     found: &RunRecord,
     options: &LaunchOptions,
     changes: Changes,
@@ -39,8 +40,10 @@ pub async fn found(
     if found.status.is_terminal() {
         return finished(host, people.as_ref(), found).await;
     }
-    tree::refuse_task(&host.home().open_read_only()?, found, "resumed", "ua resume").await?;
+    tree::refuse_task(&looked, found, "resumed", "ua resume").await?;
     let store = host.home().open()?;
+    // Let go of only now: the log that a killed process left is gone through by whoever has the database open first, and by nobody else.
+    home::close(looked);
     let run = store.run(&found.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     resume(host, people, store, run, options, changes, take_over).await
 }

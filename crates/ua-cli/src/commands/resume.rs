@@ -74,7 +74,8 @@ pub(crate) async fn by_name(
     take_over: bool,
 ) -> Result<u8, HostError> {
     // Looked up without touching anything first, so that a typing error changes nothing.
-    let found = find::run(&host.home().open_read_only()?, name).await?;
+    let looked = host.home().open_read_only()?;
+    let found = find::run(&looked, name).await?;
     let people: Arc<dyn People> = Arc::new(people);
-    Ok(code_of_end(resume::found(host, &people, &found, launch, changes, take_over).await?))
+    Ok(code_of_end(resume::found(host, &people, looked, &found, launch, changes, take_over).await?))
 }
