@@ -142,14 +142,17 @@ impl Db {
 
     /// A run with its turns `first` to `last` and what belongs to them.
     pub(crate) fn load_turns(&self, id: &RunId, first: u32, last: u32) -> DbResult<RunRecords> {
+        let around = self.load_around_turns(id)?;
+        // To find that a long run has no message and no request of no turn takes a look at all of them.
+        if first > last {
+            return Ok(around);
+        }
         let turns = || params![id.as_str(), first, last];
         let calls = "SELECT tool_call_id FROM tool_calls WHERE run_id = $1 AND turn BETWEEN $2 AND $3";
         let of_calls = |table: &str, order: &str| {
             format!("SELECT * FROM {table} WHERE tool_call_id IN ({calls}) ORDER BY {order}")
         };
         Ok(RunRecords {
-            run: self.run(id)?,
-            steps: self.steps_of(id)?,
             turns: self.rows(
                 "SELECT * FROM turns WHERE run_id = $1 AND turn BETWEEN $2 AND $3 ORDER BY turn",
                 turns(),
@@ -175,14 +178,29 @@ impl Db {
                 turns(),
                 crate::ledger_rows::receipt_record,
             )?,
-            questions: self.questions_of(id)?,
-            overrides: self.overrides_of(id)?,
-            checkpoints: Vec::new(),
             requests: self.rows(
                 "SELECT * FROM usage WHERE run_id = $1 AND turn BETWEEN $2 AND $3 ORDER BY request_id",
                 turns(),
                 crate::run_rows::request_record,
             )?,
+            ..around
+        })
+    }
+
+    /// A run without its turns: what belongs to it whichever of them are read.
+    fn load_around_turns(&self, id: &RunId) -> DbResult<RunRecords> {
+        Ok(RunRecords {
+            run: self.run(id)?,
+            steps: self.steps_of(id)?,
+            turns: Vec::new(),
+            messages: Vec::new(),
+            calls: Vec::new(),
+            attempts: Vec::new(),
+            receipts: Vec::new(),
+            questions: self.questions_of(id)?,
+            overrides: self.overrides_of(id)?,
+            checkpoints: Vec::new(),
+            requests: Vec::new(),
             lineage: ua_store::LineageRecords::default(),
             left_out: ua_store::LeftOut::default(),
         })

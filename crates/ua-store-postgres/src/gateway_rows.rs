@@ -1,7 +1,7 @@
 //! Sessions and arrivals of the gateway.
 
 use tokio_postgres::Row;
-use ua_core::RunId;
+use ua_core::{RunId, Scope};
 use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, RowRef, SessionRecord, SessionsOf, rules};
 
 use crate::column::{Columns, opt_text, text};
@@ -18,10 +18,10 @@ pub(crate) const PROJECT: &str = "SELECT project FROM gateway_sessions WHERE run
 /// Calls in doubt of other families of a project.
 pub(crate) const DOUBTS_BESIDE: &str = "SELECT c.* FROM gateway_sessions s JOIN tool_calls c ON c.root_run_id = s.run_id \
     WHERE (c.status = 'unknown' OR c.doubt IS NOT NULL) AND s.project = $1 AND s.run_id <> $2";
-/// Calls of other families of a project that are being sent: whoever asked for one has no answer yet.
-pub(crate) const RUNNING_BESIDE: &str = "SELECT c.* FROM tool_calls c WHERE c.tool_call_id IN \
-    (SELECT tool_call_id FROM gateway_arrivals WHERE project = $1 AND answered_at IS NULL) \
-    AND c.status = 'running' AND c.doubt IS NULL AND c.root_run_id <> $2";
+/// Calls of other families of a project with the same scope that are being sent. Others that are being sent, reads above all, stand in nobody's
+/// way; and of reads nobody notes that they were answered, so that a look at what has no answer would take longer with each of them.
+pub(crate) const RUNNING_BESIDE: &str = "SELECT c.* FROM gateway_sessions s JOIN tool_calls c ON c.root_run_id = s.run_id \
+    WHERE c.side_effect_scope = $3 AND c.status = 'running' AND c.doubt IS NULL AND s.project = $1 AND s.run_id <> $2";
 /// Who asked for the same.
 pub(crate) const SAME: &str = "SELECT * FROM gateway_arrivals WHERE project = $1 AND raw_tool_name = $2 AND args_hash = $3 \
     ORDER BY arrived_at, arrival_id";
@@ -126,13 +126,17 @@ impl Db {
         }
     }
 
-    /// Calls of other families of the project of `call`, if it is a gateway's, of which nobody knows what came of them.
-    pub(crate) fn open_in_project(&self, call: &CallRecord) -> DbResult<Vec<CallRecord>> {
+    /// Calls of other families of the project of `call`, if it is a gateway's, of which nobody knows what came of them, and that can stand in the
+    /// way of an effect `scope`.
+    pub(crate) fn open_in_project(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Vec<CallRecord>> {
         let Some(project) = self.project_of(&call.run_id)? else { return Ok(Vec::new()) };
         self.serialise(Shared::Project, &project);
-        let beside = || params![project, call.root_run_id.as_str()];
-        let mut open = self.rows(DOUBTS_BESIDE, beside(), call_record)?;
-        open.extend(self.rows(RUNNING_BESIDE, beside(), call_record)?);
+        let beside = params![project, call.root_run_id.as_str()];
+        let mut open = self.rows(DOUBTS_BESIDE, beside, call_record)?;
+        if let Some(scope) = scope {
+            let sent = params![project, call.root_run_id.as_str(), scope.as_str()];
+            open.extend(self.rows(RUNNING_BESIDE, sent, call_record)?);
+        }
         open.retain(|other| rules::reaches_project(call, other));
         open.sort_by_key(|call| (call.created_at, call.run_id.clone(), call.position));
         Ok(open)

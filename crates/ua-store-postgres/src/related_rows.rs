@@ -85,7 +85,7 @@ impl Db {
                 }
             }
         }
-        for other in self.open_in_project(call)? {
+        for other in self.open_in_project(call, scope)? {
             relations.add_open(call, scope, other);
         }
         Ok(relations)

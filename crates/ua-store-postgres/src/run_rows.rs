@@ -178,14 +178,14 @@ impl Db {
         self.execute(sql, params![root.as_str()]);
     }
 
-    /// When anything of the run was written last by an owner.
+    /// When anything of the run was written last by an owner: by the newest row of each kind, so that a long run is not read for it.
     pub(crate) fn last_write(&self, run: &RunId) -> DbResult<Option<Timestamp>> {
         let sql = "SELECT max(at) AS at FROM ( \
-                   SELECT run_id, updated_at AS at FROM run_steps WHERE run_id = $1 UNION ALL \
-                   SELECT run_id, recorded_at FROM turns WHERE run_id = $1 UNION ALL \
-                   SELECT run_id, updated_at FROM tool_calls WHERE run_id = $1 UNION ALL \
-                   SELECT run_id, coalesce(closed_at, reserved_at) FROM usage WHERE run_id = $1 UNION ALL \
-                   SELECT run_id, created_at FROM checkpoints WHERE run_id = $1) written";
+                   SELECT updated_at AS at FROM run_steps WHERE run_id = $1 UNION ALL \
+                   (SELECT recorded_at FROM turns WHERE run_id = $1 ORDER BY turn DESC LIMIT 1) UNION ALL \
+                   (SELECT at FROM tool_call_events WHERE run_id = $1 AND chain IS NOT NULL ORDER BY event_seq DESC LIMIT 1) UNION ALL \
+                   (SELECT coalesce(closed_at, reserved_at) FROM usage WHERE run_id = $1 ORDER BY request_id DESC LIMIT 1) UNION ALL \
+                   (SELECT created_at FROM checkpoints WHERE run_id = $1 ORDER BY seq DESC LIMIT 1)) written";
         let last = self.row(sql, params![run.as_str()], |row| Columns::new(row, "runs", "at").opt_at("at"))?;
         Ok(last.flatten())
     }

@@ -90,8 +90,12 @@ pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
     set_durability(connection, Durability::Synced).map_err(sql_error)
 }
 
+/// How many pages a reader keeps, in KiB: what a long read goes through is not looked at again, and would stay in memory as long as the process.
+const READER_CACHE_KIB: i64 = 512;
+
 /// What a reader is set to besides.
 pub(crate) fn make_reader(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     connection.pragma_update(None, "query_only", true)
 }
 

@@ -77,7 +77,7 @@ impl Db<'_> {
                 }
             }
         }
-        for other in self.open_in_project(call)? {
+        for other in self.open_in_project(call, scope)? {
             relations.add_open(call, scope, other);
         }
         Ok(relations)
@@ -142,7 +142,7 @@ mod tests {
             (OTHER_EFFECTS, "idx_tool_calls_effect"),
             (PROJECT, "PRIMARY KEY"),
             (DOUBTS_BESIDE, "idx_tool_calls_doubts"),
-            (RUNNING_BESIDE, "idx_gateway_arrivals_open"),
+            (RUNNING_BESIDE, "idx_tool_calls_scope"),
             (SAME, "idx_gateway_arrivals_same"),
             (FAMILY, "idx_runs_root"),
             (FAMILY_SIZE, "idx_runs_root"),

@@ -21,6 +21,15 @@ pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbE
     StoreError::NotFound { row: RowRef::new(table, key) }.into()
 }
 
+/// The newest of the times at which the newest rows of a run were written. A call changes with an event of its own.
+pub(crate) const LAST_WRITE: &str = "SELECT ?1 AS run_id, max(at) AS at FROM ( \
+    SELECT updated_at AS at FROM run_steps WHERE run_id = ?1 UNION ALL \
+    SELECT * FROM (SELECT recorded_at FROM turns WHERE run_id = ?1 ORDER BY turn DESC LIMIT 1) UNION ALL \
+    SELECT * FROM (SELECT at FROM tool_call_events WHERE run_id = ?1 ORDER BY event_seq DESC LIMIT 1) UNION ALL \
+    SELECT * FROM (SELECT coalesce(closed_at, reserved_at) FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1) UNION ALL \
+    SELECT * FROM (SELECT c.created_at FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+    WHERE r.run_id = ?1 ORDER BY c.seq DESC LIMIT 1))";
+
 impl Db<'_> {
     /// All rows of a query, each read by `read`.
     pub(crate) fn rows<T>(
@@ -220,16 +229,9 @@ impl Db<'_> {
         Ok(())
     }
 
-    /// When anything of the run was written last by an owner.
+    /// When anything of the run was written last by an owner: by the newest row of each kind, so that a long run is not read for it.
     pub(crate) fn last_write(&self, run: &RunId) -> DbResult<Option<Timestamp>> {
-        let sql = "SELECT run_id, max(at) AS at FROM ( \
-                   SELECT run_id, updated_at AS at FROM run_steps WHERE run_id = ?1 UNION ALL \
-                   SELECT run_id, recorded_at FROM turns WHERE run_id = ?1 UNION ALL \
-                   SELECT run_id, updated_at FROM tool_calls WHERE run_id = ?1 UNION ALL \
-                   SELECT run_id, coalesce(closed_at, reserved_at) FROM usage WHERE run_id = ?1 UNION ALL \
-                   SELECT c.run_id, c.created_at FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
-                   WHERE r.run_id = ?1)";
-        let last = self.row(sql, [run.as_str()], |row| Columns::new(row, "runs", "run_id").opt_at("at"))?;
+        let last = self.row(LAST_WRITE, [run.as_str()], |row| Columns::new(row, "runs", "run_id").opt_at("at"))?;
         Ok(last.flatten())
     }
 

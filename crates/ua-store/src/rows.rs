@@ -53,7 +53,8 @@ pub trait RunRows: Tables {
     fn run_of_job_key(&self, job_key: &str) -> Result<Option<RunRecord>, Self::Error>;
     /// Refuses a job key that a run of another lineage has.
     fn check_job_key(&self, run: &RunRecord) -> Result<(), Self::Error>;
-    /// When anything of the run was written last by an owner.
+    /// When anything of the run was written last by an owner: the newest of the times of its steps, its last turn, its last request, the last
+    /// change of any of its calls, and its last marker. Rows are written in their order, so no others are read.
     fn last_write(&self, run: &RunId) -> Result<Option<Timestamp>, Self::Error>;
     /// Where a turn of a run's history ends, and the provider's conversation id of it.
     fn end_of_turn(&self, run: &RunRecord, turn: u32) -> Result<(u64, Option<String>), Self::Error>;

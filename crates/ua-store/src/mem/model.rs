@@ -189,12 +189,20 @@ impl Model {
 
     /// When anything of the run was written last by an owner.
     pub(super) fn last_write(&self, run: &RunId) -> Option<Timestamp> {
-        let steps = self.steps.iter().filter(|step| step.run_id == *run).map(|step| step.updated_at);
-        let turns = self.turns.iter().filter(|turn| turn.run_id == *run).map(|turn| turn.recorded_at);
-        let calls = self.calls.iter().filter(|call| call.run_id == *run).map(|call| call.updated_at);
-        let requests = self.requests_of(run).map(|request| request.closed_at.unwrap_or(request.reserved_at));
-        let markers = self.checkpoints.iter().filter(|marker| marker.run_id == *run).map(|marker| marker.created_at);
-        steps.chain(turns).chain(calls).chain(requests).chain(markers).max()
+        let steps = self.steps.iter().filter(|step| step.run_id == *run).map(|step| step.updated_at).max();
+        let turn = self.turns.iter().filter(|turn| turn.run_id == *run).max_by_key(|turn| turn.turn);
+        let is_of_run = |event: &&EventRecord| self.call(&event.call_id).is_ok_and(|call| call.run_id == *run);
+        let event = self.events.iter().rev().find(is_of_run);
+        let request = self.requests_of(run).max_by_key(|request| request.request_id);
+        let marker = self.checkpoints.iter().rev().find(|marker| marker.run_id == *run);
+        let newest = [
+            steps,
+            turn.map(|turn| turn.recorded_at),
+            event.map(|event| event.at),
+            request.map(|request| request.closed_at.unwrap_or(request.reserved_at)),
+            marker.map(|marker| marker.created_at),
+        ];
+        newest.into_iter().flatten().max()
     }
 
     pub(super) fn load(&self, id: &RunId) -> Result<RunRecords, StoreError> {
