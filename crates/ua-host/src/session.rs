@@ -167,41 +167,35 @@ async fn life(
     })?;
     ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
     host.spans().link_earlier(&run, &trace);
-    // For people, beside the work: nothing of the run waits for it, but its end.
+    // For people, beside the work: it is there before anything is asked or sent.
     let page = tokio::spawn({
         let (host, store) = (host.clone(), store.clone());
         async move { restart::write(host.home(), &store).await }
     });
-    let driving = async {
-        if !launch.budgets.is_empty() {
-            let records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
-            let made_by = host.settings().user();
-            budgets::apply(people.as_ref(), port.as_ref(), &records, &launch.budgets, &made_by, env).await?;
-        }
-        // Not through the seams: people look, the run does not depend on it.
-        let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
-        people.begun(&Begun {
-            run: &run,
-            resume_command: restart::resume_command(home, &run),
-            budgets: budgets_with(&run.spec.budgets, &overrides),
-            held: Duration::from_millis(run.held_millis),
-        });
-        let driver = Driver {
-            host: host.clone(),
-            people: people.clone(),
-            store: store.clone(),
-            port: port.clone(),
-            launch: launch.clone(),
-            trace,
-        };
-        let worked = driver.work(Taken { run, lease, past, workspace: workspace.clone(), acquired_at }, stop).await;
-        people.paused();
-        worked
-    };
-    let worked = Box::pin(driving).await;
-    if let Err(error) = page.await {
-        tracing::warn!(%error, "RESTART.md was not written");
+    if !launch.budgets.is_empty() {
+        let records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+        let made_by = host.settings().user();
+        budgets::apply(people.as_ref(), port.as_ref(), &records, &launch.budgets, &made_by, env).await?;
     }
+    // Not through the seams: people look, the run does not depend on it.
+    let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
+    people.begun(&Begun {
+        run: &run,
+        resume_command: restart::resume_command(home, &run),
+        budgets: budgets_with(&run.spec.budgets, &overrides),
+        held: Duration::from_millis(run.held_millis),
+    });
+    let driver = Driver {
+        host: host.clone(),
+        people: people.clone(),
+        store: store.clone(),
+        port: port.clone(),
+        launch: launch.clone(),
+        trace,
+    };
+    let taken = Taken { run, lease, past, workspace: workspace.clone(), acquired_at, page: Some(page) };
+    let worked = driver.work(taken, stop).await;
+    people.paused();
     let Worked { conclusion, run, is_driven } = worked?;
     let mut records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
     // The run's end is stored; a file or a front door that only repeats it must not turn it into a failure.

@@ -45,11 +45,14 @@ pub(super) struct Taken {
     pub(super) past: PastKnown,
     pub(super) workspace: Workspace,
     pub(super) acquired_at: Timestamp,
+    /// The page that says how the run is resumed, on its way; nothing is asked or sent before it is written.
+    pub(super) page: Option<JoinHandle<()>>,
 }
 
 impl Driver {
     /// Starts the tool servers of a run that was taken, drives it to a conclusion of this process, and ends them.
-    pub(super) async fn work(&self, taken: Taken, stop: &StopSignal) -> Result<Worked, HostError> {
+    pub(super) async fn work(&self, mut taken: Taken, stop: &StopSignal) -> Result<Worked, HostError> {
+        let page = taken.page.take();
         let (host, env, run) = (&self.host, self.host.env(), &taken.run);
         let logs = taken.workspace.clone();
         let label = is_task(run).then(|| run.spec.objective.clone());
@@ -73,7 +76,13 @@ impl Driver {
         let slow = self.tell_if_slow(run);
         let watcher = self.noting(run, logs.clone(), redactor.clone(), slow.abort_handle(), watcher);
         let (lease, transport, id) = (taken.lease.clone(), servers.clone(), run.run_id.clone());
-        let worked = match self.worker(taken, transport, redactor.clone(), watcher, stop).await {
+        let worker = self.worker(taken, transport, redactor.clone(), watcher, stop).await;
+        if let Some(page) = page
+            && let Err(error) = page.await
+        {
+            tracing::warn!(%error, "RESTART.md was not written");
+        }
+        let worked = match worker {
             Ok(worker) => worker.work().await.map_err(HostError::from),
             Err(error) => {
                 // The settings, the policies and the job do not fit together: nothing was sent, and a resume may find them mended.
@@ -148,7 +157,7 @@ impl Driver {
         watcher: Watcher,
         stop: &StopSignal,
     ) -> Result<Worker, HostError> {
-        let Taken { run, lease, past, workspace, acquired_at } = taken;
+        let Taken { run, lease, past, workspace, acquired_at, page: _ } = taken;
         let (host, launch) = (&self.host, &self.launch);
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
@@ -204,7 +213,7 @@ impl Driver {
             .acquire_task_run(above, &child.run_id, &owner, acquired_at)
             .await
             .map_err(|e| HostError::store("take the sub-agent's run", &e))?;
-        let worked = self.work(Taken { run, lease, past, workspace, acquired_at }, stop).await?;
+        let worked = self.work(Taken { run, lease, past, workspace, acquired_at, page: None }, stop).await?;
         Ok((worked.conclusion, worked.run))
     }
 }
