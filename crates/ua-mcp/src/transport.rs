@@ -103,8 +103,15 @@ impl McpTransportConfig {
     }
 }
 
-/// A listing on its way; `None` when it was not begun, because something of an earlier process is still there.
-type Begun = JoinHandle<Option<Result<Vec<ToolSpec>, TransportError>>>;
+/// A listing on its way, as long as somebody may want it: `None` when it was not begun, because something of an earlier process is still there.
+struct Begun(JoinHandle<Option<Result<Vec<ToolSpec>, TransportError>>>);
+
+impl Drop for Begun {
+    /// Whoever gives it up waits for no server that is slow to start.
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// MCP tool servers as a [`ToolTransport`]: each a process below its shim, started when it is first needed, or a session
 /// with a remote endpoint.
@@ -172,7 +179,7 @@ impl McpTransport {
             }
         };
         let listing = tokio::spawn(listing.in_current_span());
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing);
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Begun(listing));
     }
 
     fn take_begun(&self) -> Option<Begun> {
@@ -215,11 +222,8 @@ impl McpTransport {
     /// Ends every server of this process in an orderly way and removes their lock files. A server that does not end is
     /// killed.
     pub async fn shutdown(&self) {
-        if let Some(begun) = self.take_begun() {
-            // What it has started by then is ended below, or by its shim, whose pipe is closed.
-            begun.abort();
-            let _aborted = begun.await;
-        }
+        // What a listing that nobody asked for has started by now is ended below, or by its shim, whose pipe is closed.
+        drop(self.take_begun());
         join_all(self.servers.iter().map(|server| server.shut_down(&self.shared))).await;
     }
 
@@ -364,8 +368,8 @@ impl McpTransport {
 impl ToolTransport for McpTransport {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         // One that was broken off is made anew.
-        if let Some(begun) = self.take_begun()
-            && let Ok(Some(listed)) = begun.await
+        if let Some(mut begun) = self.take_begun()
+            && let Ok(Some(listed)) = (&mut begun.0).await
         {
             return listed;
         }

@@ -453,6 +453,25 @@ async fn a_listing_that_nobody_asks_for_ends_with_its_transport() {
     assert_eq!((transport.running("fake"), locks.orphans()), (None, Vec::new()));
 }
 
+/// A server that does not answer has 30 s; whoever stops meanwhile does not wait for it.
+#[tokio::test]
+async fn a_listing_that_is_given_up_holds_up_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path(), vec![command("silent", "sleep", &["1000"])]);
+    let transport = Arc::new(McpTransport::new(config));
+    transport.begin_listing();
+    let begun = || std::fs::read_dir(dir.path().join("locks")).is_ok_and(|mut locks| locks.next().is_some());
+    tokio::select! {
+        listed = transport.list() => panic!("{listed:?}"),
+        () = wait_for_async("the server to be started", || begun().then_some(())) => {}
+    }
+    let env = ua_core::system::env();
+    tokio::select! {
+        () = transport.shutdown() => {}
+        () = env.clock.sleep(Duration::from_secs(20)) => panic!("the end waited for the server"),
+    }
+}
+
 #[tokio::test]
 async fn ids_of_generations_come_from_the_environment() {
     let dir = tempfile::tempdir().unwrap();
