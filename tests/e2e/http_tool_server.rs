@@ -19,6 +19,8 @@ enum Then {
     /// Answers and listens no more. It stops listening first, so that the next call surely finds nobody.
     AnswerAndLeave,
     Refuse(u16),
+    /// Does it, and something in front of it says that there is no such session.
+    ServeAndDeny,
 }
 
 /// A server with the effect `post_comment`, one connection per request.
@@ -35,6 +37,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let posted = Arc::new(Mutex::new(Vec::new()));
         let (log, plans) = (Arc::clone(&posted), plans.to_vec());
+        let has_sessions = plans.iter().any(|plan| matches!(plan, Then::ServeAndDeny));
         let serving = std::thread::spawn(move || {
             let mut plans = plans.into_iter();
             let mut listener = Some(listener);
@@ -59,6 +62,10 @@ impl Server {
                             continue;
                         }
                         log.lock().unwrap().push(request["params"]["arguments"].clone());
+                        if matches!(plan, Then::ServeAndDeny) {
+                            write(&stream, 404, "no such session");
+                            continue;
+                        }
                         if matches!(plan, Then::AnswerAndLeave) {
                             listener = None;
                         }
@@ -69,7 +76,11 @@ impl Server {
                         continue;
                     }
                 };
-                write(&stream, 200, &json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string());
+                let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+                match request["method"].as_str() {
+                    Some("initialize") if has_sessions => write_with(&stream, 200, "mcp-session-id: s1\r\n", &answer),
+                    _ => write(&stream, 200, &answer),
+                }
             }
         });
         Self { address, posted, serving }
@@ -106,10 +117,15 @@ pub(super) fn read(stream: &TcpStream) -> Option<(String, Value)> {
     Some((verb, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
+pub(super) fn write(stream: &TcpStream, status: u16, body: &str) {
+    write_with(stream, status, "", body);
+}
+
 /// Whoever asked may be gone; then nobody misses the answer.
-pub(super) fn write(mut stream: &TcpStream, status: u16, body: &str) {
+fn write_with(mut stream: &TcpStream, status: u16, headers: &str, body: &str) {
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
+    let head =
+        format!("HTTP/1.1 {status} x\r\n{headers}content-type: application/json\r\ncontent-length: {length}\r\n");
     stream.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes()).ok();
 }
 
@@ -181,4 +197,18 @@ fn refused_credentials_are_a_question_and_the_call_is_made_when_they_are_mended(
         (server.posted(), env.calls()),
         (vec![json!({"text": "first"})], vec!["post_comment succeeded".to_owned()])
     );
+}
+
+/// What says that a session is over may stand in front of a server that has done the call: it is believed twice, and then a person reads it.
+#[test]
+fn a_session_that_is_over_again_and_again_is_a_question() {
+    let env = env();
+    let server = Server::start("127.0.0.1:0", &[Then::ServeAndDeny; 20]);
+    server.configure(&env);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post("first"), {"text": "Posted."}]));
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(75);
+    output.shows(&["waiting for you", "HTTP status 404", "no such session"]);
+    assert_eq!((server.posted().len(), env.calls()), (3, vec!["post_comment unknown".to_owned()]));
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(server.posted().len(), 3, "nothing is sent without a person's word");
 }

@@ -566,7 +566,7 @@ impl Connection {
                 let data = self.upstream.take_error_data(&call.call_id).unwrap_or_default();
                 Reply::Error { code, message, data }
             }
-            RawReply::HttpStatus { status, body } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
+            RawReply::HttpStatus { status, body, .. } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
             RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
             RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
         }

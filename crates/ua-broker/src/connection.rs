@@ -281,10 +281,10 @@ impl Connection {
     async fn other(self: &Arc<Self>, method: &str, params: Value, relayed: Arc<Mutex<Option<u64>>>) -> Value {
         let answer = match method {
             "ping" => return json!({"result": {}}),
-            "server/discover" => self.upstream.discover(&self.client()).await,
+            "server/discover" => self.upstream.discover(&self.client()).await.map(says_changes),
             "initialize" => {
                 self.greet(Era::Handshake, Client::of_handshake(&params));
-                self.upstream.initialize(params).await
+                self.upstream.initialize(params).await.map(says_changes)
             }
             "resources/subscribe" | "resources/unsubscribe" if self.upstream.era() == Some(Era::Stateless) => {
                 let uri = params["uri"].as_str().unwrap_or_default();
@@ -479,11 +479,17 @@ impl Connection {
         Ok(session)
     }
 
-    /// The road from a session to this connection's tool server.
+    /// The road from a session to this connection's tool server, by the tools that it offers now. A server that cannot be looked at is not in
+    /// the way of what needs none: nothing is sent to it unseen.
     pub(crate) async fn road(&self, session: &InUse) -> Result<Arc<Road>, Broken> {
+        if let Err(why) = self.upstream.edition().await {
+            tracing::debug!(why, "the tools of a server could not be looked at");
+        }
         let mut roads = self.roads.lock().await;
         // One that was let go and taken again has another lease.
-        if let Some((_, road)) = roads.get(&session.run.run_id).filter(|(of, _)| of.lease == session.lease) {
+        if let Some((_, road)) = roads.get(&session.run.run_id).filter(|(of, _)| of.lease == session.lease)
+            && road.listed.may_be_planned_by()
+        {
             return Ok(road.clone());
         }
         let road = Arc::new(self.broker.road(session, &self.upstream).await?);
@@ -495,7 +501,7 @@ impl Connection {
     async fn pass_on(self: Arc<Self>, mut from_server: mpsc::UnboundedReceiver<Value>) {
         while let Some(message) = from_server.recv().await {
             if message["method"] == "notifications/tools/list_changed" {
-                self.roads.lock().await.clear();
+                self.upstream.tools_may_have_changed();
             }
             let is_request = message.get("id").is_some();
             match self.era() {
@@ -589,6 +595,15 @@ impl Connection {
             upstream.shut_down().await;
         });
     }
+}
+
+/// What a server says about itself, and that its client is told when its tools change: the gateway looks at them again whenever the server was
+/// started again, whether or not that one tells such things.
+fn says_changes(mut answer: Value) -> Value {
+    if let Some(tools) = answer.pointer_mut("/result/capabilities/tools").and_then(Value::as_object_mut) {
+        tools.insert("listChanged".to_owned(), Value::Bool(true));
+    }
+    answer
 }
 
 fn error(code: i64, message: &str, data: Value) -> Value {

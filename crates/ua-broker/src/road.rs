@@ -11,12 +11,14 @@ use ua_runner::{Desk, DeskPorts, Workspace};
 use crate::broker::{Broken, Broker};
 use crate::live::chain;
 use crate::session::InUse;
-use crate::upstream::Upstream;
+use crate::upstream::{AsListed, Upstream};
 
 /// A dispatcher with the tool server at its end.
 pub(crate) struct Road {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) upstream: Arc<Upstream>,
+    /// The same as far as it goes: while its tools are those by which calls are planned here.
+    pub(crate) listed: Arc<AsListed>,
 }
 
 impl Broker {
@@ -28,13 +30,14 @@ impl Broker {
             Workspace::create(&self.config.logs.join("workspaces").join(session.run.run_id.as_str()))
         });
         let workspace = workspace.map_err(|error| Broken::new(chain(&error)))?;
+        let listed = Arc::new(AsListed::new(upstream.clone()));
         let desk = Desk::new(DeskPorts {
             store: self.store.clone(),
             lease: session.lease.clone(),
             run: session.run.clone(),
             past: session.past.clone(),
             workspace,
-            tools: upstream.clone(),
+            tools: listed.clone(),
             classifier: self.classifier.clone(),
             env: self.env.clone(),
             trace: session.trace.clone(),
@@ -45,7 +48,7 @@ impl Broker {
         .with_people(PeopleRules::default());
         let road = desk.road(&session.outbox).await;
         let dispatcher = road.map_err(|error| Broken::new(chain(&error)))?;
-        Ok(Road { dispatcher, upstream: upstream.clone() })
+        Ok(Road { dispatcher, upstream: upstream.clone(), listed })
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -20,12 +20,14 @@ use ua_mcp::{DEFAULT_GRACE, Horizon, LockDir, Logins, Relay, ShimArgs, ShimComma
 
 mod greeting;
 mod process;
+mod tools;
 mod transport;
 
 use self::greeting::Greeting;
 pub(crate) use self::process::Unanswered;
 use self::process::{Link, Pipe, Process, read};
-pub(crate) use self::transport::spec;
+use self::tools::Tools;
+pub(crate) use self::transport::{AsListed, spec};
 use crate::era::{self, Client, Era};
 use crate::live::LiveCalls;
 
@@ -93,6 +95,8 @@ pub(crate) struct Upstream {
     error_data: Mutex<HashMap<CallId, Value>>,
     /// Headers that arguments of a tool go into as well, by tool: its schema.
     schemas: Mutex<HashMap<String, Map<String, Value>>>,
+    /// What it offers.
+    tools: Tools,
     /// The calls that are under way, of all connections.
     live: LiveCalls,
 }
@@ -122,6 +126,7 @@ impl Upstream {
             replies: Mutex::default(),
             error_data: Mutex::default(),
             schemas: Mutex::default(),
+            tools: Tools::default(),
             live,
         })
     }
@@ -149,7 +154,7 @@ impl Upstream {
         let prepared = self.prepared(&process, params.clone());
         match process.request_named(method, prepared, &[], &named).await {
             // A session that is over refused it unread; the next one is begun as the client began the first.
-            Err(Unanswered::NotSent(_)) if process.is_remote() => {
+            Err(Unanswered::NotSent(_) | Unanswered::Refused { of_session: true, .. }) if process.is_remote() => {
                 let process = self.running_process().await.map_err(Unanswered::NotSent)?;
                 let prepared = self.prepared(&process, params);
                 process.request_named(method, prepared, &[], &named).await
@@ -263,7 +268,7 @@ impl Upstream {
                 let relay = Relay::new(name, url, headers, self.env.clone(), self.to_client.clone(), logins)?;
                 let generation = Horizon::generation(&self.locks.unique());
                 let link = Link::Remote { relay, under_way: AtomicUsize::new(0) };
-                return Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link, era: OnceLock::new() }));
+                return Ok(Arc::new(Process::new(generation, link)));
             }
         };
         let Some((program, args)) = command.split_first() else { return Err("it has no command".to_owned()) };
@@ -298,7 +303,7 @@ impl Upstream {
         });
         tokio::spawn(read(stdout, pipe.clone(), self.to_client.clone()));
         let link = Link::Pipe(pipe);
-        Ok(Arc::new(Process { generation, next: AtomicU64::new(1), link, era: OnceLock::new() }))
+        Ok(Arc::new(Process::new(generation, link)))
     }
 
     /// The running process, started and greeted for the client when there is none.

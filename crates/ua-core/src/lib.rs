@@ -82,7 +82,7 @@ pub use probe::{
     TemplateError, TimeForm, Values, Wanted, Window, items_at, lies_in, plain_text, template_uses, value_at,
 };
 pub use redact::Redactor;
-pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent};
+pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after};
 pub use secret::{SecretFiller, SecretGrants, fill_secrets};
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,

@@ -258,7 +258,7 @@ mod tests {
             Outcome::Lost { why: "sk-canary-1".into() },
             Outcome::NotSent { why: "sk-canary-1".into() },
             Outcome::Raw(RawReply::RpcError { code: 1, message: "sk-canary-1".into() }),
-            Outcome::Raw(RawReply::HttpStatus { status: 500, body: "sk-canary-1".into() }),
+            Outcome::Raw(RawReply::http(500, "sk-canary-1")),
         ] {
             let clean = format!("{:?}", redactor().outcome(outcome));
             assert!(clean.contains("[secret KEY]") && !clean.contains("canary"), "{clean}");

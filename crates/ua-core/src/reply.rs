@@ -1,10 +1,13 @@
 //! What an attempt brought back, before and after it is understood.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blob::ToolText;
 use crate::charge::ToolCharge;
+use crate::env::Timestamp;
 use crate::handle::Handle;
 use crate::status::CallStatus;
 
@@ -49,6 +52,12 @@ pub enum RawReply {
         status: u16,
         /// The body, as far as it was read.
         body: String,
+        /// The status is about the session that the request came in, not about the request: another session may be let in.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_session: bool,
+        /// For how many seconds the other side asks to be left alone (`Retry-After`), if it says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u64>,
     },
     /// Not a reply at all: a person vouches that it happened.
     Statement {
@@ -69,6 +78,39 @@ pub enum RawReply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+}
+
+impl RawReply {
+    /// A status with its body, of which nothing more is known.
+    pub fn http(status: u16, body: impl Into<String>) -> Self {
+        Self::HttpStatus { status, body: body.into(), of_session: false, retry_after: None }
+    }
+
+    /// How long the other side asks to be left alone before the next request.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::HttpStatus { retry_after, .. } => retry_after.map(Duration::from_secs),
+            Self::ToolResult { .. } | Self::RpcError { .. } | Self::Statement { .. } | Self::Found { .. } => None,
+        }
+    }
+
+    /// Whether it says that the request was turned away before anything was made of it, for a reason that may be over at the next one: there
+    /// is no such session (404 in a session), or there are too many requests (429).
+    pub fn turns_away(&self) -> bool {
+        match self {
+            Self::HttpStatus { status, of_session, .. } => *of_session || *status == 429,
+            Self::ToolResult { .. } | Self::RpcError { .. } | Self::Statement { .. } | Self::Found { .. } => false,
+        }
+    }
+}
+
+/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`.
+pub fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+    let header = header.trim();
+    if let Ok(seconds) = header.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    Timestamp::parse_mail_date(header).map(|at| at.since(now))
 }
 
 /// How well a receipt is vouched for.
@@ -120,4 +162,38 @@ pub struct Settlement {
     /// What the tool paid for it, when it is one that pays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge: Option<Box<ToolCharge>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
+        assert_eq!(retry_after(" 7 ", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("Fri, 02 Jan 2026 03:04:35 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon", now), None);
+        assert_eq!(retry_after("3.5", now), Some(Duration::from_millis(3_500)));
+        assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("1e300", now)), (None, None, None));
+    }
+
+    /// Receipts of earlier versions say neither, and one that has nothing to say about them is written as it was.
+    #[test]
+    fn a_status_says_what_it_is_about_only_where_it_does() {
+        let plain = json!({"kind": "http_status", "status": 429, "body": "slow down"});
+        assert_eq!(serde_json::to_value(RawReply::http(429, "slow down")).unwrap(), plain);
+        let read: RawReply = serde_json::from_value(plain).unwrap();
+        assert_eq!((read.turns_away(), read.retry_after()), (true, None));
+        let full = json!({"kind": "http_status", "status": 404, "body": "", "of_session": true, "retry_after": 2});
+        let read: RawReply = serde_json::from_value(full.clone()).unwrap();
+        assert_eq!((read.turns_away(), read.retry_after()), (true, Some(Duration::from_secs(2))));
+        assert_eq!(serde_json::to_value(read).unwrap(), full);
+        for status in [400, 401, 403, 404, 500, 502, 503] {
+            assert!(!RawReply::http(status, "").turns_away(), "{status}");
+        }
+    }
 }

@@ -23,6 +23,7 @@ use crate::files::WorkspaceFiles;
 use crate::guardrail::Rules;
 use crate::long_running::{Elicitations, LongCallOutcome};
 use crate::plan::Planner;
+use crate::probe::LONGEST_WAIT;
 use crate::spans;
 use crate::stop::StopSignal;
 use crate::task::{SubAgents, TASKS_AT_ONCE};
@@ -378,6 +379,10 @@ impl Dispatcher {
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
             };
             spans::answered(&outcome);
+            let asked_for = match &outcome {
+                Outcome::Raw(reply) => reply.retry_after(),
+                Outcome::NotSent { .. } | Outcome::Lost { .. } | Outcome::Continues(_) => None,
+            };
             let call = if is_last && !stop.is_stopping() {
                 // Nobody is told that it ended before that is stored.
                 let watcher = self.watcher.clone();
@@ -390,8 +395,11 @@ impl Dispatcher {
                 self.ledger.settle(permit, outcome).await?
             };
             match call.status {
-                CallStatus::FailedDefinite if self.ledger.may_retry(&call) => {
+                CallStatus::FailedDefinite
+                    if self.ledger.may_retry(&call) && asked_for.is_none_or(|span| span <= LONGEST_WAIT) =>
+                {
                     let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
+                    let wait = wait.max(asked_for.unwrap_or_default());
                     self.tell(CallProgress::Retrying { call: Box::new(call), wait });
                     tokio::select! {
                         () = self.ledger.env().clock.sleep(wait) => {}
@@ -400,15 +408,16 @@ impl Dispatcher {
                 }
                 CallStatus::FailedDefinite if self.ledger.asks_for_credentials(&call) => {} // asked at the next admission
                 CallStatus::Unknown if stop.is_stopping() => return Ok(Dispatched::Stopped),
-                // A repeat that did nothing: the other side is not asked again at once.
-                CallStatus::Unknown if call.doubt.is_some_and(|doubt| doubt < call.attempt) => {
-                    let wait = backoff(call.attempt, self.ledger.env().entropy.next_u64());
-                    tokio::select! {
-                        () = self.ledger.env().clock.sleep(wait) => {}
-                        () = stop.stopping() => return Ok(Dispatched::Stopped),
+                // Fenced and decided at the next admission.
+                CallStatus::Unknown => {
+                    let wait = self.pause_in_doubt(&call, asked_for);
+                    if !wait.is_zero() {
+                        tokio::select! {
+                            () = self.ledger.env().clock.sleep(wait) => {}
+                            () = stop.stopping() => return Ok(Dispatched::Stopped),
+                        }
                     }
                 }
-                CallStatus::Unknown => {} // fenced and decided at the next admission
                 CallStatus::Prepared
                 | CallStatus::Running
                 | CallStatus::Succeeded
@@ -419,6 +428,19 @@ impl Dispatcher {
                     return Ok(Dispatched::Settled(Box::new(call)));
                 }
             }
+        }
+    }
+
+    /// How long nothing is asked of the server of a call in doubt: it wants to be left alone, or an earlier repeat did nothing. A person is
+    /// asked at once.
+    fn pause_in_doubt(&self, call: &CallRecord, asked_for: Option<Duration>) -> Duration {
+        let is_repeat = call.doubt.is_some_and(|doubt| doubt < call.attempt);
+        let wait = if is_repeat { backoff(call.attempt, self.ledger.env().entropy.next_u64()) } else { Duration::ZERO };
+        match call.policy.on_unknown {
+            OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Probe => {
+                wait.max(asked_for.unwrap_or_default().min(LONGEST_WAIT))
+            }
+            OnUnknown::Hold | OnUnknown::Continue => wait,
         }
     }
 

@@ -18,8 +18,8 @@ use crate::error::DispatchError;
 use crate::stop::StopSignal;
 use crate::transport::TransportError;
 
-/// The longest a process waits before it decides about a call in doubt.
-const LONGEST_WAIT: Duration = Duration::from_mins(5);
+/// The longest a process waits before it decides about a call: one in doubt, or one whose server asks to be left alone.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// How often a probe is asked that could not be reached.
 const MAX_ASKS: u32 = 3;

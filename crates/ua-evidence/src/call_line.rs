@@ -116,7 +116,7 @@ pub fn reply_text(receipt: &ReceiptRecord) -> String {
     match &receipt.raw {
         RawReply::ToolResult { result } => result.to_string(),
         RawReply::RpcError { code, message } => format!("JSON-RPC error {code}: {message}"),
-        RawReply::HttpStatus { status, body } => format!("HTTP status {status}: {body}"),
+        RawReply::HttpStatus { status, body, .. } => format!("HTTP status {status}: {body}"),
         RawReply::Statement { by, proof } => match proof {
             Some(proof) => format!("{by} confirmed that this call happened; reference: {proof}"),
             None => format!("{by} confirmed that this call happened"),

@@ -6,7 +6,7 @@
 use ua_core::{PriceTable, RawReply, Settlement, ToolCharge};
 use ua_store::CallRecord;
 
-use crate::interpret::interpret;
+use crate::interpret::interpret_again;
 use crate::ledger::Ledger;
 
 impl Ledger {
@@ -17,9 +17,21 @@ impl Ledger {
         self
     }
 
-    /// Says what `raw` means for `call`, and what was paid for it.
-    pub(crate) fn read(&self, raw: &RawReply, call: &CallRecord) -> Settlement {
+    /// Says what `raw`, the answer to the newest attempt of `call`, means for it, and what was paid for it.
+    pub(crate) async fn read(&self, raw: &RawReply, call: &CallRecord) -> Settlement {
         let charge = ToolCharge::of(&call.name, raw, &self.prices).map(Box::new);
-        Settlement { charge, ..interpret(raw, &call.policy) }
+        let earlier = if raw.turns_away() { self.answered_before(call).await } else { 0 };
+        Settlement { charge, ..interpret_again(raw, &call.policy, earlier) }
+    }
+
+    /// How many attempts of a call, one after the other before its newest, were answered. While nobody can look, it may be all of them.
+    async fn answered_before(&self, call: &CallRecord) -> usize {
+        let earlier = call.attempt.saturating_sub(1) as usize;
+        if earlier == 0 {
+            return 0;
+        }
+        let Ok(attempts) = self.attempts(&call.call_id).await else { return earlier };
+        let before = attempts.iter().rev().filter(|attempt| attempt.attempt < call.attempt);
+        before.take_while(|attempt| attempt.outcome.as_deref() == Some("replied")).count()
     }
 }

@@ -242,7 +242,13 @@ impl Enquiry {
             return Finding::Absent;
         }
         if self.found.entry.is_some() && readings.iter().all(|items| items.as_array().is_some_and(Vec::is_empty)) {
-            return if is_text_of_absence() { Finding::Absent } else { self.unreadable(&text) };
+            if is_text_of_absence() {
+                return Finding::Absent;
+            }
+            if text.trim().is_empty() {
+                return self.not_enough("it lists nothing, which the probe takes for no proof");
+            }
+            return self.unreadable(&text);
         }
         if let Some(unclear) = findings.into_iter().find(|finding| !is_absent(finding)) {
             return unclear;
@@ -517,7 +523,7 @@ mod tests {
             (reports("No such project"), "absent"),
             (reports("rate limited"), "unclear"),
             (Outcome::Raw(RawReply::RpcError { code: -32601, message: "No such project".into() }), "unclear"),
-            (Outcome::Raw(RawReply::HttpStatus { status: 404, body: "No such project".into() }), "unclear"),
+            (Outcome::Raw(RawReply::http(404, "No such project")), "unclear"),
             (Outcome::Lost { why: "cut".into() }, "unclear"),
             (Outcome::NotSent { why: "down".into() }, "unclear"),
         ];

@@ -140,7 +140,8 @@ pub async fn give_answer(
         return Err(NotTaken::Settled(Box::new(question.clone())));
     }
     let run = store.run(&question.run_id).await.map_err(NotTaken::at("read the run"))?;
-    if run.status.is_terminal() && !outlives_its_run(store, question).await? {
+    let is_heard = answer.choice != Choice::Abort && outlives_its_run(store, question).await?;
+    if run.status.is_terminal() && !is_heard {
         return Err(NotTaken::RunEnded { run: run.run_id, status: run.status });
     }
     fits(question, &answer)?;

@@ -9,11 +9,25 @@
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
 //! | any other JSON-RPC error | unknown |
 //! | HTTP 400, 401, 403, 404, 405, 413, 415, 429 | failed, definite |
-//! | any other HTTP status | unknown (408 and 409 may mean done) |
+//! | HTTP 404 in a session of MCP: it is over | failed, definite; another session may be let in |
+//! | any other HTTP status | unknown (408 and 409 may mean done, 502 to 504 come from a proxy that may have handed the request on) |
 //! | a person's statement, or what a probe found | succeeded |
+//!
+//! That a request was turned away unread (404 in a session, 429) is a proof that is not good for ever: a proxy may say so of what its server
+//! has done. A call that may not simply be made again is sent once more after it, at most [`MOST_BELIEVED`] times; then it is in doubt.
 
 use serde_json::Value;
 use ua_core::{CallPolicy, CallStatus, OnUnknown, PossibleEffect, RawReply, Settlement, SideEffectClass, ToolContent};
+use ua_store::CallRecord;
+
+/// How often one call that may not simply be made again is sent once more because the other side says that it turned it away unread.
+pub(crate) const MOST_BELIEVED: usize = 2;
+
+/// The error code of a call whose session was over.
+const SESSION_OVER: &str = "session_over";
+
+/// The most of a refusal's body that stands in a sentence.
+const MAX_QUOTED: usize = 200;
 
 /// The most text of one result that a model is given; the receipt keeps all of it.
 const MAX_TEXT: usize = 200_000;
@@ -36,7 +50,11 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             }
         }
         RawReply::RpcError { code, message } => failed(CallStatus::Unknown, &format!("rpc_{code}"), message, None),
-        RawReply::HttpStatus { status, body } => {
+        RawReply::HttpStatus { status, body, of_session: true, .. } => {
+            let detail = format!("its session is over (HTTP status {status}): {body}");
+            failed(CallStatus::FailedDefinite, SESSION_OVER, &detail, None)
+        }
+        RawReply::HttpStatus { status, body, .. } => {
             let definite = matches!(status, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 429);
             let means = if definite { CallStatus::FailedDefinite } else { CallStatus::Unknown };
             let detail = match status {
@@ -80,6 +98,38 @@ pub fn interpret(raw: &RawReply, policy: &CallPolicy) -> Settlement {
             charge: None,
         },
     }
+}
+
+/// The same for an attempt of a call of which `earlier` ones were answered and did nothing: what was believed often enough is no proof any more.
+pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usize) -> Settlement {
+    let settlement = interpret(raw, policy);
+    let may_simply_be_repeated =
+        !policy.class.has_effect() || matches!(policy.on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed);
+    if !raw.turns_away() || may_simply_be_repeated || earlier < MOST_BELIEVED {
+        return settlement;
+    }
+    let Some(code) = settlement.error_code else { return settlement };
+    let said = settlement.error_detail.unwrap_or_default();
+    let status = match raw {
+        RawReply::HttpStatus { status, of_session: false, .. } => format!("HTTP status {status}: "),
+        RawReply::HttpStatus { .. }
+        | RawReply::ToolResult { .. }
+        | RawReply::RpcError { .. }
+        | RawReply::Statement { .. }
+        | RawReply::Found { .. } => String::new(),
+    };
+    let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED).collect();
+    let detail = format!(
+        "its server turned it away again after {earlier} attempts that came to nothing, which is no proof any more that it does nothing \
+         ({status}{})",
+        said.trim()
+    );
+    failed(CallStatus::Unknown, &code, &detail, None)
+}
+
+/// Whether the last that a call's server said is that it turned it away unread.
+pub(crate) fn was_turned_away(call: &CallRecord) -> bool {
+    matches!(call.error_code.as_deref(), Some(SESSION_OVER | "http_429"))
 }
 
 /// What to do when a tool server does not let the caller in; the model cannot, so it is told whom to tell.
@@ -246,7 +296,7 @@ mod tests {
     fn every_kind_of_reply_has_its_meaning() {
         use CallStatus as S;
         let rpc = |code| RawReply::RpcError { code, message: "m".into() };
-        let http = |status| RawReply::HttpStatus { status, body: String::new() };
+        let http = |status| RawReply::http(status, "");
         let ok = RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "hi"}]}) };
         let err =
             RawReply::ToolResult { result: json!({"isError": true, "content": [{"type": "text", "text": "no"}]}) };
@@ -299,6 +349,37 @@ mod tests {
             let expected = if definite { S::FailedDefinite } else { S::Unknown };
             assert_eq!(interpret(&http(status), &policy(OnUnknown::Hold)).status, expected, "{status}");
         }
+    }
+
+    /// A proof of nothing is believed twice of a call that may not simply be made again, and for ever of one that may.
+    #[test]
+    fn what_is_turned_away_again_and_again_is_in_doubt() {
+        use CallStatus as S;
+        let session =
+            RawReply::HttpStatus { status: 404, body: "who?".to_owned(), of_session: true, retry_after: None };
+        let external = |on_unknown| CallPolicy { class: SideEffectClass::External, ..policy(on_unknown) };
+        for raw in [&session, &RawReply::http(429, "slow\ndown")] {
+            for on_unknown in OnUnknown::ALL {
+                for earlier in 0..6 {
+                    let read = interpret_again(raw, &external(*on_unknown), earlier);
+                    let may_be_repeated = matches!(on_unknown, OnUnknown::Redo | OnUnknown::RedoKeyed);
+                    let expected = if may_be_repeated || earlier < 2 { S::FailedDefinite } else { S::Unknown };
+                    assert_eq!(read.status, expected, "{raw:?} {on_unknown} {earlier}");
+                    assert!(another_attempt_may_help(read.error_code.as_deref()));
+                }
+            }
+            let read_only = CallPolicy { class: SideEffectClass::ReadOnly, ..policy(OnUnknown::Hold) };
+            assert_eq!(interpret_again(raw, &read_only, 9).status, S::FailedDefinite);
+        }
+        let detail = interpret_again(&RawReply::http(429, "slow\ndown"), &external(OnUnknown::Hold), 2).error_detail;
+        assert!(detail.as_deref().is_some_and(|said| said.ends_with("(HTTP status 429: slow down)")), "{detail:?}");
+        let detail = interpret_again(&session, &external(OnUnknown::Probe), 2).error_detail;
+        assert!(
+            detail.as_deref().is_some_and(|said| said.ends_with("(its session is over (HTTP status 404): who?)")),
+            "{detail:?}"
+        );
+        // What is refused for what it is will be refused again, and did nothing however often.
+        assert_eq!(interpret_again(&RawReply::http(404, ""), &external(OnUnknown::Hold), 5).status, S::FailedDefinite);
     }
 
     #[test]

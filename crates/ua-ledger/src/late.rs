@@ -32,7 +32,7 @@ pub(crate) fn said(late: &LateReply) -> String {
         }
         RawReply::ToolResult { result } => result_text(result),
         RawReply::RpcError { code, message } => format!("error {code}: {message}"),
-        RawReply::HttpStatus { status, body } => format!("HTTP {status}: {body}"),
+        RawReply::HttpStatus { status, body, .. } => format!("HTTP {status}: {body}"),
         RawReply::Statement { .. } | RawReply::Found { .. } => String::new(),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -231,7 +231,8 @@ impl Ledger {
             }
             Err(StoreError::EffectLimit { effect, max, .. }) => {
                 let message = format!(
-                    "Refused: this job allows {effect} {max}× and that has been reached. Do not ask for it again."
+                    "Refused: this job allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
+                     which nobody knows what came counts as well. Do not ask for it again."
                 );
                 self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
                 Ok(None)
@@ -265,7 +266,7 @@ impl Ledger {
     /// Commits what the attempt brought back: the raw reply and, in the same write, what it means. While the database is busy it is tried
     /// again, as long as the ledger's [`Patience`] and the lease last.
     pub async fn settle(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
-        let settle = self.end_of(&permit, outcome);
+        let settle = self.end_of(&permit, outcome).await;
         let settled = self.write_end(&permit, settle).await?;
         if settled.name.is_task() {
             self.forget_taint(); // what the sub-agent had read came with its answer
@@ -281,7 +282,7 @@ impl Ledger {
         outcome: Outcome,
         stored: impl FnOnce(CallRecord) + Send + 'static,
     ) -> Result<LastAnswer, LedgerError> {
-        let settle = self.end_of(&permit, outcome);
+        let settle = self.end_of(&permit, outcome).await;
         let Some((call, receipt)) = self.foreseen(&permit, &settle) else {
             return Ok(LastAnswer::Stored(self.write_end(&permit, settle).await?));
         };
@@ -321,7 +322,7 @@ impl Ledger {
         Some((settled.call, settled.receipt?)).filter(|_| is_final && settled.blobs.is_empty())
     }
 
-    fn end_of(&self, permit: &Permit, outcome: Outcome) -> SettleAttempt {
+    async fn end_of(&self, permit: &Permit, outcome: Outcome) -> SettleAttempt {
         let call = permit.call();
         let end = match outcome {
             Outcome::NotSent { why } => AttemptEnd::NotSent { why },
@@ -331,7 +332,7 @@ impl Ledger {
                 AttemptEnd::Lost { why: "the tool did not finish, and nobody continued the call".to_owned() }
             }
             Outcome::Raw(raw) => {
-                let settlement = self.read(&raw, call);
+                let settlement = self.read(&raw, call).await;
                 AttemptEnd::Replied { raw, settlement: Some(settlement) }
             }
         };
@@ -459,7 +460,7 @@ impl Ledger {
         let raw = whole_reply(self.store.as_ref(), receipt)
             .await
             .map_err(LedgerError::at("read the answer of", &call.call_id))?;
-        let settlement = self.read(&raw, call);
+        let settlement = self.read(&raw, call).await;
         let settled = self
             .store
             .interpret_receipt(&self.lease, &call.call_id, settlement, durability(call), self.env.now())

@@ -234,7 +234,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
                 attempt.map_or(call.attempt, |attempt| attempt.attempt),
                 sends.in_words(&call.policy)
             );
-            (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip])
+            (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::Send { facts, first, more } => {
             let mut text = format!("May `{tool}` run?");

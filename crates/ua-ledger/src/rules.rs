@@ -47,12 +47,20 @@ impl Rules<'_> {
         shown.is_none_or(|shown| *shown == self.binding(call, facts))
     }
 
+    /// Whether a call was planned for another tool than is there now under its name: what was decided about that one (its class, its key, what
+    /// its arguments mean) says nothing about this one.
+    pub(crate) fn is_for_another_tool(&self, call: &CallRecord) -> bool {
+        let now = self.definitions.get(&call.name.raw);
+        now.zip(call.tool_digest.as_ref()).is_some_and(|(now, then)| now != then)
+    }
+
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise. Whoever says that it did not happen does
     /// not say that it is to be sent again: the model decides.
     pub(crate) fn may_retry(&self, call: &CallRecord) -> bool {
         call.status == CallStatus::FailedDefinite
             && call.resolution != Some(Resolution::NotHappened)
             && call.attempt <= self.config.max_retries
+            && !self.is_for_another_tool(call)
             && another_attempt_may_help(call.error_code.as_deref())
     }
 

@@ -174,7 +174,7 @@ impl HttpClient {
         let header = |name: &str| response.headers().get(name).and_then(|header| header.to_str().ok());
         let in_millis = header("retry-after-ms").and_then(reject::millis);
         let retry_after = in_millis
-            .or_else(|| header(RETRY_AFTER.as_str()).and_then(|header| reject::retry_after(header, self.env.now())));
+            .or_else(|| header(RETRY_AFTER.as_str()).and_then(|header| ua_core::retry_after(header, self.env.now())));
         let should_retry = header("x-should-retry").and_then(|said| said.trim().to_ascii_lowercase().parse().ok());
         let body = self.start_of(response).await;
         let error = assembler.refused(status, &body, reject::by_status(status, retry_after, &body, model));

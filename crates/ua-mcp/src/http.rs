@@ -116,7 +116,7 @@ enum Reply {
     /// A JSON-RPC error.
     Error { code: i32, message: String },
     /// An HTTP status that is no success, and as much of the body as is kept; why it was not let in, if that is it.
-    Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn> },
+    Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn>, retry_after: Option<u64> },
 }
 
 impl HttpConnection {
@@ -264,23 +264,19 @@ impl HttpConnection {
                 waiting.over = true;
                 under_way.into_iter().for_each(UnderWay::answered);
                 match reply {
-                    // It refused the request unread; a new session may be let in, so this is no refusal of the call.
-                    Reply::Status { status: StatusCode::NOT_FOUND, body, .. }
-                        if self.inner.agreed().session.is_some() =>
-                    {
-                        Outcome::NotSent { why: format!("its session is over (HTTP status 404): {body}") }
-                    }
                     Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }
                     Reply::Result(result, length) => completed(bounded(result, length)),
                     Reply::Error { code, message } => Outcome::Raw(RawReply::RpcError { code: code.into(), message }),
-                    Reply::Status { status, body, not_let_in } => {
+                    Reply::Status { status, body, not_let_in, retry_after } => {
                         let is_login = |why: &NotLetIn| !matches!(why, NotLetIn::OwnHeader | NotLetIn::NoToken);
                         let hint = not_let_in.filter(is_login);
                         let hint = hint.map(|why| format!(" ({})", why.hint(&self.inner.server)));
                         let body = format!("{body}{}", hint.unwrap_or_default());
-                        Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body })
+                        // It says that the session is over; a new one may be let in.
+                        let of_session = status == StatusCode::NOT_FOUND && self.inner.agreed().session.is_some();
+                        Outcome::Raw(RawReply::HttpStatus { status: status.as_u16(), body, of_session, retry_after })
                     }
                 }
             }
@@ -349,7 +345,7 @@ impl HttpConnection {
         match reply {
             Reply::Result(result, _) => Ok(result),
             Reply::Error { code, message } => Err(format!("it answered with error {code}: {message}")),
-            Reply::Status { status, body, not_let_in } => {
+            Reply::Status { status, body, not_let_in, .. } => {
                 let mut why = format!("{} answered HTTP status {status}", self.inner.endpoint.shown());
                 if let Some(not_let_in) = not_let_in {
                     why = format!("{why}; {}", not_let_in.hint(&self.inner.server));
@@ -404,11 +400,12 @@ impl Opening for HttpConnection {
         }
         match reply {
             Reply::Error { code, message } => Err(Unanswered::Refused(code.into(), message)),
-            Reply::Status { status, body, not_let_in } => {
+            Reply::Status { status, body, not_let_in, retry_after } => {
                 if let Some(refused) = refusal(&body).filter(|_| method == "server/discover") {
                     return Err(refused);
                 }
-                let why = self.result(Reply::Status { status, body, not_let_in }).err().unwrap_or_default();
+                let why =
+                    self.result(Reply::Status { status, body, not_let_in, retry_after }).err().unwrap_or_default();
                 Err(Unanswered::Status(status.as_u16(), why))
             }
             reply @ Reply::Result(..) => self.result(reply).map_err(Unanswered::Broken),

@@ -179,6 +179,10 @@ impl McpTransport {
                         }
                         Ok(Outcome::Continues(next))
                     }
+                    // It is still to be told; the session that it is told in is another one.
+                    Outcome::Raw(RawReply::HttpStatus { status, body, of_session: true, .. }) => {
+                        Err(not_reached(server, format!("its session is over (HTTP status {status}): {body}")))
+                    }
                     // The first round was taken, so nothing that is said to the second proves that nothing happened.
                     Outcome::Raw(RawReply::HttpStatus { status, .. }) => Ok(Outcome::Lost {
                         why: format!("it answered HTTP status {status} when it got what it had asked for"),

@@ -124,7 +124,7 @@ mod tests {
             run_id: RunId::parse("run_1").unwrap(),
             tool_call_id: CallId::parse("call_1").unwrap(),
             attempt: 1,
-            reply: RawReply::HttpStatus { status: 200, body: String::new() },
+            reply: RawReply::http(200, ""),
         };
         LateFile::at(folder.path().join(LateFile::NAME)).keep(&late);
         assert!(!elsewhere.exists());

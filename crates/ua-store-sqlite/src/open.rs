@@ -82,7 +82,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
 /// A process that is killed breaks nothing: what it wrote is in the kernel, whose every later reader sees it, and SQLite's log holds whole
 /// transactions or nothing. What can break a file is a machine that stops, and somebody who puts other bytes into its place. So a file with a
 /// log behind it is checked, unless it is noted that this file was whole at an earlier opening since the machine was started, and nothing but
-/// the log was written since (ADR 33).
+/// the log was written since (ADR 35).
 struct Known {
     /// The machine's start, the file system and the file; `None` where that cannot be told.
     mark: Option<String>,

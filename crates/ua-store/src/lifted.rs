@@ -241,9 +241,9 @@ mod tests {
 
     #[test]
     fn errors_and_bodies_are_lifted_too() {
-        let mut raw = RawReply::HttpStatus { status: 502, body: "x".repeat(300) };
+        let mut raw = RawReply::http(502, "x".repeat(300));
         let (lifted, blobs) = lift(&mut raw, 256);
         assert_eq!((lifted.len(), blobs[0].content.len()), (1, 300));
-        assert_eq!(raw, RawReply::HttpStatus { status: 502, body: blobs[0].blob.marker() });
+        assert_eq!(raw, RawReply::http(502, blobs[0].blob.marker()));
     }
 }

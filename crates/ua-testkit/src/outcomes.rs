@@ -121,7 +121,7 @@ outcomes! {
 impl Refusal {
     /// The reply that says it.
     pub fn reply(self) -> RawReply {
-        let http = |status: u16| RawReply::HttpStatus { status, body: "refused".to_owned() };
+        let http = |status: u16| RawReply::http(status, "refused");
         match self {
             Self::BadRequest => http(400),
             Self::Unauthorized => http(401),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub(super) struct Process {
     pub(super) link: Link,
     /// How it is spoken with, once it was greeted.
     pub(super) era: OnceLock<Era>,
+    /// Whether its tools were listed since it started.
+    is_looked_at: AtomicBool,
 }
 
 /// How its messages get there.
@@ -55,14 +57,21 @@ pub(crate) enum Unanswered {
     /// It was answered, with something that cannot be read.
     Unreadable(String),
     /// An HTTP status that is no success.
-    Refused { status: u16, body: String },
+    Refused {
+        status: u16,
+        body: String,
+        /// It says that the session is over; another one may be let in.
+        of_session: bool,
+        /// For how many seconds it asks to be left alone.
+        retry_after: Option<u64>,
+    },
 }
 
 impl std::fmt::Display for Unanswered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotSent(why) | Self::Lost(why) | Self::Unreadable(why) => f.write_str(why),
-            Self::Refused { status, body } => {
+            Self::Refused { status, body, .. } => {
                 let body: String = body.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
                 write!(f, "it answered HTTP status {status}: {}", body.trim())
             }
@@ -71,6 +80,18 @@ impl std::fmt::Display for Unanswered {
 }
 
 impl Process {
+    pub(super) fn new(generation: String, link: Link) -> Self {
+        Self { generation, next: AtomicU64::new(1), link, era: OnceLock::new(), is_looked_at: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.is_looked_at.load(Ordering::Acquire)
+    }
+
+    pub(super) fn was_looked_at(&self) {
+        self.is_looked_at.store(true, Ordering::Release);
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         match &self.link {
             Link::Pipe(pipe) => pipe.ended.is_cancelled(),
@@ -130,7 +151,9 @@ impl Process {
         let _under_way = UnderWay::one(under_way);
         match relay.request(id, &message, headers).await {
             Relayed::Answer(answer) => Ok(answer),
-            Relayed::Status { status, body } => Err(Unanswered::Refused { status, body }),
+            Relayed::Status { status, body, of_session, retry_after } => {
+                Err(Unanswered::Refused { status, body, of_session, retry_after })
+            }
             Relayed::NotSent(why) => Err(Unanswered::NotSent(why)),
             Relayed::Lost(why) => Err(Unanswered::Lost(why)),
         }

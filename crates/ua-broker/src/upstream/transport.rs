@@ -1,6 +1,7 @@
 //! Tool calls: each comes with a permit, is sent to the process that it was committed for or not at all, and its answer is handed to the
 //! ledger.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,59 +18,98 @@ use super::{PATIENCE, Upstream, lock};
 use crate::era;
 use crate::live::Sent;
 
-/// How many pages of a list are read.
-const MAX_PAGES: usize = 1_000;
-
 /// How often a tool may ask for something before it has a result.
 const MOST_ROUNDS: u32 = 20;
 
 /// Of how many calls it is kept what their errors said beside their words.
 const MOST_KEPT: usize = 1_000;
 
+/// The tool server of a connection as one road to it knows it: as long as its tools are those that were listed. When they are others, nothing
+/// goes this way any more, since what was decided about each call was decided about the tool that was listed.
+pub(crate) struct AsListed {
+    upstream: Arc<Upstream>,
+    edition: OnceLock<u64>,
+}
+
+impl AsListed {
+    pub(crate) fn new(upstream: Arc<Upstream>) -> Self {
+        Self { upstream, edition: OnceLock::new() }
+    }
+
+    /// Whether its tools are those that were listed, as far as is known.
+    fn is_current(&self) -> bool {
+        self.edition.get().is_some_and(|edition| self.upstream.tools().is_edition(*edition))
+    }
+
+    /// Whether calls may be planned by what was listed: nobody knows of another edition. Whether there is one is looked at before anything is
+    /// sent.
+    pub(crate) fn may_be_planned_by(&self) -> bool {
+        self.edition.get().is_some_and(|edition| self.upstream.tools().is_newest(*edition))
+    }
+
+    /// Why nothing goes this way.
+    fn changed(&self) -> String {
+        let what = self.upstream.tools().last_change();
+        format!(
+            "they changed since they were listed{what}. Look at them again, and make the call again if it is still wanted"
+        )
+    }
+}
+
 #[async_trait]
-impl ToolTransport for Upstream {
+impl ToolTransport for AsListed {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
-        let server = &self.launch.name;
-        let failed = |why| TransportError::NotListed { server: server.clone(), why };
-        let mut tools = Vec::new();
-        let mut cursor = None::<Value>;
-        for _ in 0..MAX_PAGES {
-            let params = cursor.take().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
-            let page = self.look("tools/list", &params).await.map_err(failed)?;
-            self.note_schemas(&page);
-            let listed = page["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-            tools.extend(listed.iter().filter_map(|tool| spec(server, tool)));
-            match page.get("nextCursor").filter(|next| !next.is_null()) {
-                Some(next) => cursor = Some(next.clone()),
-                None => return Ok(tools),
-            }
-        }
-        Err(failed("its list of tools does not end".to_owned()))
+        let server = &self.upstream.launch.name;
+        let listed = self.upstream.list().await;
+        let (edition, tools) = listed.map_err(|why| TransportError::NotListed { server: server.clone(), why })?;
+        let _first = self.edition.set(edition);
+        Ok(tools.iter().filter_map(|tool| spec(server, tool)).collect())
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
-        let process = self.running_process().await;
-        let process = process.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why })?;
-        Ok(self.generation_of(&process))
+        let ready = self.upstream.looked_at().await;
+        let (process, edition) = ready.map_err(|why| TransportError::NotStarted { server: server.to_owned(), why })?;
+        if self.edition.get() != Some(&edition) {
+            return Err(TransportError::Changed { server: server.to_owned(), why: self.changed() });
+        }
+        Ok(self.upstream.generation_of(&process))
     }
 
     fn running(&self, _server: &str) -> Option<String> {
-        let process = self.process.try_lock().ok()?.clone()?;
-        (!process.has_ended()).then(|| self.generation_of(&process))
+        let process = self.upstream.process.try_lock().ok()?.clone()?;
+        let is_so = !process.has_ended() && process.is_looked_at() && self.is_current();
+        is_so.then(|| self.upstream.generation_of(&process))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
-        self.send(permit).await
+        if !self.is_current() {
+            return Outcome::NotSent { why: self.changed() };
+        }
+        self.upstream.send(permit).await
     }
 
     async fn ask(&self, enquiry: &Enquiry) -> Outcome {
         let params = json!({"name": enquiry.tool().tool, "arguments": enquiry.arguments()});
-        match self.look("tools/call", &params).await {
+        let asked = async {
+            let (process, edition) = self.upstream.looked_at().await?;
+            // What was a read when it was listed may be none any more.
+            if self.edition.get() != Some(&edition) {
+                return Err(self.changed());
+            }
+            self.upstream.look(&process, "tools/call", &params).await
+        };
+        match asked.await {
             Ok(result) => Outcome::Raw(RawReply::ToolResult { result }),
             Err(why) => Outcome::NotSent { why },
         }
     }
 
+    async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        self.upstream.fence(server, generation, lost_at).await
+    }
+}
+
+impl Upstream {
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         if let Some((_, own)) = generation.split_once('/')
             && Horizon::is_remote(own)
@@ -95,14 +135,11 @@ impl ToolTransport for Upstream {
         }
         Fence::Alive { detail: format!("`{generation}` names no process of the gateway") }
     }
-}
 
-impl Upstream {
     /// One request of our own, which only looks.
-    async fn look(&self, method: &str, params: &Value) -> Result<Value, String> {
-        let process = self.running_process().await?;
+    pub(super) async fn look(&self, process: &Process, method: &str, params: &Value) -> Result<Value, String> {
         let answer = tokio::select! {
-            answer = process.request(method, self.prepared(&process, params.clone())) => {
+            answer = process.request(method, self.prepared(process, params.clone())) => {
                 answer.map_err(|why| why.to_string())?
             }
             () = self.env.clock.sleep(PATIENCE) => return Err(format!("it did not answer {method} in time")),
@@ -185,7 +222,9 @@ impl Upstream {
                 Outcome::Raw(RawReply::RpcError { code: -32700, message: why })
             }
             Err(Unanswered::Lost(why) | Unanswered::Unreadable(why)) => Outcome::Lost { why },
-            Err(Unanswered::Refused { status, body }) => Outcome::Raw(RawReply::HttpStatus { status, body }),
+            Err(Unanswered::Refused { status, body, of_session, retry_after }) => {
+                Outcome::Raw(RawReply::HttpStatus { status, body, of_session, retry_after })
+            }
         };
         if let Outcome::Raw(reply @ RawReply::ToolResult { .. }) = &outcome {
             lock(&self.replies).insert(call.clone(), reply.clone());

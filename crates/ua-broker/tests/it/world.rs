@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
-use ua_store::{Choice, NewAnswer, QuestionRecord, RunStore as _};
+use ua_store::{CallRecord, Choice, NewAnswer, QuestionRecord, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// How long anything may take.
@@ -183,6 +183,17 @@ impl GatewayWorld {
         let mut questions = runtime.block_on(store.open_questions(None)).unwrap();
         questions.retain(|question| question.answer.is_none());
         questions
+    }
+
+    /// The calls of a tool, oldest first.
+    pub(crate) fn calls(&self, tool: &str) -> Vec<CallRecord> {
+        let (store, runtime) = self.store();
+        let runs = runtime.block_on(store.runs(1_000)).unwrap();
+        let records = runs.iter().map(|run| runtime.block_on(store.load(&run.run_id)).unwrap());
+        let mut calls: Vec<CallRecord> = records.flat_map(|records| records.calls).collect();
+        calls.retain(|call| call.name.tool == tool);
+        calls.sort_by_key(|call| (call.created_at, call.position.turn));
+        calls
     }
 
     pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {

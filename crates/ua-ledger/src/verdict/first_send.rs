@@ -10,6 +10,10 @@ use crate::related::Other;
 
 impl<'v> Case<'v> {
     pub(super) fn prepared(&self) -> Decision<'v> {
+        if self.rules.is_for_another_tool(self.call) && !matches!(word(self.view.pending()), Word::Abort | Word::No(_))
+        {
+            return Decision { verdict: self.of_another_tool(), closes: self.view.pending().into_iter().collect() };
+        }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered) = (None, None);
         match word(self.view.pending()) {
@@ -41,6 +45,10 @@ impl<'v> Case<'v> {
                 closes.extend(unanswered);
                 return Decision { verdict: Verdict::WaitFor(&twin.call), closes };
             }
+        }
+        // What it says of the other calls is not so any more: a person who reads it now is to know how they stand.
+        if let Some(stale) = unanswered.take_if(|asked| self.is_news_since(asked)) {
+            closes.push(stale);
         }
         let mut reasons = Vec::new();
         let others = self.others();
@@ -89,6 +97,16 @@ impl<'v> Case<'v> {
             replay: None,
         };
         Decision { verdict, closes }
+    }
+
+    /// The refusal of a call that was planned for what its tool was before.
+    fn of_another_tool(&self) -> Verdict<'v> {
+        let message = format!(
+            "Not run: the definition of `{}` has changed since this call was planned. Look at the tool as it is now, and make the call \
+             again if it is still wanted.",
+            self.call.name.tool
+        );
+        Verdict::Cancel { resolution: Resolution::Refused, code: "tool_changed", message }
     }
 
     /// The addresses that it would read and that nobody but the model has written, where that may carry something away.

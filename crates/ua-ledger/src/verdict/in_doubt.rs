@@ -5,8 +5,11 @@ use ua_store::{CallRecord, QuestionKind, QuestionRecord, ReplayStatus, UnknownRe
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
-use crate::interpret::interpret;
+use crate::interpret::{interpret, was_turned_away};
 use crate::question::{Sends, Why, shows};
+
+/// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
+const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
 
 impl<'v> Case<'v> {
     pub(super) fn unknown(&self, known: Known<'v>) -> Decision<'v> {
@@ -125,6 +128,9 @@ impl<'v> Case<'v> {
             (OnUnknown::Continue, None) if self.is_mere_read() => Some("its policy does without an answer".to_owned()),
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
             (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_for_another_tool(self.call) => {
+                Some(ANOTHER_TOOL.to_owned())
+            }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
                 Some("it was tried as often as the job allows".to_owned())
             }
@@ -165,6 +171,7 @@ impl<'v> Case<'v> {
             Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
                 shows_nothing("it was tried as often as the job allows")
             }
+            Finding::Absent if self.rules.is_for_another_tool(self.call) => shows_nothing(ANOTHER_TOOL),
             Finding::Absent if self.call.file_digests != self.facts.file_digests => {
                 shows_nothing("a file it sends has changed since")
             }
@@ -201,6 +208,9 @@ impl<'v> Case<'v> {
         // What a later attempt came to is part of what is known.
         let refused = call.error_detail.as_deref().filter(|_| call.doubt.is_some_and(|doubt| doubt < call.attempt));
         let mut because = refused.unwrap_or(because).to_owned();
+        if let Some(said) = call.error_detail.as_deref().filter(|_| refused.is_none() && was_turned_away(call)) {
+            because = format!("{said}; {because}");
+        }
         if self.has_answer_in_vain() {
             because.push_str("; what a person answered to its question was not handed over any more");
         }

@@ -17,6 +17,9 @@ impl<'v> Case<'v> {
         if !self.rules.may_retry(self.call) && !asks_for_credentials {
             return Verdict::Settled.into();
         }
+        if self.rules.is_for_another_tool(self.call) && !matches!(word(self.view.pending()), Word::Abort) {
+            return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
+        }
         let mut closes = Vec::new();
         let mut approved_by = None;
         match word(self.view.pending()) {

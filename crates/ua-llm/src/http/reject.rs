@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use ua_core::Timestamp;
 
 use crate::error::LlmError;
 
@@ -145,16 +144,6 @@ fn message_in(body: &str) -> String {
     }
 }
 
-/// Reads `Retry-After`: seconds, whole or not, or an HTTP date counted from `now`.
-pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
-    let header = header.trim();
-    if let Ok(seconds) = header.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(header).ok()?;
-    Some(Timestamp::from_millis(at.as_millisecond()).since(now))
-}
-
 /// Reads `retry-after-ms`: milliseconds, whole or not.
 pub(crate) fn millis(header: &str) -> Option<Duration> {
     let millis = header.trim().parse::<f64>().ok()?;
@@ -282,14 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
-        assert_eq!(retry_after(" 7 ", now), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Fri, 02 Jan 2026 03:04:35 GMT", now), Some(Duration::from_secs(30)));
-        assert_eq!(retry_after("Fri, 02 Jan 2026 03:00:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
-        assert_eq!(retry_after("3.5", now), Some(Duration::from_millis(3_500)));
-        assert_eq!((retry_after("-1", now), retry_after("NaN", now), retry_after("1e300", now)), (None, None, None));
+    fn retry_after_ms_is_milliseconds() {
         assert_eq!(
             (millis("1200"), millis(" 0.5"), millis("x")),
             (Some(Duration::from_millis(1_200)), Some(Duration::from_micros(500)), None)

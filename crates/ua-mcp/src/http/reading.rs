@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 use ua_core::Env;
@@ -38,8 +38,9 @@ impl HttpConnection {
         if !status.is_success() {
             self.inner.note_refusal(status);
             let not_let_in = self.inner.endpoint.refused(&response).await;
+            let retry_after = retry_after(&response, &self.inner.env);
             let body = refusal(response, &self.inner.env).await;
-            return Ok(Reply::Status { status, body, not_let_in });
+            return Ok(Reply::Status { status, body, not_let_in, retry_after });
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -61,6 +62,12 @@ impl HttpConnection {
             _ => Err(lost(format!("it answered HTTP status {status} with {kind:?} content and no result"))),
         }
     }
+}
+
+/// For how many seconds the other side asks to be left alone, rounded up.
+pub(super) fn retry_after(response: &Response, env: &Env) -> Option<u64> {
+    let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    ua_core::retry_after(header, env.now()).map(|span| span.as_secs() + u64::from(span.subsec_nanos() > 0))
 }
 
 /// The beginning of a refusal's body, as far as it comes.

@@ -35,8 +35,12 @@ pub enum Relayed {
         status: u16,
         /// The beginning of what came with it.
         body: String,
+        /// It says that the session is over, and nothing about the request: another session may be let in.
+        of_session: bool,
+        /// For how many seconds the other side asks to be left alone, if it says.
+        retry_after: Option<u64>,
     },
-    /// It did not leave, or was refused unread because the session is over.
+    /// It did not leave, or was refused unread because a login had ended that is renewed by now.
     NotSent(String),
     /// It left, or may have, and no answer will come.
     Lost(String),
@@ -134,6 +138,7 @@ impl Relay {
                 wire.note(status);
             }
             let not_let_in = wire.endpoint.refused(&response).await;
+            let retry_after = reading::retry_after(&response, &wire.env);
             let mut body = reading::refusal(response, &wire.env).await;
             match not_let_in {
                 Some(NotLetIn::Renewed) => {
@@ -149,12 +154,8 @@ impl Relay {
             {
                 return Relayed::Answer(refused);
             }
-            return match status {
-                StatusCode::NOT_FOUND if has_session => {
-                    Relayed::NotSent(format!("its session is over (HTTP status 404): {body}"))
-                }
-                _ => Relayed::Status { status: status.as_u16(), body },
-            };
+            let of_session = status == StatusCode::NOT_FOUND && has_session;
+            return Relayed::Status { status: status.as_u16(), body, of_session, retry_after };
         }
         match self.answer(response, id).await {
             Ok(answer) => {

@@ -138,7 +138,9 @@ async fn a_status_is_an_answer_redirects_are_not_followed_and_bodies_are_cut() {
     let peer = Peer::new().await;
     for (calls, status) in [500_u16, 307, 429, 403].into_iter().enumerate() {
         let outcome = peer.call("status", json!({"status": status})).await;
-        let Outcome::Raw(RawReply::HttpStatus { status: got, body }) = outcome else { panic!("{outcome:?}") };
+        let Outcome::Raw(RawReply::HttpStatus { status: got, body, of_session: false, .. }) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!((got, body), (status, "é".repeat(4096)));
         assert_eq!(peer.hostile.calls("status").len(), calls + 1);
     }
@@ -212,8 +214,9 @@ async fn a_forgotten_session_refuses_the_call_and_the_next_attempt_has_a_new_one
     let peer = Peer::new().await;
     let (first, connection) = peer.world.ready().await;
     peer.hostile.forget_sessions();
-    let why = "its session is over (HTTP status 404): no such session".to_owned();
-    assert_eq!(call(&connection, "echo", json!({})).await, Outcome::NotSent { why });
+    let refused =
+        RawReply::HttpStatus { status: 404, body: "no such session".to_owned(), of_session: true, retry_after: None };
+    assert_eq!(call(&connection, "echo", json!({})).await, Outcome::Raw(refused));
     assert_eq!(peer.hostile.calls("echo").len(), 1, "it is not posted again by itself");
 
     let why = peer.world.server.connection(&first).await.unwrap_err();

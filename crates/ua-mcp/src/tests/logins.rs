@@ -400,11 +400,11 @@ async fn a_login_that_has_ended_is_a_refusal_that_says_what_to_do() {
     let world = world(&site, &own);
     let (_, connection) = world.ready().await;
     let forbidden = call(&connection, "forbidden", json!({})).await;
-    let Outcome::Raw(RawReply::HttpStatus { status: 403, body }) = forbidden else { panic!("{forbidden:?}") };
+    let Outcome::Raw(RawReply::HttpStatus { status: 403, body, .. }) = forbidden else { panic!("{forbidden:?}") };
     assert!(body.contains("`ua login web --scope \"mail:send\"`"), "{body}");
     site.revoke(true);
     let ended = call(&connection, "send", json!({})).await;
-    let Outcome::Raw(RawReply::HttpStatus { status: 401, body }) = ended else { panic!("{ended:?}") };
+    let Outcome::Raw(RawReply::HttpStatus { status: 401, body, .. }) = ended else { panic!("{ended:?}") };
     assert!(body.starts_with("who are you?") && body.contains("log in with `ua login web`"), "{body}");
     assert_eq!(site.calls().len(), 2, "each was posted once");
     // Somebody logs in anew in another terminal, and the run goes on.
@@ -425,7 +425,7 @@ async fn a_server_that_takes_no_token_is_not_asked_for_ever() {
     assert!(matches!(call(&connection, "send", json!({})).await, Outcome::NotSent { .. }));
     site.revoke(false);
     let second = call(&connection, "send", json!({})).await;
-    let Outcome::Raw(RawReply::HttpStatus { status: 401, body }) = second else { panic!("{second:?}") };
+    let Outcome::Raw(RawReply::HttpStatus { status: 401, body, .. }) = second else { panic!("{second:?}") };
     assert!(body.contains("not even one that was just renewed"), "{body}");
 }
 

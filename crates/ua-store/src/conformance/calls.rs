@@ -189,10 +189,7 @@ pub async fn a_reply_may_leave_the_outcome_open(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     scene.call_that_is("call_1", CallStatus::Running).await;
     let open = Settlement { possible_effect: Some(PossibleEffect::Maybe), ..samples::settlement(CallStatus::Unknown) };
-    let end = AttemptEnd::Replied {
-        raw: RawReply::HttpStatus { status: 502, body: "bad gateway".to_owned() },
-        settlement: Some(open),
-    };
+    let end = AttemptEnd::Replied { raw: RawReply::http(502, "bad gateway"), settlement: Some(open) };
     let call = store.settle_attempt(&scene.lease, samples::ended("call_1", 1, end)).await.unwrap();
     assert_eq!((call.status, call.possible_effect), (CallStatus::Unknown, Some(PossibleEffect::Maybe)));
     assert_eq!(store.unknown_calls().await.unwrap(), vec![call]);

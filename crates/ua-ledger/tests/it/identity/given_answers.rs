@@ -122,6 +122,10 @@ async fn a_run_that_has_ended_takes_answers_about_what_it_left_open_alone() {
     member.store.end_run(&member.lease, samples::run_end(RunStatus::Succeeded)).await.unwrap();
     let refused = give(&member, &about_the_run, Answer::new(Choice::Skip)).await;
     assert!(matches!(refused, Err(NotTaken::RunEnded { .. })), "{refused:?}");
+    // As long as it goes on it can be ended by the same question; now nothing is left to end.
+    assert!(about_it.choices.contains(&Choice::Abort));
+    let refused = give(&member, &about_it, Answer::new(Choice::Abort)).await;
+    assert!(matches!(refused, Err(NotTaken::RunEnded { .. })), "{refused:?}");
     let given =
         give_answer(&*member.store, member.ledger.env(), &about_it, Answer::new(Choice::Happened), "ada", |_| false);
     let settled: Vec<_> = given.await.unwrap().into_iter().map(|call| (call.call_id, call.status)).collect();

@@ -144,7 +144,7 @@ impl Member {
             Fate::FailedMaybe => result("something went wrong", true),
             Fate::FailedNone => result("refused: nothing was sent", true),
             Fate::NotSent => Outcome::NotSent { why: "connection refused".to_owned() },
-            Fate::Unauthorized => Outcome::Raw(RawReply::HttpStatus { status: 401, body: "who are you?".to_owned() }),
+            Fate::Unauthorized => Outcome::Raw(RawReply::http(401, "who are you?")),
             Fate::Lost => Outcome::Lost { why: "the connection was cut".to_owned() },
             Fate::UnderWay => return permit.call().clone(),
         };

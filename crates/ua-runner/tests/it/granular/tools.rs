@@ -160,7 +160,7 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
         {"text": "{{result:toolu_1_1}}"},
     ]});
     let rpc = |code| Outcome::Raw(RawReply::RpcError { code, message: "it went wrong".to_owned() });
-    let http = |status| Outcome::Raw(RawReply::HttpStatus { status, body: "it went wrong".to_owned() });
+    let http = |status| Outcome::Raw(RawReply::http(status, "it went wrong"));
     let reported = json!({"content": [{"type": "text", "text": "it went wrong"}], "isError": true});
     let lost = || Outcome::Lost { why: "it went wrong".to_owned() };
     // What came, and whether it says what became of the call.
@@ -202,6 +202,57 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
                     panic!("{outcome:?}: {other:?}")
                 }
             }
+        }
+    }
+}
+
+/// That a server turned a call away unread is believed twice of one that may not simply be made again; then nobody knows, and a person reads
+/// what the server said. A call under its key is tried as often as the job allows, since a repeat does no harm.
+#[tokio::test]
+async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
+    let away = |status, of_session| {
+        Outcome::Raw(RawReply::HttpStatus { status, body: "nobody knows you".into(), of_session, retry_after: None })
+    };
+    for (outcome, words) in [(away(404, true), "HTTP status 404"), (away(429, false), "HTTP status 429")] {
+        let mut shop = Shop::new(SCRIPT, POLICY, done);
+        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
+        let text = &question.text;
+        assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("sent 3 times"), "{text}");
+        assert_eq!(shop.records().await.attempts.len(), 3, "{outcome:?}");
+        // Each word of a person sends it once.
+        shop.answer(&question, Choice::Execute).await;
+        let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
+        assert_eq!(shop.records().await.attempts.len(), 4, "{}", question.text);
+
+        let mut shop = Shop::new(SCRIPT, KEYED, done);
+        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        let ended = shop.run().await.unwrap();
+        assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
+        assert_eq!(shop.records().await.attempts.len(), 6, "{outcome:?}");
+    }
+}
+
+/// A server that asks to be left alone is, up to five minutes; what it refused for longer is told to the model.
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is() {
+    let busy = |status, retry_after| {
+        Outcome::Raw(RawReply::HttpStatus {
+            status,
+            body: "it went wrong".into(),
+            of_session: false,
+            retry_after: Some(retry_after),
+        })
+    };
+    for (outcome, attempts, least) in [(busy(429, 60), 6, 60), (busy(429, 3_600), 1, 0), (busy(503, 60), 6, 60)] {
+        let mut shop = Shop::new(SCRIPT, KEYED, done);
+        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        let _ended = shop.run().await.unwrap();
+        let made = shop.records().await.attempts;
+        assert_eq!(made.len(), attempts, "{outcome:?}");
+        for (before, after) in made.iter().zip(made.iter().skip(1)) {
+            let wait = after.started_at.since(before.ended_at.unwrap()).as_secs();
+            assert!((least..least + 60).contains(&wait), "{outcome:?}: {wait} s");
         }
     }
 }
