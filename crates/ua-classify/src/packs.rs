@@ -54,6 +54,7 @@ const FILES: &[(&str, &str)] = files![
     "linear",
     "linear-jerhadf",
     "mcp-atlassian",
+    "mcp-sqlite",
     "memory",
     "mysql-benborla",
     "notion",

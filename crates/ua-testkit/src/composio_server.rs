@@ -20,7 +20,9 @@ pub const BATCH_LIMIT: usize = 50;
 /// Serves until standard input ends. `log` gets one line per effect.
 pub fn serve_composio(log: &Path) -> io::Result<()> {
     let router = Router { log: log.to_path_buf() };
-    serve_lines("composio", &Router::listing(), |name, arguments| router.call(name, arguments))
+    serve_lines("composio", &Router::listing(), |name, arguments| {
+        Ok(router.call(name, arguments)?.map(|answer| answer.to_string()))
+    })
 }
 
 struct Router {

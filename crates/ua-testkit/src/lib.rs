@@ -52,7 +52,7 @@ pub use otlp_receiver::{Attributes, CollectorMood, OtlpReceiver, ReceivedPoint, 
 pub use outcomes::{ClockOutcome, ModelOutcome, PersonOutcome, ProcessOutcome, Refusal, StoreOutcome, ToolOutcome};
 pub use postgres::PostgresServer;
 pub use program::{example_program, ua_program, workspace_root};
-pub use provider_server::{Provider, serve_provider};
+pub use provider_server::{Provider, ProviderFault, serve_provider};
 pub use proxy::{Proxy, Way};
 pub use seams::Seam;
 pub use servers::{

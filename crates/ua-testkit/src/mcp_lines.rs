@@ -4,11 +4,11 @@ use std::io::{self, BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-/// Serves `tools` until standard input ends. `call` answers a call, or reports an error.
+/// Serves `tools` until standard input ends. `call` answers a call with a text, or reports an error; its own error ends the server.
 pub(crate) fn serve_lines(
     name: &str,
     tools: &[Value],
-    mut call: impl FnMut(&str, &Value) -> io::Result<Result<Value, String>>,
+    mut call: impl FnMut(&str, &Value) -> io::Result<Result<String, String>>,
 ) -> io::Result<()> {
     let (input, mut output) = (io::stdin().lock(), io::stdout().lock());
     for line in input.lines() {
@@ -25,7 +25,7 @@ pub(crate) fn serve_lines(
             Some("tools/call") => {
                 let name = request["params"]["name"].as_str().unwrap_or_default();
                 let (text, is_error) = match call(name, &request["params"]["arguments"])? {
-                    Ok(answer) => (answer.to_string(), false),
+                    Ok(answer) => (answer, false),
                     Err(error) => (error, true),
                 };
                 json!({"content": [{"type": "text", "text": text}], "isError": is_error})

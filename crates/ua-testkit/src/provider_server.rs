@@ -1,7 +1,10 @@
 //! Services of others, as their documentation says they behave, behind a tool server of our own.
 //!
 //! Speaks MCP over standard input and output, line by line, with nothing but JSON. What a service holds is a file that outlives the
-//! process: one line per thing that was made, which is also how a harness counts from outside.
+//! process: one line per thing that was made, which is also how a harness counts from outside. Two files beside it make a service misbehave:
+//! one says how it loses what it makes next ([`ProviderFault`]), one that it does not show yet what it has made.
+
+mod listings;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use ua_core::Timestamp;
 
+use self::listings::{LISTINGS, Said};
 use crate::mcp_lines::serve_lines;
 
 /// A service.
@@ -26,13 +30,13 @@ pub enum Provider {
     Slack,
     /// Keeps one object per place, with its metadata.
     S3,
-    /// Sends a message each time it is told to, and nothing about a message is unique.
+    /// Sends a mail, or makes a draft, each time it is told to, and finds them by addressee and time, in prose, without their texts.
     Gmail,
-    /// Makes a comment each time it is told to, and lists those of an issue.
+    /// Makes a comment or an issue each time it is told to, and lists those of an issue, or of a team.
     Linear,
-    /// The same of a page, whose texts are kept in pieces.
+    /// Makes comments, pages, data sources and blocks each time it is told to, and gives them back with more than was sent, and to the minute.
     Notion,
-    /// Puts a row into a table, and answers questions about one: `SELECT id, column FROM table WHERE column = 'value'`.
+    /// Puts a row into a table, and lists those that have certain values; in `orders` no two have one `ua_key`.
     Sql,
     /// Makes a label each time it is told to, and lists those of a board, by ids that begin with the second in which each was made.
     Trello,
@@ -102,15 +106,63 @@ impl Provider {
             Self::S3 => {
                 vec![("put_object", &["Bucket", "Key", "Body", "Metadata"]), ("head_object", &["Bucket", "Key"])]
             }
-            Self::Gmail => vec![("GMAIL_SEND_EMAIL", &["recipient_email", "subject", "body"])],
-            Self::Linear => vec![("create_comment", &["issueId", "body"]), ("list_comments", &["issueId"])],
+            Self::Gmail => vec![
+                ("GMAIL_SEND_EMAIL", &["recipient_email", "subject", "body"]),
+                ("send_email", MAIL),
+                ("draft_email", MAIL),
+                ("search_emails", &["query", "maxResults"]),
+            ],
+            Self::Linear => vec![
+                ("create_comment", &["issueId", "body"]),
+                ("list_comments", &["issueId"]),
+                ("save_issue", &["id", "title", "description", "team", "assignee", "priority", "state"]),
+                ("list_issues", &["team", "query", "state", "assignee", "orderBy", "limit", "cursor"]),
+            ],
             Self::Notion => vec![
                 ("API-create-a-comment", &["parent", "rich_text"]),
                 ("API-retrieve-a-comment", &["block_id", "page_size"]),
+                ("API-post-page", &["parent", "properties", "children", "icon", "cover"]),
+                ("API-create-a-data-source", &["parent", "properties", "title"]),
+                ("API-post-search", &["query", "sort", "filter", "start_cursor", "page_size"]),
+                ("API-patch-block-children", &["block_id", "children", "after"]),
+                ("API-get-block-children", &["block_id", "start_cursor", "page_size"]),
             ],
-            Self::Sql => vec![("insert_row", &["table", "values"]), ("read_query", &["query"])],
+            Self::Sql => vec![
+                ("query", &["sql", "values"]),
+                ("create_record", &["table", "data"]),
+                ("read_records", &["table", "conditions", "limit", "offset"]),
+            ],
             Self::Trello => vec![("create_label", &["boardId", "name", "color"]), ("get_board_labels", &["boardId"])],
             Self::Discord => vec![("create_role", &["guildId", "name"]), ("list_roles", &["guildId"])],
+        }
+    }
+}
+
+/// What a mail is made from.
+const MAIL: &[&str] =
+    &["to", "subject", "body", "htmlBody", "mimeType", "cc", "bcc", "threadId", "inReplyTo", "attachments"];
+
+/// How a service loses the next thing that it is told to make, as the file `.fault` beside its log names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderFault {
+    /// The server ends before it makes anything.
+    DiesBefore,
+    /// It ends when it has made it, and answers nothing.
+    DiesAfter,
+    /// It makes it, and never answers.
+    HangsAfter,
+}
+
+impl ProviderFault {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::DiesBefore, Self::DiesAfter, Self::HangsAfter];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DiesBefore => "dies_before",
+            Self::DiesAfter => "dies_after",
+            Self::HangsAfter => "hangs_after",
         }
     }
 }
@@ -156,7 +208,47 @@ impl Service {
         Ok(made.collect())
     }
 
+    /// The file of this name beside the log.
+    fn beside(&self, name: &str) -> PathBuf {
+        let mut path = self.log.clone().into_os_string();
+        path.push(name);
+        path.into()
+    }
+
+    /// The fault that comes next, once.
+    fn fault(&self) -> io::Result<Option<ProviderFault>> {
+        let path = self.beside(".fault");
+        if !path.exists() {
+            return Ok(None);
+        }
+        let named = fs::read_to_string(&path)?;
+        fs::remove_file(&path)?;
+        Ok(ProviderFault::ALL.into_iter().find(|fault| fault.name() == named.trim()))
+    }
+
+    /// Whether nothing that was made is shown yet, while there is a file `.hide` beside the log: some services show it later.
+    fn is_hidden(&self) -> bool {
+        self.beside(".hide").exists()
+    }
+
     fn make(&self, tool: &str, arguments: &Value) -> io::Result<()> {
+        let fault = self.fault()?;
+        // An error ends the process, without an answer.
+        let end = || Err(io::Error::other("it was told to end"));
+        if fault == Some(ProviderFault::DiesBefore) {
+            return end();
+        }
+        self.put(tool, arguments)?;
+        match fault {
+            Some(ProviderFault::DiesAfter) => end(),
+            Some(ProviderFault::HangsAfter) => loop {
+                std::thread::park();
+            },
+            Some(ProviderFault::DiesBefore) | None => Ok(()),
+        }
+    }
+
+    fn put(&self, tool: &str, arguments: &Value) -> io::Result<()> {
         let at = ua_core::system::env().now().as_millis();
         let mut file = OpenOptions::new().create(true).append(true).open(&self.log)?;
         file.write_all(format!("{}\n", json!({"tool": tool, "arguments": arguments, "at": at})).as_bytes())?;
@@ -164,60 +256,32 @@ impl Service {
     }
 
     /// The answer of a call, or the error that it reports.
-    fn call(&self, tool: &str, arguments: &Value) -> io::Result<Result<Value, String>> {
+    fn call(&self, tool: &str, arguments: &Value) -> io::Result<Result<String, String>> {
+        let is_it = |listing: &&listings::Listing| listing.provider == self.provider && listing.tool == tool;
+        let mut listings = LISTINGS.iter().filter(is_it);
+        if let Some(listing) = listings.find(|listing| (listing.is_about)(arguments)) {
+            return Ok(Ok(self.listed(listing, arguments)?.into_text()));
+        }
+        Ok(self.done(tool, arguments)?.map(|answer| answer.to_string()))
+    }
+
+    fn listed(&self, listing: &listings::Listing, arguments: &Value) -> io::Result<Said> {
+        let mut all = self.made()?;
+        all.retain(|made| made.tool == listing.makes && (listing.is_in)(made, arguments) && !self.is_hidden());
+        if listing.is_newest_first {
+            all.reverse();
+            all.sort_by_key(|made| std::cmp::Reverse(made.at));
+        }
+        let entries = all.iter().enumerate().take(listing.most);
+        Ok((listing.answer)(entries.map(|(index, made)| (listing.entry)(index, made, arguments)).collect()))
+    }
+
+    /// What is no list: things that are made, and things that are looked up one by one.
+    fn done(&self, tool: &str, arguments: &Value) -> io::Result<Result<Value, String>> {
         let made = self.made()?;
         let of = |tool: &str| made.iter().filter(|made| made.tool == tool).cloned().collect::<Vec<_>>();
         let same = |made: &Made, names: &[&str]| names.iter().all(|name| made.arguments[name] == arguments[name]);
         Ok(Ok(match tool {
-            "list_issues" if arguments["orderBy"] == "CREATED_AT" => {
-                let mut all = of("issue_write");
-                all.retain(|made| same(made, &["owner", "repo"]) && made.arguments["method"] == "create");
-                all.sort_by_key(|made| std::cmp::Reverse(made.at));
-                let item = |(index, made): (usize, &Made)| {
-                    let said = &made.arguments;
-                    json!({"number": index, "title": said["title"], "body": said["body"], "created_at": made.at.to_string()})
-                };
-                let issues: Vec<Value> = all.iter().enumerate().take(100).map(item).collect();
-                json!({"issues": issues, "totalCount": all.len()})
-            }
-            "get_board_labels" => {
-                let mut all = of("create_label");
-                all.retain(|made| same(made, &["boardId"]));
-                let label = |(index, made): (usize, &Made)| {
-                    let id = format!("{:08x}{index:016x}", made.at.as_millis() / 1000);
-                    json!({"id": id, "name": made.arguments["name"], "color": made.arguments["color"]})
-                };
-                Value::Array(all.iter().enumerate().map(label).collect())
-            }
-            "list_roles" => {
-                let mut all = of("create_role");
-                all.retain(|made| same(made, &["guildId"]));
-                let role = |made: &Made| {
-                    let id = (made.at.as_millis() - 1_420_070_400_000) << 22;
-                    let name = made.arguments["name"].as_str().unwrap_or_default();
-                    format!("- **{name}** (ID: {id})\n  • Color: None (RGB: 0)\n  • Position: 1")
-                };
-                let roles: Vec<String> = all.iter().map(role).collect();
-                Value::String(format!("Retrieved {} roles:\n{}", roles.len(), roles.join("\n")))
-            }
-            "list_issues" | "list_pull_requests" | "issue_read" => {
-                let (of_tool, place): (_, &[&str]) = match tool {
-                    "list_issues" => ("create_issue", &["owner", "repo"]),
-                    "list_pull_requests" => ("create_pull_request", &["owner", "repo"]),
-                    _ => ("add_issue_comment", &["owner", "repo", "issue_number"]),
-                };
-                let since = arguments["since"].as_str().and_then(Timestamp::parse);
-                let mut all = of(of_tool);
-                all.retain(|made| same(made, place) && since.is_none_or(|since| made.at >= since));
-                if of_tool != "add_issue_comment" {
-                    all.reverse();
-                }
-                let item = |(index, made): (usize, &Made)| {
-                    let url = format!("https://github.test/{index}");
-                    json!({"number": index, "title": made.arguments["title"], "body": made.arguments["body"], "html_url": url})
-                };
-                Value::Array(all.iter().enumerate().take(30).map(item).collect())
-            }
             "create_refund" => {
                 let earlier = of(tool).into_iter().find(|made| same(made, &["idempotency_key"]));
                 match earlier.filter(|_| arguments["idempotency_key"].is_string()) {
@@ -246,28 +310,6 @@ impl Service {
                 let link = format!("https://calendar.test/{}", event["summary"].as_str().unwrap_or_default());
                 json!({"event": {"id": event["eventId"], "summary": event["summary"], "htmlLink": link}})
             }
-            "conversations_history" => {
-                let oldest = arguments["oldest"].as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or_default();
-                let mut all = of("chat_postMessage");
-                all.retain(|made| same(made, &["channel"]) && made.at.as_millis() / 1000 >= oldest);
-                let message = |(index, made): (usize, &Made)| {
-                    let mut message = json!({"ts": format!("{index}.0"), "text": made.arguments["text"]});
-                    if arguments["include_all_metadata"] == true {
-                        message["metadata"] = made.arguments["metadata"].clone();
-                    }
-                    message
-                };
-                let messages: Vec<Value> = all.iter().enumerate().map(message).collect();
-                json!({"ok": true, "messages": messages, "has_more": false})
-            }
-            "slack_get_channel_history" => {
-                let mut all = of("slack_post_message");
-                all.retain(|made| same(made, &["channel_id"]));
-                let message =
-                    |(index, made): (usize, &Made)| json!({"ts": format!("{index}.0"), "text": made.arguments["text"]});
-                let messages: Vec<Value> = all.iter().enumerate().map(message).collect();
-                json!({"ok": true, "messages": messages, "has_more": false})
-            }
             "head_object" => {
                 let objects = of("put_object");
                 let Some(object) = objects.iter().rfind(|made| same(made, &["Bucket", "Key"])) else {
@@ -275,36 +317,14 @@ impl Service {
                 };
                 json!({"ETag": "\"etag-1\"", "Metadata": object.arguments["Metadata"]})
             }
-            "list_comments" => {
-                let mut all = of("create_comment");
-                all.retain(|made| same(made, &["issueId"]));
-                let comment = |(index, made): (usize, &Made)| json!({"id": format!("comment-{index}"), "body": made.arguments["body"]});
-                json!({"comments": all.iter().enumerate().map(comment).collect::<Vec<Value>>()})
-            }
-            "API-retrieve-a-comment" => {
-                let mut all = of("API-create-a-comment");
-                all.retain(|made| made.arguments["parent"]["page_id"] == arguments["block_id"]);
-                let piece = |piece: &Value| json!({"type": "text", "plain_text": piece["text"]["content"], "text": piece["text"]});
-                let comment = |(index, made): (usize, &Made)| {
-                    let pieces: Vec<Value> =
-                        made.arguments["rich_text"].as_array().into_iter().flatten().map(piece).collect();
-                    json!({"object": "comment", "id": format!("comment-{index}"), "rich_text": pieces})
-                };
-                let results: Vec<Value> = all.iter().enumerate().map(comment).collect();
-                json!({"object": "list", "results": results, "has_more": false})
-            }
-            "read_query" => {
-                // As much SQL as a probe needs.
-                let words: Vec<&str> = arguments["query"].as_str().unwrap_or_default().split_whitespace().collect();
-                let &["SELECT", "id,", column_shown, "FROM", table, "WHERE", column, "=", value] = words.as_slice()
-                else {
-                    return Ok(Err("near \"…\": syntax error".to_owned()));
-                };
-                let value = value.trim_matches('\'');
-                let is_row =
-                    |made: &Made| made.arguments["table"] == table && made.arguments["values"][column] == value;
-                let rows = of("insert_row").into_iter().enumerate().filter(|(_, made)| is_row(made));
-                Value::Array(rows.map(|(index, _)| json!({"id": index + 1, column_shown: value})).collect())
+            "create_record" => {
+                let key = &arguments["data"]["ua_key"];
+                let is_there = |made: &Made| same(made, &["table"]) && made.arguments["data"]["ua_key"] == *key;
+                if !key.is_null() && of(tool).iter().any(is_there) {
+                    return Ok(Err("SQLITE_CONSTRAINT: UNIQUE constraint failed: orders.ua_key".to_owned()));
+                }
+                self.make(tool, arguments)?;
+                json!({"success": true, "message": "Record created successfully", "table": arguments["table"]})
             }
             other if self.provider.tools().iter().any(|(name, _)| *name == other) => {
                 self.make(tool, arguments)?;
