@@ -315,7 +315,7 @@ fn a_stop_condition_counts_the_mails_of_a_batch() {
     fields["stop_conditions"] = json!(["email_sent_once"]);
     let turns = json!([
         batch(&[mail("a@example.test"), mail("b@example.test")]),
-        last(&json!({"contains": ["has been reached"]}))
+        last(&json!({"contains": ["is used up by what happened"]}))
     ]);
     run(&env, &fields, &turns).code(0);
     assert_eq!(sent(&env), ["a@example.test"]);

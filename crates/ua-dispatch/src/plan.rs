@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use ua_classify::{Classifier, names_file_address};
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
-    StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, sha256,
+    StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, parse_strict, sha256,
 };
 
 use crate::catalog::{Catalog, Entry, made_up_keys};
@@ -119,12 +119,18 @@ impl Planner<'_> {
         }
         let arguments = match &tool_use.input {
             Value::Object(map) => map,
-            Value::String(_) => {
-                return refuse(
-                    "invalid_arguments",
-                    "Not run: the arguments are not a JSON object, but a text that holds none. Send an object."
-                        .to_owned(),
-                );
+            // What cannot be read as what it says it is stays a text.
+            Value::String(text) => {
+                let message = match parse_strict(text) {
+                    Err(why) if text.trim_start().starts_with('{') => format!(
+                        "Not run: the arguments are a JSON object that cannot be read: {why}. Send a JSON object, with each name once."
+                    ),
+                    Ok(_) | Err(_) => {
+                        "Not run: the arguments are not a JSON object, but a text that holds none. Send an object."
+                            .to_owned()
+                    }
+                };
+                return refuse("invalid_arguments", message);
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
                 return refuse("invalid_arguments", "Not run: the arguments must be a JSON object.".to_owned());
@@ -330,6 +336,14 @@ mod tests {
         );
         let hint = &calls[1].refusal.as_ref().unwrap().message;
         assert!(hint.contains("mcp__mail__send_mail"), "{hint}");
+        let message = |text: &str| {
+            let refused = plan(StopReason::ToolUse, &[("mcp__mail__send_mail", json!(text))]).remove(0).refusal;
+            refused.unwrap().message
+        };
+        // Which of the two was meant nobody can know, so it is said what is wrong.
+        let twice = message("{\"to\": \"a\", \"to\": \"b\"}");
+        assert!(twice.contains("\"to\" appears twice") && !twice.contains("holds none"), "{twice}");
+        assert!(message("to a").contains("a text that holds none"));
         assert!(!calls[6].name.raw.contains('\u{1b}'));
     }
 

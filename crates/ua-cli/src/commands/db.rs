@@ -336,12 +336,18 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
     Ok(OK)
 }
 
-/// Refuses while a run is driven.
+/// Refuses while a run is driven, or a worker waits for one.
 fn nobody_drives(home: &Home) -> Result<(), HostError> {
     match ua_runner::RunLock::none_held(&home.locks()) {
         Ok(()) => Ok(()),
-        Err(LockError::Held { run, .. }) => {
-            Err(HostError::usage(format!("a process drives run {run}")).hint("end it first; nothing was changed"))
+        Err(LockError::Held { run: holder, owner }) => {
+            let process = owner.map_or_else(String::new, |owner| format!(" (process {})", owner.pid));
+            let what = if holder.as_str().starts_with("worker_") {
+                format!("worker {holder} is at work here{process}")
+            } else {
+                format!("a process{process} drives run {holder}, or is the worker of that name")
+            };
+            Err(HostError::usage(what).hint("end it first; nothing was changed"))
         }
         Err(error) => Err(error.into()),
     }
