@@ -45,7 +45,9 @@ impl Broker {
         })
         .with_redactor(self.redactor.clone())
         // Who an e-mail may go to, and what the model has read, is the client's to know.
-        .with_people(PeopleRules::default());
+        .with_people(PeopleRules::default())
+        // A client is told that tools changed, and nobody is asked to accept that for the calls of before.
+        .held_to_definitions();
         let road = desk.road(&session.outbox).await;
         let dispatcher = road.map_err(|error| Broken::new(chain(&error)))?;
         Ok(Road { dispatcher, upstream: upstream.clone(), listed })

@@ -50,6 +50,7 @@ pub struct Ledger {
     pub(crate) prices: PriceTable,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: BTreeMap<String, Sha256>,
+    pub(crate) is_held_to_definitions: bool,
     pub(crate) trace: Trace,
     patience: Arc<dyn Patience>,
     /// What was read into the run's history, and whether that is all of it. Only the run's owner adds to it, and nobody takes away from it.
@@ -87,6 +88,7 @@ impl Ledger {
             people,
             prices,
             definitions,
+            is_held_to_definitions: false,
             trace,
             patience,
             taint,

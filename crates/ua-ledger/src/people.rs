@@ -112,6 +112,14 @@ impl Ledger {
         self
     }
 
+    /// The same ledger, where a call goes to the tool that it was planned for, by its definition, and to no other. A run that is resumed needs
+    /// this not: it stops until a person accepts the other tools.
+    #[must_use]
+    pub fn held_to_definitions(mut self, is_held: bool) -> Self {
+        self.is_held_to_definitions = is_held;
+        self
+    }
+
     /// Whether a person is asked to mend the credentials that this call was refused with.
     pub fn asks_for_credentials(&self, call: &CallRecord) -> bool {
         self.rules().asks_for_credentials(call)

@@ -22,6 +22,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) people: &'a PeopleRules,
     /// What the tools are now, by qualified name.
     pub(crate) definitions: &'a BTreeMap<String, Sha256>,
+    /// Whether a call goes to the tool that it was planned for and to no other; else a person accepts other tools for the whole run.
+    pub(crate) is_held_to_definitions: bool,
     /// The first run of the lineage.
     pub(crate) root: &'a RunId,
     /// The epoch of the process that asks.
@@ -47,11 +49,11 @@ impl Rules<'_> {
         shown.is_none_or(|shown| *shown == self.binding(call, facts))
     }
 
-    /// Whether a call was planned for another tool than is there now under its name: what was decided about that one (its class, its key, what
-    /// its arguments mean) says nothing about this one.
+    /// Whether a call was planned for another tool than is there now under its name, and nobody accepts that: what was decided about that one
+    /// (its class, its key, what its arguments mean) says nothing about this one.
     pub(crate) fn is_for_another_tool(&self, call: &CallRecord) -> bool {
         let now = self.definitions.get(&call.name.raw);
-        now.zip(call.tool_digest.as_ref()).is_some_and(|(now, then)| now != then)
+        self.is_held_to_definitions && now.zip(call.tool_digest.as_ref()).is_some_and(|(now, then)| now != then)
     }
 
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise. Whoever says that it did not happen does

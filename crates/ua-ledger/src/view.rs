@@ -167,6 +167,7 @@ impl Ledger {
             config: &self.config,
             people: &self.people,
             definitions: &self.definitions,
+            is_held_to_definitions: self.is_held_to_definitions,
             root: &self.root,
             epoch: self.lease.epoch,
             time: self.time(),

@@ -64,6 +64,7 @@ pub struct Desk {
     children: Option<Arc<dyn ChildDriver>>,
     heartbeat: Option<Arc<dyn Store>>,
     late: Arc<dyn LateReplies>,
+    is_held_to_definitions: bool,
     pub(crate) still: Arc<Stillness>,
 }
 
@@ -100,6 +101,7 @@ impl Desk {
             children: None,
             heartbeat: None,
             late: Arc::new(NoLateReplies),
+            is_held_to_definitions: false,
         }
     }
 
@@ -177,6 +179,13 @@ impl Desk {
     #[must_use]
     pub fn with_late_replies(mut self, late: Arc<dyn LateReplies>) -> Self {
         self.late = late;
+        self
+    }
+
+    /// Holds each call to the tool that it was planned for: where nobody is asked to accept other tools, none goes to one that has changed.
+    #[must_use]
+    pub fn held_to_definitions(mut self) -> Self {
+        self.is_held_to_definitions = true;
         self
     }
 
@@ -259,6 +268,7 @@ impl Desk {
         Ok(Ledger::new(outbox.clone(), lease.clone(), root, config, env.clone(), trace.clone())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
+            .held_to_definitions(self.is_held_to_definitions)
             .with_patience(self.patience()))
     }
 

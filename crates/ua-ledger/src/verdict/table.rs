@@ -698,8 +698,15 @@ impl Case {
             | Obstacle::ServerGone
             | Obstacle::AnsweredEarly => samples::at(60),
         };
-        let rules =
-            Rules { config: &config, people: &people, definitions, root: &root, epoch: 1, time: Time::plain(now) };
+        let rules = Rules {
+            config: &config,
+            people: &people,
+            definitions,
+            is_held_to_definitions: true,
+            root: &root,
+            epoch: 1,
+            time: Time::plain(now),
+        };
         let facts = self.facts();
         let view = self.view(&facts, &rules);
         let said = |finding, conclusive| Asked {

@@ -196,14 +196,19 @@ async fn a_question_about_a_running_twin_is_withdrawn_when_the_twin_is_settled()
 }
 
 #[tokio::test]
-async fn a_question_about_a_near_duplicate_that_happened_stays() {
+async fn a_question_about_a_near_duplicate_says_how_that_one_stands() {
     let (parent, child) = lineage().await;
     let other = parent.sent(&FIRST, Fate::UnderWay).await;
     let (id, asked) = child.near_duplicate(&OTHER_WORDS).await;
     let end = samples::settle(other.call_id.as_str(), 1, CallStatus::Succeeded);
     parent.store.settle_attempt(&parent.lease, end).await.unwrap();
+    // Whoever reads it is told what happened meanwhile, and whoever answers the one before is not heard about that.
+    let Admission::Held(anew) = child.admit(&id, &OTHER_WORDS).await else { panic!("not held") };
+    assert_ne!(anew.question_id, asked.question_id);
+    assert!(asked.text.contains("running") && anew.text.contains("succeeded"), "{}\n{}", asked.text, anew.text);
+    assert_eq!(open(&child).await, 1);
     let Admission::Held(still) = child.admit(&id, &OTHER_WORDS).await else { panic!("not held") };
-    assert_eq!(still.question_id, asked.question_id);
+    assert_eq!(still.question_id, anew.question_id);
 }
 
 /// A doubt that its run went on without, and the question that stays.
