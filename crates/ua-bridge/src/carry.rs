@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use crate::scan::{begun, parts};
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long the first, and the longest, wait between two looks is.
 const WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// How long a client that has gone may keep the bridge from its last word.
+const LAST_WORD: Duration = Duration::from_millis(200);
 /// How often it is looked whether the client asks for something, while no broker can be started.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// With what a program ends that will not start a broker however often it is asked: somebody has to change something first.
@@ -120,9 +122,21 @@ impl Bridge {
         Ok(())
     }
 
+    /// The state, for the last word. Whoever holds it may be about to say that the last answer was delivered, which is waited for; or writes to a
+    /// client that reads no more, and then nothing is said, which only means that nothing was heard.
+    fn state_soon(&self) -> Option<MutexGuard<'_, State>> {
+        let begun = now();
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Some(state),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < LAST_WORD => thread::sleep(WAITS.0),
+                Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return None,
+            }
+        }
+    }
+
     fn client_gone(&self, how: &str) {
-        // Whoever holds it may be writing to a client that reads no more; then nothing is said, which only means that nothing was heard.
-        let Ok(mut state) = self.state.try_lock() else { return };
+        let Some(mut state) = self.state_soon() else { return };
         let since = state.answered_at.map_or(u128::MAX, |at| at.elapsed().as_millis());
         state.say(&format!("E {} {how}\n", since.min(u128::from(u32::MAX))));
     }
