@@ -412,6 +412,9 @@ impl Dispatcher {
                 CallStatus::Unknown => {
                     let wait = self.pause_in_doubt(&call, asked_for);
                     if !wait.is_zero() {
+                        if asked_for.is_some() {
+                            self.tell(CallProgress::Waiting { call: Box::new(call), wait });
+                        }
                         tokio::select! {
                             () = self.ledger.env().clock.sleep(wait) => {}
                             () = stop.stopping() => return Ok(Dispatched::Stopped),
