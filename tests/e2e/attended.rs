@@ -226,13 +226,65 @@ fn a_letter_that_is_none_and_a_no_ask_again() {
     // `k` and `j` once moved through a list and landed on `abort`.
     terminal.types(&format!("k{ENTER}"));
     terminal.shows("`k` is not one of approve, skip, abort, later");
-    terminal.types(&format!("ab{ENTER}"));
+    // More of the word than its key.
+    terminal.types(&format!("abo{ENTER}"));
     terminal.shows("End the run? [y/N]");
     terminal.types(&format!("n{ENTER}"));
     until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 2);
+    terminal.types(&format!("ab{ENTER}"));
+    terminal.shows("End the run? [y/N]");
+    until("asked once more", || terminal.text().matches("End the run? [y/N]").count() == 2);
+    terminal.types(&format!("n{ENTER}"));
+    until("the question again", || terminal.text().matches("(Enter alone: later):").count() == 3);
     terminal.types(&format!("l{ENTER}"));
     terminal.code(75);
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("waiting_for_human", 0));
+}
+
+/// That something happened cannot be taken back: it is confirmed first, and a yes or a no is never taken for the proof of it.
+#[test]
+fn what_happened_is_confirmed_before_its_id_is_asked_for() {
+    let env = env().with_forum();
+    let job =
+        env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [comment("first")]}, {"text": "Posted."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let mut terminal = Terminal::start(&env, &["resume", "r"]);
+    terminal.asks("Did `post_comment` happen?");
+    // Not `abort`, which is the only word here that begins so.
+    terminal.types(&format!("a{ENTER}"));
+    terminal.shows("`a` is not one of happened, retry, skip, abort, later");
+    terminal.types(&format!("h{ENTER}"));
+    terminal.shows("Record that it happened, and never send it again? [y/N]");
+    terminal.types(&format!("y{ENTER}"));
+    terminal.shows("as proof (Enter for none):");
+    terminal.types(&format!("y{ENTER}"));
+    terminal.shows("`y` is no id.");
+    terminal.types(&format!("comment-7{ENTER}"));
+    terminal.code(0);
+    assert_eq!(env.rows("SELECT choice, proof FROM answers"), ["happened comment-7"]);
+    assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment succeeded".to_owned()], 1));
+}
+
+/// A job whose earlier run waits for an answer is told where the question is, not to resume what would only ask again.
+#[test]
+fn the_same_command_while_an_answer_is_missing_names_the_question() {
+    let env = env().with_forum();
+    let job = careful_job(&env);
+    env.run(&["job", &job]).code(75);
+    let run = env.value("SELECT run_id FROM runs");
+    env.run(&["job", &job])
+        .refused(75, &["is waiting for an answer", &format!("`ua questions --run {run}"), "once that is answered"]);
+    env.run(&["status"]).code(0).shows(&["` takes approve, skip, abort"]);
+    for word in ["waiting", "waiting_for_human"] {
+        env.run(&["runs", "list", "--status", word]).code(0).shows(&[&run]);
+    }
+    let mut terminal = Terminal::start(&env, &["job", &job]);
+    terminal.shows("finish that run; it asks you first");
+    terminal.types(ENTER);
+    terminal.code(75);
+    let question = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
+    env.run(&["answer", &question, "abort"]).code(0).says(&[&format!("ended run {run}")]);
+    assert_eq!(env.run_status(), "failed");
 }
 
 #[test]
@@ -365,7 +417,8 @@ fn every_printed_answer_is_accepted_as_it_is_printed() {
         // Answered: it needs nobody any more, and says so wherever it stands.
         env.run(&["questions"]).code(0).says(&["nothing waits for an answer"]);
         env.run(&["runs", "list", "--status", "waiting"]).code(0).says(&["no such runs"]);
-        env.run(&["runs", "list"]).code(0).shows(&["answered"]);
+        // Whoever ends the run has it ended; the others have it resumed.
+        env.run(&["runs", "list"]).code(0).shows(&[if word == "abort" { "failed" } else { "answered" }]);
         env.run(&["resume", "r"]);
         assert_eq!(env.calls(), [format!("post_comment {status}")], "{word}");
     }

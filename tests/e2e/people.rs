@@ -1,7 +1,8 @@
 //! People in the loop: approvals, `ask_user`, recipients that are not clear, alerts; each with the process killed where it hurts.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{Output, TestEnv};
+use ua_e2e::{Output, TestEnv, until};
 use ua_testkit::{Webhook, WebhookConfig};
 
 use super::env;
@@ -231,4 +232,60 @@ fn a_person_is_told_once_that_a_run_waits_and_the_run_does_not_care_how_that_wen
     waits_for_approvals(&env, &json!({"text": "Posted."}));
     let env = super::env().with_forum().with_env("UA_ALERT_WEBHOOK", "not an address");
     run(&env, &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}])).code(2).says(&["UA_ALERT_WEBHOOK"]);
+}
+
+/// A job whose tool asks for a size in the middle of its call, over a connection.
+fn asking_job(env: &TestEnv) -> String {
+    env.mcp_config("work/.mcp.json", &json!({"forum": env.forum_entry(&["--ask", "Which size?"])}));
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "one"}});
+    env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Done."}]))
+}
+
+/// A tool that was told no because nobody answered in time is told of: the run goes on, and its call may say that all is well.
+#[test]
+fn a_tool_whose_question_nobody_answered_is_told_no_and_a_line_says_so() {
+    let env = env().with_env("UA_ELICITATION_WAIT", "1");
+    let job = asking_job(&env);
+    let said = "post_comment asked a question, and was told no: ";
+    env.run(&["job", &job, "--run-id", "late"]).code(0).says(&[said, "nobody answered within 1 s"]);
+    let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
+    assert!(log.contains("nobody answered within 1 s"), "{log}");
+    env.run(&["job", &job, "--run-id", "nobody", "--no-input"]).code(0).says(&[said]);
+}
+
+/// Once the process is gone on whose connection a tool waited, no answer is offered that could not reach it.
+#[test]
+fn a_question_whose_tool_is_gone_offers_only_what_is_taken() {
+    let env = env();
+    let job = asking_job(&env);
+    let live = env.start(&["job", &job, "--run-id", "r"]);
+    until("the question", || env.try_rows("SELECT status FROM questions") == ["open"]);
+    let question = env.value("SELECT question_id FROM questions");
+    let taken = ["accept", "decline", "cancel", "abort"].map(|word| format!("ua answer {question} {word}"));
+    env.run(&["questions"]).code(0).shows(&taken.each_ref().map(String::as_str));
+    live.signal(Signal::KILL);
+    live.wait().killed();
+    let left = env.run(&["questions"]).code(0);
+    assert!(!left.stdout.contains("accept") && !left.stdout.contains("decline"), "{}", left.stdout);
+    left.shows(&["no other answer reaches the tool", &taken[3]]);
+    let listed = env.run(&["questions", "--json"]).code(0).json();
+    assert_eq!(listed[0]["answer_with"].as_array().map(Vec::len), Some(1), "{listed}");
+    env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).refused(2, &["no answer reaches it"]);
+    // What is offered is taken.
+    env.run(&["answer", &question, "abort"]).code(0).says(&["ended run r"]);
+    assert_eq!(env.run_status(), "failed");
+}
+
+/// An answer that the process itself takes needs no resume.
+#[test]
+fn an_answer_to_a_run_at_work_is_taken_by_its_process() {
+    let env = env();
+    let live = env.start(&["job", &asking_job(&env), "--run-id", "r"]);
+    until("the question", || env.try_rows("SELECT status FROM questions") == ["open"]);
+    let question = env.value("SELECT question_id FROM questions");
+    let answered = env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
+    assert!(!answered.stderr.contains("resume"), "{}", answered.stderr);
+    answered.says(&["the process that drives run r takes it"]);
+    live.wait().code(0);
+    assert_eq!(env.comments().len(), 1);
 }

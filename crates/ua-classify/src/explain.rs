@@ -135,7 +135,7 @@ impl fmt::Display for Explanation {
             let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
                 (true, false) => "the same content is the same effect",
                 (true, true) => {
-                    "by its name: of the same content once more a job asks a person, and the gateway hands out the first answer"
+                    "known by its name only: the same content again is a question in a job, and gets the first answer at the gateway"
                 }
                 (false, _) => "each call is its own",
             };

@@ -65,7 +65,7 @@ pub struct GlobalArgs {
     /// Colours: auto is on a terminal, unless NO_COLOR is set [possible values: auto, always, never]
     #[arg(long, global = true, value_name = "WHEN", hide_possible_values = true, help_heading = GLOBAL)]
     pub color: Option<Color>,
-    /// Write JSON for machines, errors too; docs/guide/json.md describes it
+    /// Write JSON for machines, errors too; `ua schema COMMAND` describes it
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub json: bool,
     /// How diagnostics on standard error are written: text or json

@@ -55,6 +55,23 @@ pub(crate) fn code_of_end(ending: Ending) -> u8 {
     }
 }
 
+/// Where the pages of the documentation are that an installed program does not bring along.
+const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/");
+
+/// A hint with the pages that it names by their places in the sources (`docs/guide/secrets.md`) where whoever installed the program finds them.
+fn with_pages(hint: &str) -> String {
+    let mut out = String::with_capacity(hint.len());
+    let mut rest = hint;
+    while let Some(at) = rest.find("docs/") {
+        let (before, behind) = rest.split_at(at);
+        out.push_str(before);
+        let is_within = before.ends_with(|c: char| c.is_alphanumeric() || "/._-".contains(c));
+        out.push_str(if is_within { "docs/" } else { PAGES });
+        rest = &behind["docs/".len()..];
+    }
+    out + rest
+}
+
 /// Prints a failure as this process writes.
 pub(crate) fn print(error: &HostError) {
     print_as(error, crate::terminal::is_json());
@@ -66,7 +83,7 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
         let body = ErrorBody {
             code: code(error),
             message: error.message().to_owned(),
-            hint: error.hint_text().map(|hint| crate::output::complete(hint).into_owned()),
+            hint: error.hint_text().map(|hint| with_pages(&crate::output::complete(hint))),
             detail: error.detail(),
         };
         if let Ok(text) = crate::output::json_line(&ErrorShown { error: body }) {
@@ -79,6 +96,28 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
     crate::output::tell(word("error:", AnsiColor::Red).then(crate::output::wrapped_told(error.message(), 7)));
     if let Some(hint) = error.hint_text() {
-        crate::output::tell(word("hint:", AnsiColor::Cyan).then(crate::output::wrapped_told(hint, 6)));
+        crate::output::tell(
+            word("hint:", AnsiColor::Cyan)
+                .then(crate::output::wrapped_told(&crate::ids::in_sentence(&with_pages(hint)), 6)),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_says_where_its_pages_are_for_whoever_has_the_program_alone() {
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        assert_eq!(
+            with_pages("docs/guide/secrets.md says how (docs/security.md); nothing was started"),
+            format!(
+                "{repository}/blob/main/docs/guide/secrets.md says how ({repository}/blob/main/docs/security.md); nothing was started"
+            )
+        );
+        for other in ["look into /home/me/docs/a.md", "no page", "mydocs/x"] {
+            assert_eq!(with_pages(other), other);
+        }
     }
 }

@@ -4,7 +4,10 @@
 
 use ua_core::{CallId, QuestionId, RunId};
 use ua_host::job::LAST;
-use ua_store::{CallQuery, CallRecord, LedgerStore, QuestionRecord, RunQuery, RunRecord, RunStore, Store, StoreError};
+use ua_store::{
+    CallQuery, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore, Store,
+    StoreError,
+};
 
 use crate::error::HostError;
 
@@ -99,7 +102,16 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         return Err(HostError::usage(format!("`{text}` is too short for the name of a question"))
             .hint(format!("write {SHORTEST_QUESTION} letters of it at least: an answer cannot be taken back")));
     }
-    let open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
+    let mut open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
+    // What is answered already is meant only where nothing that waits is.
+    let waits = |question: &&QuestionRecord| question.status == QuestionStatus::Open;
+    let is_like = |question: &&QuestionRecord| {
+        let id = question.question_id.as_str();
+        id.starts_with(text) || id.ends_with(text)
+    };
+    if open.iter().filter(waits).any(|question| is_like(&question)) {
+        open.retain(|question| waits(&question));
+    }
     let begins = |question: &&QuestionRecord| question.question_id.as_str().starts_with(text);
     let ends = |question: &&QuestionRecord| question.question_id.as_str().ends_with(text);
     let mut found: Vec<QuestionRecord> = open.iter().filter(begins).cloned().collect();

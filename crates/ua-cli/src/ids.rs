@@ -73,9 +73,49 @@ pub(crate) fn shortened<'a>(text: &'a str, ids: &[&str]) -> Cow<'a, str> {
     ids.fold(Cow::Borrowed(text), |text, id| Cow::Owned(text.replace(id, end_of(id, FEW))))
 }
 
+/// A sentence of ours with every whole made-up id in it as a person is shown ids; those within paths stay.
+pub(crate) fn in_sentence(text: &str) -> Cow<'_, str> {
+    if crate::terminal::is_read_by_person() { in_sentence_of(text) } else { Cow::Borrowed(text) }
+}
+
+fn in_sentence_of(text: &str) -> Cow<'_, str> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_/-.".contains(c);
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_of_word) {
+        let length = rest[begin..].find(|c| !is_of_word(c)).unwrap_or(rest.len() - begin);
+        let (word, behind) = rest[begin..].split_at(length);
+        // The end of a sentence is no part of its last word.
+        let bare = word.trim_end_matches('.');
+        out.push_str(&rest[..begin]);
+        out.push_str(end_of(bare, FEW));
+        out.push_str(&word[bare.len()..]);
+        rest = behind;
+    }
+    out.push_str(rest);
+    if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_in_a_sentence_are_short_and_paths_stay() {
+        let (run, short) = ("run_01a20977c390716288a9e1c07dc39827", "7dc39827");
+        for (text, shown) in [
+            (
+                format!("answered; then resume: `ua resume {run}`"),
+                format!("answered; then resume: `ua resume {short}`"),
+            ),
+            (format!("see {run}."), format!("see {short}.")),
+            (format!("/w/job_completion_{run}.md"), format!("/w/job_completion_{run}.md")),
+            (format!("locks/{run}.run"), format!("locks/{run}.run")),
+            ("no id at all".to_owned(), "no id at all".to_owned()),
+        ] {
+            assert_eq!(in_sentence_of(&text), shown);
+        }
+    }
 
     #[test]
     fn the_end_of_an_id_stands_for_it_and_a_chosen_name_stays() {

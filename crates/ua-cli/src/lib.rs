@@ -219,7 +219,16 @@ fn told_apart(error: &clap::Error) -> Option<HostError> {
             if let Some(inner) = plural.and_then(|plural| plural.find_subcommand(next?)) {
                 return Some(failure("", &format!("ua {word}s {}", inner.get_name())));
             }
-            stray::meant(&word).map(|meant| failure("", meant))
+            let meant = stray::meant(&word).map(|meant| failure("", meant));
+            let is_unlike = error.get(ContextKind::SuggestedSubcommand).is_none();
+            meant.or_else(|| {
+                let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+                let name = stray::slipped(&word, names).filter(|_| is_unlike)?;
+                Some(
+                    HostError::usage(format!("there is no command `{}`", output::line(&word, 60)))
+                        .hint(format!("did you mean `ua {name}`? `ua --help` lists the commands")),
+                )
+            })
         }
         Some(group) => {
             let group = top.find_subcommand(group)?;

@@ -52,7 +52,12 @@ listings! {
     /// `ua calls list`.
     CALLS = "ua calls list": [
         whole("CALL", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
-        whole("STATUS", "failed_definite"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+        whole("STATUS", "not repeated"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
+    ];
+    /// The same of all runs.
+    CALLS_OF_ALL = "ua calls list, of all runs": [
+        whole("CALL", ID), extra("RUN", ID), extra("AT", "12.3"), text("TOOL", "get_core_memory_blocks"), extra("CLASS", "read_only"),
+        whole("STATUS", "not repeated"), extra("TRIES", "1"), text("RECEIPT OR ERROR", WORDS),
     ];
     /// `ua queue depth`.
     QUEUE_DEPTH = "ua queue depth": [

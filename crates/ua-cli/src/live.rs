@@ -16,6 +16,8 @@ use crate::shown::Shown;
 
 /// How often the spinner moves.
 const TICK: Duration = Duration::from_millis(120);
+/// What a run does whose call, or whose tool, asks somebody.
+const FOR_A_PERSON: &str = "waiting for a person";
 /// How many cells a budget's bar has.
 const CELLS: u8 = 10;
 
@@ -178,18 +180,23 @@ impl State {
             }
             RunEvent::Call(CallProgress::Settled { call } | CallProgress::Retrying { call, .. }) => {
                 self.calls.remove(call.call_id.as_str());
+                // What it asked a person in its middle is over with it.
+                if self.doing == FOR_A_PERSON {
+                    "working".clone_into(&mut self.doing);
+                }
             }
             RunEvent::Call(CallProgress::Waiting { call, .. } | CallProgress::Probed { call, .. }) => {
                 self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
             }
             RunEvent::Call(CallProgress::Held { .. } | CallProgress::Asking { .. }) => {
-                "waiting for a person".clone_into(&mut self.doing);
+                FOR_A_PERSON.clone_into(&mut self.doing);
             }
             RunEvent::Resuming { turn_index, .. } => {
                 // The turn that is open, or comes next.
                 self.turn = *turn_index + 1;
                 "resuming".clone_into(&mut self.doing);
             }
+            RunEvent::Call(CallProgress::Declined { .. }) => "working".clone_into(&mut self.doing),
             RunEvent::Call(CallProgress::Progress { .. })
             | RunEvent::Committed { .. }
             | RunEvent::ToolsListed { .. }

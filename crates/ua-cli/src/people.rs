@@ -15,13 +15,14 @@ use ua_host::People;
 use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
 use ua_host::progress::clock;
 use ua_host::review::ServerReview;
-use ua_resume::answers::KnownFact;
+use ua_resume::Standing;
+use ua_resume::answers::Beside;
 use ua_runner::{DrainTimes, Interrupts, RunEvent, RunLock};
 use ua_store::{Answer, QuestionRecord, RunRecord};
 
 use crate::commands::{ask, summary, trust};
 use crate::error::{HostError, INTERRUPTED};
-use crate::ids::{short, shortened};
+use crate::ids::{in_sentence, short, shortened};
 use crate::live::{Live, State};
 use crate::output::{line, tell};
 use crate::still::Still;
@@ -90,6 +91,7 @@ impl UnderWay {
             | CallProgress::Waiting { .. }
             | CallProgress::Probed { .. }
             | CallProgress::Progress { .. }
+            | CallProgress::Declined { .. }
             | CallProgress::Asking { .. } => {}
         }
     }
@@ -116,7 +118,7 @@ impl UnderWay {
         let doubt = if self.calls.is_empty() {
             "ended at once; no call is in doubt".to_owned()
         } else {
-            format!("ended at once; whether {} happened is not known, and the resume finds out or asks", self.names())
+            format!("ended at once; whether {} happened is not known: the resume finds out, or asks you", self.names())
         };
         format!("{doubt}\nresume with: {}", self.resume_command)
     }
@@ -266,12 +268,12 @@ impl People for AtTerminal {
     }
 
     fn tell(&self, sentence: &str) {
-        tell(sentence);
+        tell(in_sentence(sentence).as_ref());
     }
 
     fn remark(&self, sentence: &str) {
         if !self.quiet {
-            tell(sentence);
+            tell(in_sentence(sentence).as_ref());
         }
     }
 
@@ -279,13 +281,13 @@ impl People for AtTerminal {
         crate::error::print(error);
     }
 
-    async fn ask(&self, question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+    async fn ask(&self, question: &QuestionRecord, beside: &Beside) -> Result<Option<Answer>, HostError> {
         lock(&self.told).asked.insert(question.question_id.clone());
-        ask::put(question, known).await
+        ask::put(question, beside).await
     }
 
-    async fn ask_which_run(&self, unfinished: &RunRecord) -> Result<WhichRun, HostError> {
-        ask::which_run(unfinished).await
+    async fn ask_which_run(&self, unfinished: &RunRecord, standing: &Standing) -> Result<WhichRun, HostError> {
+        ask::which_run(unfinished, standing).await
     }
 
     async fn ask_to_trust(&self, file: &Path, servers: &[ServerReview]) -> Result<bool, HostError> {

@@ -133,7 +133,7 @@ pub(crate) enum Picked {
     Unclear(String),
 }
 
-/// Finds what was typed among words: a word, its beginning as far as [`keys`] shows it, or its number.
+/// Finds what was typed among words: a word, or its beginning that is as long as its [`key`] at least.
 pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     let typed = typed.trim().to_lowercase();
     if typed.is_empty() {
@@ -142,8 +142,8 @@ pub(crate) fn pick(typed: &str, words: &[&str]) -> Picked {
     if let Some(at) = words.iter().position(|word| word.to_lowercase() == typed) {
         return Picked::One(at);
     }
-    // The first word that begins so: `keys` showed how many letters each of the others takes.
-    if let Some(at) = words.iter().position(|word| word.to_lowercase().starts_with(&typed)) {
+    let is_meant = |word: &&str| typed.len() >= key(word).len() && word.to_lowercase().starts_with(&typed);
+    if let Some(at) = words.iter().position(is_meant) {
         return Picked::One(at);
     }
     Picked::Unclear(format!("`{}` is not one of {}", plain(&typed), words.join(", ")))
@@ -162,8 +162,7 @@ pub(crate) struct Offer {
 /// room for that beside each other, what it does stands below the word.
 pub(crate) fn offered(offers: &[Offer], room: Option<usize>) -> String {
     let words: Vec<&str> = offers.iter().map(|offer| offer.word.as_str()).collect();
-    let keys: Vec<String> =
-        words.iter().zip(keys(&words)).map(|(word, enough)| format!("[{}]", &word[..enough])).collect();
+    let keys: Vec<String> = words.iter().map(|word| format!("[{}]", key(word))).collect();
     let key_width = keys.iter().map(|key| key.width()).max().unwrap_or_default();
     // A number is its own key: what it stands for begins where words do.
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
@@ -186,16 +185,32 @@ pub(crate) fn offered(offers: &[Offer], room: Option<usize>) -> String {
 /// What something does is not squeezed into fewer columns than this.
 const LEAST_ROOM: usize = 24;
 
-/// How many letters of each word are enough to mean it and none before it.
-pub(crate) fn keys(words: &[&str]) -> Vec<usize> {
-    let enough = |at: usize, word: &str| {
-        let lengths = word.char_indices().map(|(start, c)| start + c.len_utf8());
-        lengths
-            .clone()
-            .find(|length| !words[..at].iter().any(|earlier| earlier.starts_with(&word[..*length])))
-            .unwrap_or(word.len())
-    };
-    words.iter().enumerate().map(|(at, word)| enough(at, word)).collect()
+/// What is enough of each word, in every menu the same: a letter that was learnt at one question does nothing else at the next. What ends a
+/// run or sends something again takes two.
+const KEYS: [(&str, &str); 12] = [
+    ("approve", "a"),
+    ("accept", "ac"),
+    ("abort", "ab"),
+    ("cancel", "c"),
+    ("decline", "d"),
+    ("happened", "h"),
+    ("later", "l"),
+    ("new", "n"),
+    ("resume", "r"),
+    ("retry", "re"),
+    ("skip", "s"),
+    ("words", "w"),
+];
+
+/// How much of a word has to be typed: of one that stands in no menu of words, a number above all, the whole.
+fn key(word: &str) -> &str {
+    KEYS.iter().find(|(known, _)| *known == word).map_or(word, |(_, key)| *key)
+}
+
+/// Whether a word may stand in a menu.
+#[cfg(test)]
+pub(crate) fn has_key(word: &str) -> bool {
+    KEYS.iter().any(|(known, _)| *known == word)
 }
 
 #[cfg(test)]
@@ -205,7 +220,7 @@ mod tests {
     #[test]
     fn a_word_is_picked_by_as_many_letters_as_are_shown() {
         let words = ["approve", "skip", "abort", "later"];
-        assert_eq!(keys(&words), [1, 1, 2, 1]);
+        assert_eq!(words.map(key), ["a", "s", "ab", "l"]);
         for (typed, at) in [("approve", 0), ("a", 0), ("SKIP", 1), ("sk", 1), ("ab", 2), ("l", 3)] {
             assert_eq!(pick(typed, &words), Picked::One(at), "{typed}");
         }
@@ -214,6 +229,22 @@ mod tests {
         for typed in ["approved", "k", "j", "y"] {
             assert!(matches!(pick(typed, &words), Picked::Unclear(_)), "{typed}");
         }
+    }
+
+    #[test]
+    fn a_key_means_the_same_in_every_menu() {
+        for (nth, (word, key)) in KEYS.iter().enumerate() {
+            assert!(word.starts_with(key), "{word}");
+            for (other, its) in &KEYS[nth + 1..] {
+                assert!(key != its && word != other, "[{key}] is {word} and {other}");
+            }
+        }
+        // Where `abort` stands without `approve`, `a` is no answer.
+        let doubt = ["happened", "retry", "skip", "abort", "later"];
+        for typed in ["a", "r"] {
+            assert!(matches!(pick(typed, &doubt), Picked::Unclear(_)), "{typed}");
+        }
+        assert_eq!((pick("re", &doubt), pick("ab", &doubt)), (Picked::One(1), Picked::One(3)));
     }
 
     #[test]

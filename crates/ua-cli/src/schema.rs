@@ -124,7 +124,7 @@ pub(crate) fn page() -> String {
     let mut out = String::from(
         "# JSON for machines\n\n\
          Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error, \
-         where errors are JSON too.\n\
+         where an error is one line of JSON, the last one; sentences for a person (`note: …`) may stand in front of it.\n\
          `ua schema COMMAND` prints the JSON Schema of what is described here. Fields are added, never renamed or removed: ignore those \
          you do not know.\n\n\
          Instants are RFC 3339 text in UTC. Text that a model, a tool or a file gave is as it was, with control characters escaped as \

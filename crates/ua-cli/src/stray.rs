@@ -38,6 +38,22 @@ pub(crate) fn meant(word: &str) -> Option<&'static str> {
     WORDS.iter().find(|(other, _)| *other == word).map(|(_, command)| *command)
 }
 
+/// The command that was typed with one letter too few, too many, another one, or two of them the wrong way round.
+pub(crate) fn slipped<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names = names;
+    names.find(|name| typed.len() > 1 && is_slip(&typed.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>()))
+}
+
+fn is_slip(typed: &[char], name: &[char]) -> bool {
+    let front = typed.iter().zip(name).take_while(|(a, b)| a == b).count();
+    let (typed, name) = (&typed[front..], &name[front..]);
+    let back = typed.iter().rev().zip(name.iter().rev()).take_while(|(a, b)| a == b).count();
+    match (&typed[..typed.len() - back], &name[..name.len() - back]) {
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        (typed, name) => typed.len() <= 1 && name.len() <= 1,
+    }
+}
+
 /// Words below a command, and what they are called there: the first that the command has.
 const BELOW: [(&str, &[&str]); 19] = [
     ("ls", &["list"]),
@@ -73,6 +89,24 @@ mod tests {
 
     use super::*;
     use crate::Cli;
+
+    #[test]
+    fn one_slip_of_a_finger_is_forgiven() {
+        let names = || ["job", "runs", "resume", "status"].into_iter();
+        for (typed, meant) in [
+            ("jb", "job"),
+            ("jobb", "job"),
+            ("jab", "job"),
+            ("rnus", "runs"),
+            ("reusme", "resume"),
+            ("statu", "status"),
+        ] {
+            assert_eq!(slipped(typed, names()), Some(meant), "{typed}");
+        }
+        for typed in ["j", "jbo2", "rsmue", "xyz", ""] {
+            assert_eq!(slipped(typed, names()), None, "{typed}");
+        }
+    }
 
     #[test]
     fn every_word_is_none_of_ours_and_leads_to_a_command() {

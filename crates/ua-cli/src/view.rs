@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_host::Database;
+use ua_resume::answers::Reach;
 use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
 use ua_store::{
@@ -21,6 +23,8 @@ use ua_store::{
     OverrideRecord, QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord,
     TurnRecord,
 };
+
+use crate::error::HostError;
 
 pub(crate) use before::{CheckedRule, CheckedWord, JobChecked, ProjectMade, StatusRun, StatusShown};
 pub(crate) use fleet::{QueueDepthRow, QueueRow, RunSubmitted, ScheduleRow, WorkerRow};
@@ -200,23 +204,40 @@ pub(crate) struct OpenQuestion {
     #[serde(flatten)]
     #[schemars(with = "Row")]
     pub(crate) question: QuestionRecord,
-    /// The commands that answer it, one for each of its choices in their order.
+    /// The commands that answer it, one for each way to answer: those of its choices in their order.
     pub(crate) answer_with: Vec<String>,
+    /// The words for these answers.
+    #[serde(skip)]
+    pub(crate) words: Vec<&'static str>,
 }
 
 impl OpenQuestion {
-    pub(crate) fn of(question: &QuestionRecord) -> Self {
-        Self::naming(question, crate::output::command)
+    pub(crate) fn of(question: &QuestionRecord, reach: Reach) -> Self {
+        Self::naming(question, reach, crate::output::command)
     }
 
-    /// One of another folder, whose commands name that.
-    pub(crate) fn of_folder(question: &QuestionRecord, commands: &Commands) -> Self {
-        Self::naming(question, |command| commands.complete(&command).into_owned())
+    /// Those of this database.
+    pub(crate) async fn all(store: &Database, questions: &[QuestionRecord]) -> Result<Vec<Self>, HostError> {
+        let mut all = Vec::with_capacity(questions.len());
+        for question in questions {
+            all.push(Self::of(question, ua_host::questions::reach(store, question).await?));
+        }
+        Ok(all)
     }
 
-    fn naming(question: &QuestionRecord, complete: impl Fn(String) -> String) -> Self {
-        let ways = ua_resume::answers::ways(question).into_iter();
-        Self { question: question.clone(), answer_with: ways.map(|way| complete(way.command)).collect() }
+    /// One of the gateway, whose folder its commands name.
+    pub(crate) fn of_gateway(question: &QuestionRecord, commands: &Commands) -> Self {
+        Self::naming(question, Reach::Session, |command| commands.complete(&command).into_owned())
+    }
+
+    fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
+        let ways = ua_resume::answers::ways(question, reach);
+        let words = ways.iter().map(|way| way.shown_word()).collect();
+        Self {
+            question: question.clone(),
+            answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),
+            words,
+        }
     }
 }
 
@@ -546,6 +567,9 @@ pub(crate) struct TurnShown {
     pub(crate) reply: String,
     /// What it asked for, and what came of it.
     pub(crate) calls: Vec<TurnCall>,
+    /// What each request for this turn was charged, in words.
+    #[serde(skip)]
+    pub(crate) charged: Vec<String>,
     /// The requests for this turn, with their charges.
     #[schemars(with = "Vec<Row>")]
     pub(crate) requests: Vec<RequestRecord>,

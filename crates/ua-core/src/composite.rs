@@ -85,7 +85,7 @@ impl Composite {
             Some(Value::String(text)) => parse_strict(&text)
                 .ok()
                 .and_then(|value| if let Value::Array(items) = value { Some(items) } else { None })
-                .ok_or_else(|| format!("Not run: `{}` is a text that is no JSON list. {form}.", self.list))?,
+                .ok_or_else(|| format!("Not run: `{}` is a text that is not a JSON list. {form}.", self.list))?,
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
                 return Err(format!("Not run: `{}` is missing or is no list. {form}.", self.list));
             }
@@ -113,7 +113,7 @@ impl Composite {
                 Some(Value::Null) | None => Map::new(),
                 Some(Value::String(text)) => match parse_strict(&text) {
                     Ok(Value::Object(arguments)) => arguments,
-                    _ => return Err(wrong(&format!("has `{}` that are no JSON object", self.arguments))),
+                    _ => return Err(wrong(&format!("has `{}` that are not a JSON object", self.arguments))),
                 },
                 Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
                     return Err(wrong(&format!("has `{}` that are no object", self.arguments)));
@@ -270,13 +270,13 @@ mod tests {
         for (bad, word) in [
             (json!({}), "missing"),
             (json!({"tools": {"tool_slug": "A"}}), "no list"),
-            (json!({"tools": "send it"}), "no JSON list"),
+            (json!({"tools": "send it"}), "not a JSON list"),
             (json!({"tools": []}), "empty"),
             (json!({"tools": ["A_GET"]}), "action 1 is no object"),
             (json!({"tools": [{"tool_slug": "A_GET"}, {"slug": "A_GET"}]}), "action 2 has no tool name"),
             (json!({"tools": [{"tool_slug": "<tool>\u{1b}"}]}), "no tool name"),
             (json!({"tools": [{"tool_slug": "A_GET", "arguments": [1]}]}), "no object"),
-            (json!({"tools": [{"tool_slug": "A_GET", "arguments": "n=1"}]}), "no JSON object"),
+            (json!({"tools": [{"tool_slug": "A_GET", "arguments": "n=1"}]}), "not a JSON object"),
             (json!({"tools": [{"tool_slug": "A_GET"}], "memory": "x".repeat(70_000)}), "beside"),
         ] {
             let refused = apart(&bad).unwrap_err();

@@ -169,6 +169,7 @@ impl Catalog {
             return same;
         }
         // Other letters' case, other separators, another server in front.
+        let typed = bare;
         let (bare, whole) = (plain(bare), plain(raw));
         let spelt = |name: &&str| {
             let is_tool = self.entries.get(*name).is_some_and(|entry| plain(&entry.spec.name.tool) == bare);
@@ -178,8 +179,10 @@ impl Catalog {
         if !spelt.is_empty() {
             return spelt;
         }
+        // What stands in front of every name is no likeness.
+        let likeness = |name: &str| strsim::jaro_winkler(typed, name.rsplit("__").next().unwrap_or(name));
         let mut scored: Vec<(f64, &str)> =
-            self.offers().map(|offer| (strsim::jaro_winkler(raw, &offer.name), offer.name.as_str())).collect();
+            self.offers().map(|offer| (likeness(&offer.name), offer.name.as_str())).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
         scored.into_iter().take(2).filter(|(score, _)| *score > 0.8).map(|(_, name)| name).collect()
     }

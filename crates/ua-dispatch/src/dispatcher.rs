@@ -125,6 +125,13 @@ pub enum CallProgress {
         /// How long it is waited for.
         patience: Duration,
     },
+    /// What a tool server asked for in the middle of a call was declined, since nobody answered in time.
+    Declined {
+        /// The call.
+        call: Box<CallRecord>,
+        /// How long it was waited for; zero where nobody is to be asked.
+        waited: Duration,
+    },
     /// A person is asked.
     Held {
         /// The question.

@@ -196,6 +196,7 @@ impl Dispatcher {
         let patience = self.elicitations.live_wait;
         if is_live && patience.is_zero() {
             let declined = self.ledger.decline(call, handle, &ElicitAnswer::Decline).await?;
+            self.tell(CallProgress::Declined { call: Box::new(call.clone()), waited: patience });
             return Ok(Elicited::Answered(declined));
         }
         let elicited = self.ledger.elicit(call, handle.clone()).await?;
@@ -230,7 +231,11 @@ impl Dispatcher {
             let is_late = self.ledger.env().now() >= until;
             if is_late || stop.is_stopping() || self.is_to_end(call).await? {
                 let answer = if is_late { ElicitAnswer::Decline } else { ElicitAnswer::Cancel };
-                return Ok(Elicited::Answered(self.ledger.decline(call, handle, &answer).await?));
+                let handle = self.ledger.decline(call, handle, &answer).await?;
+                if is_late {
+                    self.tell(CallProgress::Declined { call: Box::new(call.clone()), waited: patience });
+                }
+                return Ok(Elicited::Answered(handle));
             }
             tokio::select! {
                 () = self.ledger.env().clock.sleep(LOOK_EVERY) => {}

@@ -131,6 +131,9 @@ pub(crate) fn note(notice: &CallProgress) {
             let question_id = question.question_id.as_str();
             tracing::info!(question_id, seconds = patience.as_secs_f64(), "ua.call.asking");
         }
+        CallProgress::Declined { call, waited } => {
+            tracing::info!(tool_call_id = call.call_id.as_str(), seconds = waited.as_secs_f64(), "ua.call.declined");
+        }
         CallProgress::Held { question } => {
             let question_id = question.question_id.as_str();
             tracing::info!(question_id, kind = %stored_name(&question.kind), "ua.call.held");

@@ -61,7 +61,7 @@ pub fn task_tool() -> ToolSpec {
         name: ToolName::task(),
         description: "Hands a task to a sub-agent, which works on it in a conversation and a folder of its own, and answers with its \
                       final words, its files and what it did outside. It knows nothing but the prompt: put everything into it. Tasks \
-                      that do not depend on each other belong into one reply; they are worked on at the same time. What a sub-agent \
+                      that do not depend on each other belong in one reply; they are worked on at the same time. What a sub-agent \
                       uses counts for this job's budgets, and what it sent counts as sent by this job: do not send it again."
             .to_owned(),
         input_schema: json!({

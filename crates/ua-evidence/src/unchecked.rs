@@ -6,6 +6,8 @@
 use ua_core::{CallStatus, Resolution, RunStatus};
 use ua_store::{CallRecord, RunRecords};
 
+use crate::quote::line;
+
 /// Says that nothing was checked, and what a reader would want to know then: effects that did not succeed, or that nothing was done at all.
 /// `None` for a run that has not succeeded, or whose job says what it has to reach.
 pub fn unchecked(records: &RunRecords) -> Option<String> {
@@ -17,16 +19,39 @@ pub fn unchecked(records: &RunRecords) -> Option<String> {
     if records.run.status != RunStatus::Succeeded || has_conditions {
         return None;
     }
-    let effects: Vec<_> = records.calls.iter().filter(|call| call.policy.class.has_effect()).collect();
+    let (unknown, known): (Vec<_>, Vec<_>) = records.calls.iter().partition(|call| is_of_no_tool(call));
+    let effects: Vec<_> = known.into_iter().filter(|call| call.policy.class.has_effect()).collect();
     let short = shortfalls(&effects);
-    let found = if records.calls.is_empty() {
+    let mut found = if records.calls.is_empty() {
         " The run called no tool.".to_owned()
     } else if short.is_empty() {
         String::new()
     } else {
         format!(" Of {} with an effect: {}.", ua_core::counted(effects.len(), "call"), short.join(", "))
     };
+    if !unknown.is_empty() {
+        found.push_str(&format!(" {}.", of_no_tool(&unknown)));
+    }
     Some(format!("Nothing was checked: the job names no stop conditions, so it ended when the model stopped.{found}"))
+}
+
+/// Whether the model asked for a tool that it was not offered.
+fn is_of_no_tool(call: &CallRecord) -> bool {
+    call.resolution == Some(Resolution::Refused) && call.error_code.as_deref() == Some("unknown_tool")
+}
+
+/// That calls named tools that the job does not have: nothing of them was sent, and a tool server may be missing.
+fn of_no_tool(calls: &[&CallRecord]) -> String {
+    const NAMED: usize = 3;
+    let mut names: Vec<&str> = calls.iter().map(|call| call.name.raw.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let names: Vec<String> = names.into_iter().map(|name| line(name, 80)).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let verb = if calls.len() == 1 { "names a tool" } else { "name tools" };
+    format!("{} {verb} that this job does not have: {}{more}", ua_core::counted(calls.len(), "call"), names.join(", "))
 }
 
 /// What became of calls that did not succeed, each kind with its number: what nobody knows is no failure.
@@ -73,6 +98,11 @@ mod tests {
         assert!(said(&story).unwrap().ends_with("1 declined by you."));
         story.call(&ids[0]).resolution = Some(Resolution::Refused);
         assert!(said(&story).unwrap().ends_with("1 never sent."));
+        // What is no tool of the job has no effect that could be missing.
+        story.call(&ids[0]).error_code = Some("unknown_tool".to_owned());
+        let none =
+            "when the model stopped. 1 call names a tool that this job does not have: mcp__ua__mcp__ua__send_email.";
+        assert!(said(&story).unwrap().ends_with(none), "{:?}", said(&story));
         let mut checked = Story::new(r#"{"objective": "x", "stop_conditions": ["email_sent_once"]}"#);
         checked.records.run.status = RunStatus::Succeeded;
         assert_eq!(said(&checked), None);

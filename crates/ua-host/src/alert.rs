@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use ua_core::{RunStatus, RunStop};
 use ua_files::Folder;
 use ua_resume::Commands;
-use ua_resume::answers::ways;
+use ua_resume::answers::{Reach, ways};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use crate::error::HostError;
@@ -156,13 +156,15 @@ fn argv(text: &str) -> Result<Vec<String>, HostError> {
 
 fn waiting(run: &RunRecord, question: &QuestionRecord, commands: &Commands) -> Value {
     let complete = |command: &str| commands.complete(command).into_owned();
+    // Told by the process that drives it, so there is one.
+    let ways = ways(question, Reach::of(question, ua_store::is_gateway(run), true));
     json!({
         "event": "waiting",
         "question_id": question.question_id,
         "kind": question.kind,
         "text": question.text,
-        "choices": ways(question).iter().map(|way| way.word).collect::<Vec<_>>(),
-        "commands": ways(question).iter().map(|way| complete(&way.command)).collect::<Vec<_>>(),
+        "choices": ways.iter().map(|way| way.word).collect::<Vec<_>>(),
+        "commands": ways.iter().map(|way| complete(&way.command)).collect::<Vec<_>>(),
         "answer_with": complete(&format!("ua answer {}", question.question_id)),
         "run_id": run.run_id,
         "objective": run.spec.objective,

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
 use ua_core::{CallPolicy, RunId, RunSpec, RunStatus, ToolSpec};
+use ua_resume::Standing;
 use ua_store::RunRecord;
 
 use crate::error::{HostError, chain};
@@ -18,7 +19,9 @@ use crate::job::{self, Fate, JobRequest, Prepared};
 use crate::people::{People, Presence};
 use crate::policies;
 use crate::selectors::{self, Selection};
+use crate::servers;
 use crate::settings::Settings;
+use crate::standing::standing;
 
 /// A job that would start, but for words of it that select nothing.
 #[derive(Debug)]
@@ -35,8 +38,8 @@ pub struct JobCheck {
     pub rules: Vec<RuleMatch>,
     /// The run that has its job key, if one has.
     pub key_holder: Option<RunRecord>,
-    /// The unfinished run of the same job, if there is one.
-    pub unfinished: Option<RunRecord>,
+    /// The unfinished run of the same job, if there is one, and where it stands.
+    pub unfinished: Option<(RunRecord, Standing)>,
     /// The run of the same job that a process is driving, if one is.
     pub at_work: Option<RunRecord>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
@@ -75,26 +78,28 @@ pub async fn check(
     host.home().could_open()?;
     let tools = selectors::listed(host, people, &launch, &spec).await?.map_err(|error| {
         // A run of it would be stored, and stop for this.
-        HostError::waiting(chain(&error)).hint(
-            "correct the server's command, arguments or environment in the MCP configuration; nothing was started",
-        )
+        HostError::waiting(chain(&error)).hint(format!("{}; nothing was started", servers::what_helps(&error)))
     })?;
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
     let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
-    let fate = if host.home().is_unused() {
-        Fate::Start { earlier: None }
+    let (fate, standing) = if host.home().is_unused() {
+        (Fate::Start { earlier: None }, None)
     } else {
         let store = host.home().open_read_only()?;
         let fate = job::fate(host, &store, request, &spec).await?;
+        let standing = match &fate {
+            Fate::Left(run) | Fate::Taken(run) => Some(standing(host.home(), &store, run).await?),
+            Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) => None,
+        };
         crate::home::close(store);
-        fate
+        (fate, standing)
     };
     let (mut key_holder, mut unfinished, mut at_work, mut refusal) = (None, None, None, None);
     match fate {
         Fate::Taken(run) => {
             refusal = Some(job::taken_key(host, &run));
-            unfinished = (!run.status.is_terminal()).then(|| run.clone());
+            unfinished = standing.filter(|_| !run.status.is_terminal()).map(|standing| (run.clone(), standing));
             key_holder = Some(run);
         }
         Fate::Done(run) => key_holder = Some(run),
@@ -103,8 +108,9 @@ pub async fn check(
             at_work = Some(run);
         }
         Fate::Left(run) => {
-            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, &request.file, &run));
-            unfinished = Some(run);
+            let standing = standing.unwrap_or(Standing::Stored(run.status, run.stop_reason));
+            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, &request.file, &run, &standing));
+            unfinished = Some((run, standing));
         }
         Fate::Named(_) | Fate::Start { .. } => {}
     }

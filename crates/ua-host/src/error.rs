@@ -161,12 +161,20 @@ impl HostError {
                 "nothing new was sent after this; make room on that disk (`ua runs delete`, `ua db prune`), then `ua resume` the run: it \
                  finds out about a call that was under way, or asks",
             ),
+            StoreError::Unavailable { .. } if is_look(doing) => {
+                Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
+            }
             StoreError::Unavailable { .. } => Self::storage(message).hint(
                 "nothing new was sent after this; make the database usable, then `ua resume` the run: it finds out about a call that was \
                  under way, or asks",
             ),
         }
     }
+}
+
+/// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.
+fn is_look(doing: &str) -> bool {
+    ["list ", "look ", "look for "].iter().any(|begin| doing.starts_with(begin))
 }
 
 /// An error and its causes, in one sentence.

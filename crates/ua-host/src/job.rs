@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::Database;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
+use ua_resume::Standing;
 use ua_runner::RunLock;
 use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
 
@@ -23,6 +24,7 @@ use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
 use crate::session::{self, Ending};
+use crate::standing::standing;
 use crate::text::line;
 
 /// A job, as somebody asks for it.
@@ -194,11 +196,12 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         Fate::AtWork(run) => return Ok(Found::AtWork(run)),
         Fate::Left(left) => {
             let is_here = people.presence() == Presence::Here;
-            let answer = if is_here { people.ask_which_run(&left).await? } else { WhichRun::Neither };
+            let standing = standing(host.home(), &store, &left).await?;
+            let answer = if is_here { people.ask_which_run(&left, &standing).await? } else { WhichRun::Neither };
             match answer {
                 WhichRun::Resume => return Ok(Found::Left(store, left)),
                 WhichRun::New => None,
-                WhichRun::Neither => return Err(unfinished_run(host, file, &left)),
+                WhichRun::Neither => return Err(unfinished_run(host, file, &left, &standing)),
             }
         }
         Fate::Start { earlier } => earlier,
@@ -353,11 +356,17 @@ pub(crate) fn at_work(file: &Path, run: &RunRecord) -> HostError {
         .field("status", run.status)
 }
 
-pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostError {
+/// The refusal of a job of which a run was begun and not finished, and stands like this.
+pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord, standing: &Standing) -> HostError {
     let resume = restart::resume_command(host.home(), run);
-    HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run)))
+    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
+        format!("`ua questions --run {}` shows what it asks; once that is answered, `{resume}` finishes it", run.run_id)
+    } else {
+        format!("`{resume}` finishes it")
+    };
+    HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run, standing)))
         .hint(format!(
-            "`{resume}` finishes it; `ua job {} --new` starts another run, which may do again what that run did outside; nothing was started",
+            "{finish}; `ua job {} --new` starts another run, which may do again what that run did outside; nothing was started",
             file.display()
         ))
         .field("kind", "unfinished_run")
@@ -365,14 +374,17 @@ pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord) -> HostE
         .field("status", run.status)
 }
 
-/// How a run was left that nobody drives, as the end of a sentence.
-pub fn left_as(run: &RunRecord) -> String {
-    let how = match run.status {
-        RunStatus::WaitingForHuman => "is waiting for an answer",
-        RunStatus::Stopped => "was stopped",
-        RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
-            "was killed"
-        }
+/// How a run was left that nobody drives and that stands like this, as the end of a sentence.
+pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
+    let how = match (standing, run.status) {
+        (Standing::Answered, _) => "was answered, and not resumed,",
+        (Standing::Interrupted, _) => "was interrupted",
+        (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
+        (_, RunStatus::Stopped) => "was stopped",
+        (
+            _,
+            RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled,
+        ) => "was killed",
     };
     format!("{how} after turn {}", run.turn_index)
 }

@@ -64,6 +64,7 @@ pub fn mcp_servers_with(
         let lock = lock.map(|lock| Locked {
             expected: lock.servers.get(&name).cloned(),
             reach: reaches.get(&name).cloned().unwrap_or_default(),
+            command: Some(crate::tool_lock::command(file)),
         });
         let reach = match reach {
             Reach::Stdio { command, args, env, cwd } => {

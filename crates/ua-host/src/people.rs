@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ua_core::{Budgets, Env};
 use ua_dispatch::StopSignal;
-use ua_resume::answers::KnownFact;
+use ua_resume::Standing;
+use ua_resume::answers::Beside;
 use ua_runner::RunEvent;
 use ua_store::{Answer, QuestionRecord, RunRecord, RunRecords};
 
@@ -104,13 +105,14 @@ pub trait People: Send + Sync {
     /// Something failed that does not end the work.
     fn report(&self, _error: &HostError) {}
 
-    /// Asks a question, with what is known beside its text; `None` leaves it open. Only called while [`Presence::Here`].
-    async fn ask(&self, _question: &QuestionRecord, _known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+    /// Asks a question, with what there is beside its text; `None` leaves it open. Only called while [`Presence::Here`].
+    async fn ask(&self, _question: &QuestionRecord, _beside: &Beside) -> Result<Option<Answer>, HostError> {
         Ok(None)
     }
 
-    /// Asks whether a job is resumed, of which this run is not finished, or started anew. Only called while [`Presence::Here`].
-    async fn ask_which_run(&self, _unfinished: &RunRecord) -> Result<WhichRun, HostError> {
+    /// Asks whether a job is resumed, of which this run is not finished and stands like this, or started anew. Only called while
+    /// [`Presence::Here`].
+    async fn ask_which_run(&self, _unfinished: &RunRecord, _standing: &Standing) -> Result<WhichRun, HostError> {
         Ok(WhichRun::Neither)
     }
 

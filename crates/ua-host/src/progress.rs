@@ -179,7 +179,7 @@ impl Progress {
                 )
             }
             CallProgress::Waiting { call, wait } => {
-                format!("{} · {} in doubt, decided in {}", place(call), call.name.tool, span_in_words(*wait))
+                format!("{} · {} in doubt, to be decided in {}", place(call), call.name.tool, span_in_words(*wait))
             }
             CallProgress::Probed { call, asked } => {
                 format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
@@ -197,6 +197,15 @@ impl Progress {
                 span_in_words(*patience),
                 line(&question.text, 300),
                 question.question_id
+            ),
+            CallProgress::Declined { call, waited } if waited.is_zero() => {
+                format!("{} · {} asked a question, and was told no: nobody is to be asked", place(call), call.name.tool)
+            }
+            CallProgress::Declined { call, waited } => format!(
+                "{} · {} asked a question, and was told no: nobody answered within {}",
+                place(call),
+                call.name.tool,
+                span_in_words(*waited)
             ),
             CallProgress::Held { question } => format!("a question · {}", line(&question.text, 200)),
         }
@@ -326,6 +335,7 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::Call(CallProgress::Asking { question, .. }) => {
             json!({"event": "asking", "question_id": question.question_id, "tool_call_id": question.call_id})
         }
+        RunEvent::Call(CallProgress::Declined { call, .. }) => call_event("declined", call),
         RunEvent::Call(CallProgress::Held { question }) => {
             json!({"event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind})
         }
@@ -362,7 +372,7 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
             listed(perhaps)
         )
     };
-    format!("the job counts {effect} · made by {by}{rest}")
+    format!("counted as {effect} for this job: {by}{rest}")
 }
 
 #[cfg(test)]

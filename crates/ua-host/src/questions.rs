@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::RunId;
+use ua_core::{QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::NotTaken;
 use ua_resume::answers::{self, words};
-pub use ua_resume::answers::{KnownFact, WayToAnswer, chosen};
+pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
 use ua_runner::{RunEvent, Watcher};
 use ua_store::{
     Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
@@ -28,8 +28,20 @@ use crate::tree;
 /// How long somebody who is here has to answer a tool that waits on its connection.
 const ATTENDED: Duration = Duration::from_hours(1);
 
-/// What is known about a question beside its text.
-pub async fn known(store: &Database, question: &QuestionRecord) -> Result<Vec<KnownFact>, HostError> {
+/// Whom an answer to a question reaches.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn reach(store: &Database, question: &QuestionRecord) -> Result<Reach, HostError> {
+    let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    Ok(Reach::of(question, ua_store::is_gateway(&run), ua_runner::may_be_driven(&run)))
+}
+
+/// What there is to be known about a question beside its text.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn beside(store: &Database, question: &QuestionRecord) -> Result<Beside, HostError> {
     let attempts = match &question.call_id {
         Some(call) => {
             let read = store.attempts(call).await;
@@ -44,7 +56,8 @@ pub async fn known(store: &Database, question: &QuestionRecord) -> Result<Vec<Kn
         None => None,
     };
     let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
-    Ok(answers::known(question, call.as_ref(), &attempts, &history))
+    let known = answers::known(question, call.as_ref(), &attempts, &history);
+    Ok(Beside { known, reach: reach(store, question).await? })
 }
 
 /// The questions that wait for an answer, of one run or of all.
@@ -89,8 +102,8 @@ pub async fn ask(
     store: &Database,
     question: &QuestionRecord,
 ) -> Result<bool, HostError> {
-    let known = known(store, question).await?;
-    let Some(said) = people.ask(question, &known).await? else { return Ok(false) };
+    let beside = beside(store, question).await?;
+    let Some(said) = people.ask(question, &beside).await? else { return Ok(false) };
     // It may have been answered elsewhere meanwhile.
     let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;
     if current.status == QuestionStatus::Open {
@@ -105,21 +118,38 @@ pub async fn ask(
 /// goes the same way as one from any other process: the run reads it from the database (MCP elicitation).
 pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Database>, inner: Watcher) -> Watcher {
     Arc::new(move |signal| {
-        let asking = if let RunEvent::Call(CallProgress::Asking { question, .. }) = &signal {
-            Some(question.clone())
+        let asking = if let RunEvent::Call(CallProgress::Asking { question, patience }) = &signal {
+            Some((question.clone(), host.env().now().plus(*patience)))
         } else {
             None
         };
         inner(signal);
-        if let Some(question) = asking {
+        if let Some((question, until)) = asking {
             let (host, people, store) = (host.clone(), people.clone(), store.clone());
             tokio::spawn(async move {
-                if let Err(error) = ask(&host, people.as_ref(), &store, &question).await {
-                    people.report(&error);
+                match ask(&host, people.as_ref(), &store, &question).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        // A prompt is called off as well when its question is over.
+                        let stored = store.question(&question.question_id).await;
+                        if stored.is_ok_and(|stored| stored.status == QuestionStatus::Open) {
+                            people.remark(&left_open(&question.question_id, until.since(host.env().now())));
+                        }
+                    }
+                    Err(error) => people.report(&error),
                 }
             });
         }
     })
+}
+
+/// What somebody is told who leaves a question of a tool open that waits on its connection.
+fn left_open(question: &QuestionId, left: Duration) -> String {
+    format!(
+        "question {question} is left open, and the tool waits: `ua answer {question}` answers from another terminal within {}, after which \
+         the tool is told no",
+        span_in_words(left)
+    )
 }
 
 /// How long a tool server that waits is kept waiting: `UA_ELICITATION_WAIT` seconds, by default an hour for somebody who is here
@@ -262,6 +292,10 @@ pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostE
         } else {
             format!("answered; {count} {verb} still open: {}{rest}; `ua questions --run {top}`", names.join(", "))
         });
+    }
+    let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
+    if ua_runner::may_be_driven(&run) {
+        return Ok(format!("answered; the process that drives run {top} takes it"));
     }
     let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
     Ok(if queue.iter().any(|entry| entry.run_id == top) {

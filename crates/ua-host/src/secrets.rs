@@ -227,7 +227,7 @@ fn run(command: &[String], environment: BTreeMap<String, String>) -> Result<Stri
         return Err(format!("`{program}` failed ({status})"));
     }
     let text = reader.join().map_err(|_| "its output could not be read".to_owned())?;
-    text.map(|text| text.trim_end_matches(['\n', '\r']).to_owned()).map_err(|_| "its output is no text".to_owned())
+    text.map(|text| text.trim_end_matches(['\n', '\r']).to_owned()).map_err(|_| "its output is not text".to_owned())
 }
 
 #[cfg(test)]

@@ -297,7 +297,7 @@ fn idle_cautions(idle: &[IdleCaution], tools: &[(ToolSpec, CallPolicy)]) -> Opti
     (!words.is_empty()).then(|| {
         HostError::usage(format!("the policies of this job call for care with tools that do not exist: {}", words.join("; ")))
             .hint(
-                "a misspelt name protects from nothing: correct it, or take the rule out; rules for other jobs belong into the user's \
+                "a rule with a misspelt name protects nothing: correct it, or take the rule out; rules for other jobs belong in the user's \
                  policy.toml; `ua tools list` shows the tools; nothing was started",
             )
     })

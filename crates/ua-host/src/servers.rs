@@ -18,7 +18,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::text::line;
 
-pub use builtin::{builtin_server, check_builtin};
+pub use builtin::{BUILTIN, builtin_server, check_builtin};
 
 /// The tool servers of a run; nothing is started yet.
 pub(crate) fn tool_servers(
@@ -109,6 +109,22 @@ pub fn names(servers: &[ServerSpec]) -> Vec<String> {
 pub(crate) fn still_starting(names: &[String]) -> String {
     let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
     format!("still starting: each of the tool servers has 30 s to answer{of}")
+}
+
+/// What helps against a tool server that cannot be used, as a hint.
+pub fn what_helps(error: &TransportError) -> &'static str {
+    match error {
+        TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
+        TransportError::NotStarted { why, .. } if why.contains("cannot be reached") => {
+            "see that the server is up, and correct its address in the MCP configuration"
+        }
+        TransportError::UnknownServer { .. }
+        | TransportError::NotStarted { .. }
+        | TransportError::NotReached { .. }
+        | TransportError::NotListed { .. } => {
+            "correct the server's command, arguments or environment in the MCP configuration"
+        }
+    }
 }
 
 /// Lists the tools of servers, and says what is waited for when that takes long.

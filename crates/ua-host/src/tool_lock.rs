@@ -6,10 +6,17 @@ use std::path::{Path, PathBuf};
 use ua_mcp::DefinitionLock;
 
 use crate::error::{HostError, chain};
+use crate::trust::ConfigFile;
 
 /// Where the lock of an MCP configuration is.
 pub fn path_for(config: &Path) -> PathBuf {
     config.with_file_name("mcp.lock")
+}
+
+/// The command that writes it: of a file that was found in the current folder, it finds the file itself.
+pub fn command(config: &ConfigFile) -> String {
+    let named = if config.is_found { String::new() } else { format!(" --mcp-config {}", config.path.display()) };
+    format!("ua tools lock{named}")
 }
 
 /// The most that is read of it.

@@ -146,7 +146,7 @@ pub async fn give_answer(
     }
     fits(question, &answer)?;
     // Whoever ends the run is heard all the same.
-    if waits_on_its_connection(question) && answer.choice != Choice::Abort && !may_be_driven(&run) {
+    if question.waits_on_its_connection() && answer.choice != Choice::Abort && !may_be_driven(&run) {
         return Err(NotTaken::NobodyWaits { question: id(), run: run.run_id });
     }
     if let (QuestionKind::UnknownOutcome, Choice::Execute, Some(call)) =
@@ -169,11 +169,6 @@ pub async fn give_answer(
         });
     }
     settle_late_answers(store, env, &run.run_id).await.map_err(NotTaken::Unsettled)
-}
-
-/// Whether a tool waits for the answer on the connection of the process that drives the run.
-fn waits_on_its_connection(question: &QuestionRecord) -> bool {
-    question.kind == QuestionKind::Elicitation && question.detail["is_live"] == true
 }
 
 /// Whether the question takes an answer like this at all.

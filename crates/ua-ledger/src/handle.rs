@@ -162,7 +162,7 @@ fn is_live(handle: &Handle) -> bool {
 }
 
 /// The word that says *neither yes nor no*, as the text of an answer.
-pub const CANCEL: &str = "cancel";
+pub const CANCEL: &str = QuestionRecord::CANCEL;
 
 /// What a person's answer says to the tool.
 fn elicit_answer(answer: &AnswerRecord) -> ElicitAnswer {

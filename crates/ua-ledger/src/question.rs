@@ -218,7 +218,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{} Arguments: {arguments}{}{}{}",
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{}\nArguments: {arguments}{}{}{}",
                 sends.in_words(&call.policy),
                 shown_late(late),
                 changed_files(call, facts),
@@ -230,7 +230,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let attempt = sends.last;
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you say what came of it. Arguments: {arguments}",
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you say what came of it.\nArguments: {arguments}",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt),
                 sends.in_words(&call.policy)
             );

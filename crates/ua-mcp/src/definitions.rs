@@ -53,6 +53,8 @@ pub struct Locked {
     pub expected: Option<LockedServer>,
     /// Digest of how it is reached now.
     pub reach: String,
+    /// The command that writes the file of this server anew, and with `--check` behind it only compares; a lock that is in no file has none.
+    pub command: Option<String>,
 }
 
 impl Default for DefinitionLock {
@@ -112,7 +114,7 @@ impl DefinitionLock {
 
     /// What a server has to be that is reached like this.
     pub fn of(&self, server: &str, reach: &Reach) -> Locked {
-        Locked { expected: self.servers.get(server).cloned(), reach: reach_digest(reach) }
+        Locked { expected: self.servers.get(server).cloned(), reach: reach_digest(reach), command: None }
     }
 }
 
@@ -172,10 +174,11 @@ pub(crate) fn differences(known: &LockedServer, now: &LockedServer) -> Vec<Strin
 
 /// Why a server is not used, if it is not what it has to be. Else the tools that it did not have.
 pub(crate) fn checked(locked: &Locked, now: &LockedServer) -> Result<Vec<String>, String> {
+    let command = locked.command.as_deref().unwrap_or("ua tools lock");
     let Some(known) = &locked.expected else {
-        return Err(
-            "mcp.lock does not know it; look at its tools (`ua tools list`), then run `ua tools lock`".to_owned()
-        );
+        return Err(format!(
+            "mcp.lock does not know it; look at its tools (`ua tools list`), then run `{command}` to accept them"
+        ));
     };
     let mut found = differences(known, now);
     if found.is_empty() {
@@ -187,7 +190,7 @@ pub(crate) fn checked(locked: &Locked, now: &LockedServer) -> Result<Vec<String>
         found.push(format!("and {more} more"));
     }
     Err(format!(
-        "it is not what mcp.lock says: {}; look at it (`ua tools lock --check`), then run `ua tools lock` to accept it",
+        "it is not what mcp.lock says: {}; look at it (`{command} --check`), then run `{command}` to accept it",
         found.join("; ")
     ))
 }

@@ -158,7 +158,10 @@ impl Host {
     /// A line that is no message, as the end of a sentence.
     pub(crate) fn in_words(&self, stray: &str) -> String {
         let clean = self.redactor.text(stray);
-        format!("it wrote to its standard output what is no MCP message: {:?}", printable(&clean, MAX_WORDS))
+        format!(
+            "it wrote something to its standard output that is not an MCP message: {:?}",
+            printable(&clean, MAX_WORDS)
+        )
     }
 
     /// Tells each call under way, once, that the server writes what is no message: it may have been that call's answer.

@@ -14,7 +14,7 @@ use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
 use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Standing, processes_words, status_detail, status_words};
+use ua_resume::{Standing, processes_words, status_detail};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -23,17 +23,17 @@ const SHOWN: usize = 4_000;
 /// and results are cut, with the command that prints the whole.
 ///
 /// A turn that is not committed has no result messages yet; its calls show what their receipts hold.
-pub fn transcript(records: &RunRecords) -> String {
-    write_transcript(records, None)
+pub fn transcript(records: &RunRecords, standing: &Standing) -> String {
+    write_transcript(records, standing, None)
 }
 
 /// The same for a folder in which the texts of large results lie as `<folder>/<blob id>.txt`: they are linked.
-pub fn transcript_beside_blobs(records: &RunRecords, folder: &str) -> String {
-    write_transcript(records, Some(folder))
+pub fn transcript_beside_blobs(records: &RunRecords, standing: &Standing, folder: &str) -> String {
+    write_transcript(records, standing, Some(folder))
 }
 
-fn write_transcript(records: &RunRecords, blobs: Option<&str>) -> String {
-    let mut page = records_head(records);
+fn write_transcript(records: &RunRecords, standing: &Standing, blobs: Option<&str>) -> String {
+    let mut page = records_head(records, standing);
     let mut pages = TranscriptPages::default();
     pages.write(&mut page, records, blobs);
     pages.write_questions(&mut page, records, |_| true);
@@ -50,9 +50,10 @@ pub struct TranscriptPages {
 }
 
 impl TranscriptPages {
-    /// The next piece: the turns of `records`, which follow those of the piece before; the first has the head of the page.
-    pub fn next(&mut self, records: &RunRecords, is_first: bool) -> String {
-        let mut page = if is_first { records_head(records) } else { Page::continued() };
+    /// The next piece: the turns of `records`, which follow those of the piece before. The first has the head of the page, which says where the
+    /// run stands.
+    pub fn next(&mut self, records: &RunRecords, head: Option<&Standing>) -> String {
+        let mut page = head.map_or_else(Page::continued, |standing| records_head(records, standing));
         self.write(&mut page, records, None);
         page.finish()
     }
@@ -89,9 +90,9 @@ impl TranscriptPages {
     }
 }
 
-fn records_head(records: &RunRecords) -> Page {
+fn records_head(records: &RunRecords, standing: &Standing) -> Page {
     let mut page = Page::titled(&format!("Transcript of {}", records.run.run_id));
-    page.item(&format!("status: {}", status_words(records.run.status, records.run.stop_reason)));
+    page.item(&format!("status: {}", standing.on_a_page()));
     let models = models(records);
     if !models.is_empty() {
         page.item(&format!("model: {}", code(&models, 300)));
@@ -246,7 +247,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     let mut lines = vec![
         format!("run        {}", run.run_id),
         format!("objective  {}", line(&run.spec.objective, 160)),
-        format!("status     {}", line(&standing.to_string(), 100)),
+        format!("status     {}", line(&standing.on_a_page(), 100)),
     ];
     if let Some(detail) = status_detail(run.status, run.status_detail.as_deref()) {
         lines.push(format!("detail     {}", line(detail, 200)));
@@ -370,27 +371,27 @@ mod tests {
         story.asks("It could not be sent.", &[]);
         story.commits();
         story.ends(RunStatus::Failed, None, "email.send: 0 of 1");
-        insta::assert_snapshot!("transcript", transcript(&story.records));
+        insta::assert_snapshot!("transcript", transcript(&story.records, &stored(&story)));
     }
 
     #[test]
     fn an_open_turn_shows_what_its_receipts_hold() {
         let mut story = told();
         let send = story.records.calls[1].call_id.clone();
-        assert!(transcript(&story.records).contains("## Turn 2, not committed"));
-        assert!(!transcript(&story.records).contains("Result of `mcp__ua__send_email`"));
+        assert!(transcript(&story.records, &stored(&story)).contains("## Turn 2, not committed"));
+        assert!(!transcript(&story.records, &stored(&story)).contains("Result of `mcp__ua__send_email`"));
         story.replies(&send, "queued as m-1");
-        let text = transcript(&story.records);
+        let text = transcript(&story.records, &stored(&story));
         assert!(text.contains("### Result of `mcp__ua__send_email`") && text.contains("queued as m-1"), "{text}");
     }
 
     #[test]
     fn nothing_that_is_said_gets_out_of_its_fence() {
         let (story, _) = hostile_story();
-        assert_inert(&transcript(&story.records));
+        assert_inert(&transcript(&story.records, &stored(&story)));
         let mut committed = hostile_story().0;
         committed.commits();
-        assert_inert(&transcript(&committed.records));
+        assert_inert(&transcript(&committed.records, &stored(&committed)));
         let summary = session_summary(&story.records, &stored(&story), None);
         assert!(summary.lines().all(|line| !line.trim_start().starts_with('#')), "{summary}");
     }
@@ -404,7 +405,7 @@ mod tests {
         story.starts(&id);
         story.succeeds(&id, &text, None);
         story.commits();
-        let page = transcript(&story.records);
+        let page = transcript(&story.records, &stored(&story));
         assert!(page.contains("start ü") && !page.contains("ü end"), "{page}");
         assert!(
             page.contains(&format!("`ua calls show {id} --full`")) && page.contains(&format!("{} bytes", text.len()))
@@ -418,7 +419,7 @@ mod tests {
             panic!("the turn's results are the last message")
         };
         *content = ToolText::by_reference(blob.clone());
-        let page = transcript_beside_blobs(&story.records, "blobs");
+        let page = transcript_beside_blobs(&story.records, &stored(&story), "blobs");
         assert!(page.contains(&format!("(blobs/{}.txt)", blob.blob_id)) && !page.contains("--full"), "{page}");
     }
 
@@ -431,7 +432,7 @@ mod tests {
             panic!("the reply asks for a tool")
         };
         tool_use.id = "toolu_1_1".to_owned();
-        let text = transcript(&story.records);
+        let text = transcript(&story.records, &stored(&story));
         let second = &text[text.find("## Turn 2").unwrap()..];
         assert!(second.contains(story.records.calls[1].call_id.as_str()), "{second}");
         assert!(!second.contains(story.records.calls[0].call_id.as_str()), "{second}");
@@ -444,16 +445,16 @@ mod tests {
         story.asks("Then?", &[("send_email", json!({"to": "bob@example.test"}), mail_policy())]);
         let last = story.records.messages.last().map_or(0, |record| record.turn);
         for size in [1, 2, 9] {
-            let (mut pages, mut text) = (TranscriptPages::default(), String::new());
+            let (mut pages, mut text, standing) = (TranscriptPages::default(), String::new(), stored(&story));
             for first in (0..=last).step_by(size) {
                 let mut part = story.records.clone();
                 let here = first..first + u32::try_from(size).unwrap();
                 part.messages.retain(|record| here.contains(&record.turn));
                 part.turns.retain(|turn| here.contains(&turn.turn));
                 part.calls.retain(|call| here.contains(&call.position.turn));
-                text.push_str(&pages.next(&part, first == 0));
+                text.push_str(&pages.next(&part, (first == 0).then_some(&standing)));
             }
-            assert_eq!(text, transcript(&story.records), "{size}");
+            assert_eq!(text, transcript(&story.records, &stored(&story)), "{size}");
         }
     }
 

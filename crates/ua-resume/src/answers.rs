@@ -22,6 +22,49 @@ pub struct WayToAnswer {
     pub meaning: &'static str,
 }
 
+/// Whom an answer reaches, which decides what may be answered and what that does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// A run, which acts on it: at once where a process drives it, else when it is resumed.
+    #[default]
+    Run,
+    /// A session of a client at the gateway. Nobody resumes it: its client continues, there or in another session.
+    Session,
+    /// Nobody any more: a tool asked on the connection of a process that is gone. Only the run can still be ended.
+    Nobody,
+}
+
+impl Reach {
+    /// Whom an answer to `question` reaches. `is_driven` says whether a process may be at work on its run.
+    pub fn of(question: &QuestionRecord, is_session: bool, is_driven: bool) -> Self {
+        if is_session {
+            Self::Session
+        } else if question.waits_on_its_connection() && !is_driven {
+            Self::Nobody
+        } else {
+            Self::Run
+        }
+    }
+
+    /// What has to be said about the answers beside the answers.
+    pub fn remark(self) -> Option<&'static str> {
+        match self {
+            Self::Run | Self::Session => None,
+            Self::Nobody => Some(
+                "That process has ended, so no other answer reaches the tool: `ua resume` decides about the call, and the tool asks again \
+                 if the call is made again.",
+            ),
+        }
+    }
+}
+
+impl WayToAnswer {
+    /// What is typed behind the question, as far as it is the same at every question.
+    pub fn shown_word(&self) -> &'static str {
+        if self.word == "text" { "--text 'YOUR ANSWER'" } else { self.word }
+    }
+}
+
 /// The word for a choice, beside a question of this kind.
 pub fn word(kind: QuestionKind, choice: Choice) -> &'static str {
     match (choice, kind) {
@@ -48,9 +91,12 @@ pub fn word(kind: QuestionKind, choice: Choice) -> &'static str {
 }
 
 /// What an answer does.
-pub fn meaning(kind: QuestionKind, choice: Choice) -> &'static str {
+fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
     match (choice, kind) {
         (Choice::Happened, _) => "it happened; it is not sent again",
+        (Choice::Abort, _) if reach == Reach::Session => {
+            "decide nothing and end this session; the call is not sent, and the client continues in another session"
+        }
         (Choice::Abort, _) => "end the run",
         (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
         (Choice::Skip, QuestionKind::Elicitation) => "the tool is told no",
@@ -79,8 +125,8 @@ pub fn meaning(kind: QuestionKind, choice: Choice) -> &'static str {
     }
 }
 
-/// Every way to answer a question, in the order of its choices.
-pub fn ways(question: &QuestionRecord) -> Vec<WayToAnswer> {
+/// Every way to answer a question, in the order of its choices. To a tool that asks there are two ways to say no.
+pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
     let of = |choice: &Choice| {
         let word = word(question.kind, *choice);
         let rest = match word {
@@ -96,11 +142,21 @@ pub fn ways(question: &QuestionRecord) -> Vec<WayToAnswer> {
             question.detail.get("options").and_then(Value::as_array).is_some_and(|options| !options.is_empty());
         let meaning = match word {
             "text" if has_options => "answer in your own words, or with the number of one above",
-            _ => meaning(question.kind, *choice),
+            _ => meaning(question.kind, *choice, reach),
         };
         WayToAnswer { choice: *choice, word, command, meaning }
     };
-    question.choices.iter().map(of).collect()
+    let mut ways: Vec<WayToAnswer> = question.choices.iter().map(of).collect();
+    if let Some(at) = ways.iter().position(|way| way.word == "decline") {
+        let word = QuestionRecord::CANCEL;
+        let command = format!("ua answer {} {word}", question.question_id);
+        let meaning = "the tool is told that nobody decided";
+        ways.insert(at + 1, WayToAnswer { choice: Choice::Skip, word, command, meaning });
+    }
+    if reach == Reach::Nobody {
+        ways.retain(|way| way.choice == Choice::Abort);
+    }
+    ways
 }
 
 /// What a tool that asks wants, as it sent it.
@@ -130,7 +186,9 @@ pub fn chosen(question: &QuestionRecord, typed: &str) -> Option<Choice> {
     let older = |choice| match choice {
         Choice::Execute => typed == "execute",
         Choice::Continue => typed == "continue",
-        Choice::Skip => typed == "deny" || (typed == "cancel" && question.kind == QuestionKind::Elicitation),
+        Choice::Skip => {
+            typed == "deny" || (typed == QuestionRecord::CANCEL && question.kind == QuestionKind::Elicitation)
+        }
         Choice::Happened | Choice::Abort => false,
     };
     question.choices.iter().copied().find(|choice| word(question.kind, *choice) == typed || older(*choice))
@@ -138,11 +196,8 @@ pub fn chosen(question: &QuestionRecord, typed: &str) -> Option<Choice> {
 
 /// The words that a question takes, for an error.
 pub fn words(question: &QuestionRecord) -> String {
-    let words = question.choices.iter().map(|choice| match word(question.kind, *choice) {
-        "text" => "--text 'YOUR ANSWER'",
-        word => word,
-    });
-    words.collect::<Vec<_>>().join(", ")
+    let words: Vec<&str> = ways(question, Reach::Run).iter().map(WayToAnswer::shown_word).collect();
+    words.join(", ")
 }
 
 /// Something that is known about what is asked: a name for it, and what it is.
@@ -152,6 +207,15 @@ pub struct KnownFact {
     pub name: &'static str,
     /// What is known; foreign text, cleaned and cut.
     pub text: String,
+}
+
+/// What somebody wants to know who is asked a question.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// What is known beside its text.
+    pub known: Vec<KnownFact>,
+    /// Whom the answer reaches.
+    pub reach: Reach,
 }
 
 /// The most characters of a fact that are shown.
@@ -194,7 +258,10 @@ pub fn known(
             known.push(fact("error", detail));
         }
     }
-    let said = messages.iter().rev().filter(|row| row.message.role == Role::Assistant).map(|row| row.message.text());
+    // What it said in an earlier turn was not said about this call.
+    let is_its_turn = |row: &&MessageRecord| call.is_none_or(|call| row.turn == call.position.turn);
+    let said = messages.iter().rev().filter(|row| row.message.role == Role::Assistant);
+    let said = said.filter(is_its_turn).map(|row| row.message.text());
     if question.kind != QuestionKind::AskUser
         && let Some(said) = said.map(|text| text.trim().to_owned()).find(|text| !text.is_empty())
     {
@@ -283,14 +350,64 @@ mod tests {
     #[test]
     fn what_a_model_or_a_tool_asks_has_its_own_words() {
         let asked = question(QuestionKind::AskUser, &[Choice::Continue, Choice::Skip, Choice::Abort]);
-        let commands: Vec<String> = ways(&asked).into_iter().map(|way| way.command).collect();
+        let commands: Vec<String> = ways(&asked, Reach::Run).into_iter().map(|way| way.command).collect();
         assert_eq!(commands, ["ua answer q_1 --text 'YOUR ANSWER'", "ua answer q_1 skip", "ua answer q_1 abort"]);
         let elicited = question(QuestionKind::Elicitation, &[Choice::Continue, Choice::Skip, Choice::Abort]);
-        assert_eq!(words(&elicited), "accept, decline, abort");
-        assert_eq!(ways(&elicited)[0].command, "ua answer q_1 accept");
+        assert_eq!(words(&elicited), "accept, decline, cancel, abort");
+        let commands: Vec<String> = ways(&elicited, Reach::Run).into_iter().map(|way| way.command).collect();
+        for way in ways(&elicited, Reach::Run) {
+            assert_eq!(
+                chosen(&elicited, way.word),
+                Some(way.choice),
+                "each word that is printed is taken: {commands:?}"
+            );
+        }
+        assert_eq!(ways(&elicited, Reach::Run)[0].command, "ua answer q_1 accept");
         let schema = json!({"required": ["size", "gift"], "properties": {"size": {"enum": ["small", "large"]},
             "gift": {"type": "boolean"}, "count": {"type": "integer"}}});
         let elicited = QuestionRecord { detail: json!({"params": {"requestedSchema": schema}}), ..elicited };
-        assert_eq!(ways(&elicited)[0].command, "ua answer q_1 accept --values '{\"gift\":false,\"size\":\"small\"}'");
+        assert_eq!(
+            ways(&elicited, Reach::Run)[0].command,
+            "ua answer q_1 accept --values '{\"gift\":false,\"size\":\"small\"}'"
+        );
+    }
+
+    #[test]
+    fn what_may_be_answered_depends_on_whom_an_answer_reaches() {
+        let choices = [Choice::Continue, Choice::Skip, Choice::Abort];
+        let live = QuestionRecord { detail: json!({"is_live": true}), ..question(QuestionKind::Elicitation, &choices) };
+        let stored = question(QuestionKind::Elicitation, &choices);
+        let words = |question: &QuestionRecord, is_session, is_driven| {
+            let reach = Reach::of(question, is_session, is_driven);
+            (reach, ways(question, reach).into_iter().map(|way| way.word).collect::<Vec<_>>())
+        };
+        let all = vec!["accept", "decline", "cancel", "abort"];
+        assert_eq!(words(&live, false, true), (Reach::Run, all.clone()));
+        // What it waited on went with its process.
+        assert_eq!(words(&live, false, false), (Reach::Nobody, vec!["abort"]));
+        assert_eq!(words(&stored, false, false), (Reach::Run, all.clone()));
+        assert_eq!(words(&live, true, false), (Reach::Session, all));
+        assert!(Reach::Nobody.remark().is_some() && Reach::Session.remark().is_none());
+        // In the gateway there is no run that could be ended.
+        let abort = |reach| ways(&stored, reach).pop().unwrap().meaning;
+        assert_eq!(abort(Reach::Run), "end the run");
+        assert!(abort(Reach::Session).contains("end this session") && !abort(Reach::Session).contains("run"));
+    }
+
+    #[test]
+    fn what_the_model_said_is_of_the_turn_of_the_call() {
+        let mut story = ua_evidence::testing::Story::new(r#"{"objective": "x"}"#);
+        let mail = ua_evidence::testing::mail_policy();
+        story.asks("Mailing the first.", &[("mcp__ua__send_email", json!({"to": "a"}), mail.clone())]);
+        let ids = story.asks("", &[("mcp__ua__send_email", json!({"to": "b"}), mail)]);
+        let records = &story.records;
+        let asked = QuestionRecord { call_id: Some(ids[0].clone()), ..question(QuestionKind::Approval, &[]) };
+        let said = |question: &QuestionRecord, call| {
+            let known = known(question, call, &[], &records.messages);
+            known.into_iter().map(|fact| fact.text).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&asked, records.call(&ids[0])), Vec::<String>::new(), "it said nothing about this one");
+        let of_run = question(QuestionKind::MissingEvidence, &[]);
+        assert_eq!(said(&of_run, None), ["Mailing the first."]);
     }
 }

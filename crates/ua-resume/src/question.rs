@@ -6,7 +6,7 @@ use ua_store::{AnswerRecord, Choice, QuestionKind, QuestionRecord, QuestionStatu
 
 use ua_evidence::quote::{clean, cut};
 
-use crate::answers::{ways, word};
+use crate::answers::{Reach, ways, word};
 
 /// A question and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -77,7 +77,7 @@ fn answer(record: &AnswerRecord) -> AnswerLine {
 
 /// The command of every answer; for a call whose outcome is unknown also those that name the call.
 fn commands(record: &QuestionRecord) -> Vec<String> {
-    let mut commands: Vec<String> = ways(record).into_iter().map(|way| way.command).collect();
+    let mut commands: Vec<String> = ways(record, Reach::Run).into_iter().map(|way| way.command).collect();
     if let (QuestionKind::UnknownOutcome, Some(call)) = (record.kind, &record.call_id) {
         let by_call = record.choices.iter().map(|choice| word(record.kind, *choice));
         commands.extend(by_call.map(|word| format!("ua calls resolve {call} --{word}")));

@@ -82,6 +82,12 @@ impl Standing {
         self.is_left() || matches!(self, Self::Answered | Self::NotQueued | Self::Stored(RunStatus::Stopped, _))
     }
 
+    /// The same on a page that is read later: of a run at work it is so only when the page is written, and whoever kills its process leaves the
+    /// page as it is.
+    pub fn on_a_page(&self) -> String {
+        if self.is_driven() { format!("{self} when this was written") } else { self.to_string() }
+    }
+
     /// One word for a machine beside the stored status: `crashed` or `interrupted`, else what is stored.
     pub fn event_word(&self, stored: RunStatus) -> String {
         if self.is_left() { self.to_string() } else { stored.to_string() }
@@ -129,6 +135,8 @@ mod tests {
             let standing = Standing::of(status, Some(RunStop::Budget), around);
             assert_eq!(standing.to_string(), words);
             assert_eq!(standing.is_driven(), words.starts_with("running"), "{words}");
+            // No page says of a run that it runs: it may be killed before the page is read.
+            assert_eq!(standing.on_a_page() != words, standing.is_driven(), "{words}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where a run stands, as people say it. What is stored (`waiting_for_human`) is for machines.
 
 use ua_core::{CallStatus, RunStatus, RunStop, counted};
-use ua_store::RunRecords;
+use ua_store::{CallRecord, RunRecords};
 
 use crate::lives::{drivers, kills};
 
@@ -26,6 +26,11 @@ pub const fn call_words(status: CallStatus) -> &'static str {
         CallStatus::Unknown => "unknown",
         CallStatus::Cancelled => "never sent",
     }
+}
+
+/// The same of a call whose row is there: one that the receipt of another answers was not sent itself.
+pub fn call_standing(call: &CallRecord) -> &'static str {
+    if call.deduplicated_from.is_some() { "not repeated" } else { call_words(call.status) }
 }
 
 /// What is to be said about a status besides; nothing where the question that a run waits for stands beside it and says it better.

@@ -76,18 +76,20 @@ async fn settle_tasks(store: &dyn Store, lease: &RunLease, records: &RunRecords,
     Ok(())
 }
 
-/// Ends the run that `lease` owns as cancelled and writes the files that say so. The caller made sure that no tool server of it
-/// is alive, that somebody asked to cancel it, and that the runs below it have ended.
+/// Ends the run that `lease` owns as a person said (`cancelled`, or `failed` after an abort), and writes the files that say so. One of which
+/// nobody said anything ends as cancelled: the run above it ends. The caller made sure that no tool server of it is alive, and that the runs
+/// below it have ended.
 ///
 /// # Errors
 /// Those of the store and of the workspace.
-pub async fn end_cancelled(
+pub async fn end_as_said(
     store: &dyn Store,
     lease: &RunLease,
     workspace: &Workspace,
     env: &Env,
 ) -> Result<RunRecord, RunError> {
-    end_one(store, lease, workspace, env, EndMark::Cancel).await
+    let run = store.run(&lease.run_id).await.map_err(RunError::at("read the run"))?;
+    end_one(store, lease, workspace, env, run.end_mark().unwrap_or(EndMark::Cancel)).await
 }
 
 /// Ends the run that `lease` owns as its mark says, and the runs below it before it, each taken by `owner`. For a run whose tools cannot

@@ -59,7 +59,7 @@ pub(crate) fn write_progress(
     records: &RunRecords,
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
-    workspace.replace("transcript.md", ua_report::transcript(records))?;
+    workspace.replace("transcript.md", ua_report::transcript(records, &as_stored(&records.run)))?;
     write_session_summary(workspace, records, evidence)?;
     workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
 }
@@ -69,10 +69,13 @@ fn write_session_summary(
     records: &RunRecords,
     evidence: Option<&EvidenceReport>,
 ) -> Result<(), WorkspaceError> {
-    // Whoever writes it drives the run.
-    let standing = Standing::Stored(records.run.status, records.run.stop_reason);
-    let text = ua_report::session_summary(records, &standing, evidence);
+    let text = ua_report::session_summary(records, &as_stored(&records.run), evidence);
     workspace.replace("session_summary.txt", workspace.commands().complete(&text).as_bytes())
+}
+
+/// Where a run stands whose files are written: whoever writes them drives it.
+pub(crate) fn as_stored(run: &RunRecord) -> Standing {
+    Standing::Stored(run.status, run.stop_reason)
 }
 
 /// How many turns of a long run are in memory while its files are written, and how many markers.
@@ -114,7 +117,8 @@ pub(crate) async fn write_progress_in_pieces(
     let (mut pages, mut no_request, mut no_turn, mut first) = (TranscriptPages::default(), true, true, 0);
     while first <= run.turn_index.saturating_add(1) {
         let part = store.load_turns(id, first, first + (PIECE - 1)).await.map_err(fail())?;
-        transcript.text(&pages.next(&part, first == 0))?;
+        let head = (first == 0).then(|| as_stored(run));
+        transcript.text(&pages.next(&part, head.as_ref()))?;
         trace.with(|out| TraceList::Requests.write(&part, out, &mut no_request))?;
         turns.with(|out| TraceList::Turns.write(&part, out, &mut no_turn))?;
         first += PIECE;

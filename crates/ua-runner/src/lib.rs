@@ -58,7 +58,7 @@ mod worker;
 mod workspace;
 
 pub use budget::{Charge, Estimate, Limits, Spent, Use, Used};
-pub use cancel::end_cancelled;
+pub use cancel::end_as_said;
 pub use cas::{StoredTurns, TurnAdmission, admit_turn};
 pub use desk::{Desk, DeskPorts};
 pub use drive::evidence_ledgers;

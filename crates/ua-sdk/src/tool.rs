@@ -122,7 +122,7 @@ where
         Box::pin(async move {
             match going.await {
                 Ok(answer) => serde_json::to_value(answer)
-                    .map_err(|why| LocalFailure::Unknown(format!("its answer is no JSON value: {why}"))),
+                    .map_err(|why| LocalFailure::Unknown(format!("its answer is not a JSON value: {why}"))),
                 Err(failure) => Err(match failure.into().0 {
                     ToolFailure::NotDone(why) => LocalFailure::NotDone(why),
                     ToolFailure::Reported(why) => LocalFailure::Reported(why),

@@ -54,7 +54,7 @@ impl Db {
         Ok(match found {
             Some((Some(bytes), pruned_at)) => match String::from_utf8(bytes) {
                 Ok(text) => rules::blob_read(blob, Some(text), pruned_at),
-                Err(error) => Blob::Corrupt { why: format!("it is no text: {error}") },
+                Err(error) => Blob::Corrupt { why: format!("it is not text: {error}") },
             },
             Some((None, pruned_at)) => Blob::Missing { pruned_at },
             None => Blob::Missing { pruned_at: None },

@@ -162,7 +162,7 @@ pub async fn whole_reply(blobs: &dyn Store, receipt: &ReceiptRecord) -> Result<R
                     .pointer_mut(pointer)
                     .ok_or_else(|| corrupt(format!("the reply has no place {pointer:?} for it")))?;
                 *place = if lifted.is_json {
-                    serde_json::from_str(&text).map_err(|error| corrupt(format!("it is no JSON: {error}")))?
+                    serde_json::from_str(&text).map_err(|error| corrupt(format!("it is not JSON: {error}")))?
                 } else {
                     Value::String(text)
                 };

@@ -523,6 +523,23 @@ pub enum QuestionKind {
     Elicitation,
 }
 
+impl QuestionKind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::UnknownOutcome,
+        Self::NearDuplicate,
+        Self::Approval,
+        Self::RepeatedFailures,
+        Self::MissingEvidence,
+        Self::OrphanAlive,
+        Self::CrashLoop,
+        Self::AskUser,
+        Self::AuthFailure,
+        Self::AmbiguousRecipient,
+        Self::Elicitation,
+    ];
+}
+
 /// Where a question stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -590,6 +607,16 @@ pub struct QuestionRecord {
     /// Why nobody has to answer it any more, when something else than its answer closed it and said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_because: Option<String>,
+}
+
+impl QuestionRecord {
+    /// What the text of a `skip` is that tells a tool that asks neither yes nor no, and the word for it.
+    pub const CANCEL: &str = "cancel";
+
+    /// Whether a tool waits for the answer on the connection of the process that drives the run, and so can have it from no other.
+    pub fn waits_on_its_connection(&self) -> bool {
+        self.kind == QuestionKind::Elicitation && self.detail["is_live"] == true
+    }
 }
 
 /// A person's answer (`answers`).

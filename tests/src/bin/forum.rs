@@ -3,7 +3,8 @@
 //! `post_comment` is an effect: each call appends its arguments to the file of `--log`. `get_page` is a read that answers with its
 //! `text`, and with the image `picture` (Base64) when it is given. Given `repeat`, both answer with `text` that many times. Both take `until`, a file without which they do not answer, and
 //! `die_without`, a file that is made, whereupon the process dies, if it is not there yet; an effect is done before either. Given `fail`,
-//! `post_comment` reports that text as its failure, after its effect.
+//! `post_comment` reports that text as its failure, after its effect. `--ask TEXT` has it ask for a `size` with that text in the middle of each
+//! call (elicitation), and answer with what it was told.
 //! `--exit TEXT` writes TEXT to standard error and ends. `--describe TEXT` changes what `post_comment` says about itself, `--without NAME` leaves a
 //! tool out, `--leak NAME` lets that variable of its environment stand in its description, its answers and its standard error,
 //! `--with NAME` adds one, `--claim NAME` lets that one say that it only reads, and be an effect. `--meta FILE` appends the `_meta` of every call to a file.
@@ -26,6 +27,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut leak = String::new();
     let mut claimed = "post_comment".to_owned();
     let mut claims = false;
+    let mut ask: Option<String> = None;
     let mut args = std::env::args().skip(1);
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
@@ -42,6 +44,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             "--without" => tools.retain(|(name, _)| *name != value),
             "--with" => tools.push((value, "A further tool.".to_owned())),
             "--claim" => (claimed, claims) = (value, true),
+            "--ask" => ask = Some(value),
             "--exit" => {
                 writeln!(io::stderr(), "{value}")?;
                 return Ok(ExitCode::from(3));
@@ -49,7 +52,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             other => return Err(format!("unknown option {other}").into()),
         }
     }
-    for line in io::stdin().lock().lines() {
+    let mut lines = io::stdin().lock().lines();
+    while let Some(line) = lines.next() {
         let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
         let Some(id) = request.get("id") else { continue };
         let answer = match request["method"].as_str() {
@@ -72,7 +76,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
                     file.write_all(format!("{}\n", request["params"]["_meta"]).as_bytes())?;
                 }
-                let Some(text) = call(&request["params"], &log, &claimed)? else { return Ok(ExitCode::from(9)) };
+                let Some(mut text) = call(&request["params"], &log, &claimed)? else { return Ok(ExitCode::from(9)) };
+                if let Some(ask) = &ask {
+                    text = asked(ask, &mut lines)?;
+                }
                 let fail = request.pointer("/params/arguments/fail").and_then(Value::as_str);
                 if !leak.is_empty() {
                     writeln!(io::stderr(), "called with {leak}")?;
@@ -97,6 +104,22 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         output.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the client for a size, and waits for what it says.
+fn asked(ask: &str, lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<String, Box<dyn Error>> {
+    let schema = json!({"type": "object", "properties": {"size": {"type": "string"}}, "required": ["size"]});
+    let params = json!({"message": ask, "requestedSchema": schema});
+    let mut output = io::stdout().lock();
+    writeln!(output, "{}", json!({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": params}))?;
+    output.flush()?;
+    for line in lines {
+        let answer: Value = serde_json::from_str(&line?)?;
+        if answer["id"] == "ask" {
+            return Ok(answer["result"].to_string());
+        }
+    }
+    Ok("nobody answered".to_owned())
 }
 
 /// A value as it is, inside JSON, percent-encoded, and in base64 at each of the three places it can start.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use ua_core::RunId;
-use ua_host::questions::KnownFact;
+use ua_host::questions::Beside;
 use ua_host::{Host, gateway, questions, tree};
 use ua_resume::answers::{chosen, words};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
@@ -141,7 +141,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
     loop {
         let open = questions::open(&store, run.as_ref()).await?;
         if args.json && !args.watch {
-            print_json(&open.iter().map(OpenQuestion::of).collect::<Vec<_>>())?;
+            print_json(&OpenQuestion::all(&store, &open).await?)?;
             return Ok(OK);
         }
         let is_told = !args.watch && run.is_none() && tell_of_the_gateway(host).await;
@@ -150,11 +150,13 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
         }
         for question in open.iter().filter(|question| shown.insert(question.question_id.clone())) {
             if args.json {
-                print_exactly(Shown::exact(&format!("{}\n", crate::output::json_line(&OpenQuestion::of(question))?)))?;
+                let reach = questions::reach(&store, question).await?;
+                let line = crate::output::json_line(&OpenQuestion::of(question, reach))?;
+                print_exactly(Shown::exact(&format!("{line}\n")))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
-                let known = questions::known(&store, question).await?;
-                print(shown_question(question, &known, &top, args.full))?;
+                let beside = questions::beside(&store, question).await?;
+                print(shown_question(question, &beside, &top, args.full))?;
             }
         }
         if !args.watch {
@@ -192,11 +194,11 @@ async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
         .hint(commands.complete(&format!("`ua answer {id}`")).into_owned()))
 }
 
-fn shown_question(question: &QuestionRecord, known: &[KnownFact], top: &RunId, full: bool) -> String {
+fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full: bool) -> String {
     let arguments = if full { arguments_in_full(question) } else { String::new() };
     let of = if *top == question.run_id { String::new() } else { format!(", a sub-agent of {top}") };
     let text =
-        format!("{}Run            {}{of}\n{arguments}", question_text(question, known).trim_start(), question.run_id);
+        format!("{}Run            {}{of}\n{arguments}", question_text(question, beside).trim_start(), question.run_id);
     shortened(&text, &ids_of(question, top)).into_owned()
 }
 
@@ -246,7 +248,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         {
             let store = host.home().open()?;
             let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-            let then = questions::after_answer(&store, &question.run_id).await?;
+            let then = super::cancel::after_answer(host, &store, &question.run_id).await?;
             ua_host::home::close(store);
             return Ok(super::ask::report_answered(answered, &then));
         }
@@ -261,10 +263,13 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
     };
     let text = text.map(|text| proposed(&question, &text).unwrap_or(text));
     let store = host.home().open()?;
-    let then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
+    let mut then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
+    if choice == Choice::Abort {
+        then = super::cancel::end_if_asked(host, &store, &question.run_id).await?.unwrap_or(then);
+    }
     ua_host::home::close(store);
     report(&question, choice)?;
-    crate::output::tell(&then);
+    crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
 

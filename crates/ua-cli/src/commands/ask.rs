@@ -1,13 +1,15 @@
 //! Asking a person on the terminal: `ua answer` without arguments, and a run that would wait while somebody sits there.
 //!
 //! Durable Jobs v1 spec §6 (escalation). Invariants: what is asked about is shown escaped, with all arguments; Enter alone is *later*;
-//! letting something run, or ending the run, is confirmed, and *no* to that asks again; an answer goes the same way as one given with
-//! `ua answer`.
+//! what cannot be taken back (something is sent, or held to have happened, or the run ends) is confirmed, and *no* to that asks again; an
+//! answer goes the same way as one given with `ua answer`.
 
 use serde_json::Value;
+use ua_core::RunStatus;
 use ua_host::people::WhichRun;
-use ua_host::questions::{KnownFact, WayToAnswer};
+use ua_host::questions::{Beside, Reach, WayToAnswer};
 use ua_host::{Host, job, questions};
+use ua_resume::Standing;
 use ua_resume::answers::ways;
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord};
 
@@ -29,7 +31,7 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
         return Ok(OK);
     }
     if !is_attended() {
-        let list: Vec<String> = open.iter().map(|q| format!("  {} {}", q.question_id, line(&q.text, 100))).collect();
+        let list: Vec<String> = open.iter().map(|q| format!("  {} {}", q.question_id, line(&q.text, WHOLE))).collect();
         return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
@@ -37,10 +39,13 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     drop(store);
     let store = host.home().open()?;
     let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-    let then = questions::after_answer(&store, &question.run_id).await?;
+    let then = super::cancel::after_answer(host, &store, &question.run_id).await?;
     ua_host::home::close(store);
     Ok(report_answered(answered, &then))
 }
+
+/// More than any question has: where nobody sits at a terminal nothing is cut.
+const WHOLE: usize = 10_000;
 
 /// The question that somebody chooses among those that are open.
 async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostError> {
@@ -68,11 +73,12 @@ async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostEr
     }
 }
 
-/// Asks what is to become of a job of which an earlier run is not finished.
-pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
+/// Asks what is to become of a job of which an earlier run is not finished and stands like this.
+pub(crate) async fn which_run(left: &RunRecord, standing: &Standing) -> Result<WhichRun, HostError> {
+    let waits = matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _));
     let offer = |word: &str, meaning: &str| Offer { word: word.to_owned(), meaning: meaning.to_owned() };
     let offers = [
-        offer("resume", "finish that run"),
+        offer("resume", if waits { "finish that run; it asks you first" } else { "finish that run" }),
         offer("new", "start another run; what that run did outside may be done again"),
     ];
     let id = short(left.run_id.as_str());
@@ -82,7 +88,7 @@ pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
     };
     let mut ask = format!(
         "Run {id} of this job {}.\n{}Type a key or a word, then Enter (Enter alone: neither): ",
-        job::left_as(left),
+        job::left_as(left, standing),
         offered(&offers, crate::terminal::err_width())
     );
     loop {
@@ -99,7 +105,7 @@ pub(crate) async fn which_run(left: &RunRecord) -> Result<WhichRun, HostError> {
 /// Says what is next and returns the exit code.
 pub(crate) fn report_answered(is_answered: bool, then: &str) -> u8 {
     if is_answered {
-        tell(then);
+        tell(crate::ids::in_sentence(then).as_ref());
         OK
     } else {
         tell("left open");
@@ -111,8 +117,6 @@ pub(crate) fn report_answered(is_answered: bool, then: &str) -> u8 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
     Choose(WayToAnswer),
-    /// To a tool that asks: neither yes nor no.
-    Cancel,
     /// One of the answers that the model proposed, by its number.
     Say(usize, String),
     /// An answer to the model that was typed where a key was asked for.
@@ -126,7 +130,6 @@ impl Item {
         match self {
             Self::Choose(way) if way.word == "text" => "words".to_owned(),
             Self::Choose(way) => way.word.to_owned(),
-            Self::Cancel => "cancel".to_owned(),
             Self::Say(number, _) => number.to_string(),
             Self::Typed(text) => text.clone(),
             Self::Later => "later".to_owned(),
@@ -136,7 +139,6 @@ impl Item {
     fn meaning(&self) -> String {
         match self {
             Self::Choose(way) => way.meaning.to_owned(),
-            Self::Cancel => "the tool is told that nobody decided".to_owned(),
             Self::Say(_, option) => line(option, 100),
             Self::Typed(_) => "the answer".to_owned(),
             Self::Later => "leave it open".to_owned(),
@@ -145,9 +147,9 @@ impl Item {
 }
 
 /// Shows a question and takes its answer; `None` leaves it open.
-pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
-    let menu = menu(question);
-    let mut before = shown(question, known);
+pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Option<Answer>, HostError> {
+    let menu = menu(question, beside.reach);
+    let mut before = shown(question, beside);
     let left = left_open(question);
     loop {
         let takes_words = question.kind == QuestionKind::AskUser;
@@ -163,8 +165,7 @@ pub(crate) async fn put(question: &QuestionRecord, known: &[KnownFact]) -> Resul
                     Err(String::new())
                 }
             }
-            Item::Cancel => Ok(Answer::new(Choice::Skip).text(ua_ledger::CANCEL)),
-            Item::Choose(way) => details(question, &way, &left).await?,
+            Item::Choose(way) => details(question, &way, beside.reach, &left).await?,
         };
         match answer {
             Ok(answer) => return Ok(Some(answer)),
@@ -183,22 +184,23 @@ fn left_open(question: &QuestionRecord) -> Left {
 }
 
 /// The question and what is known about it, as they stand above the answers.
-fn shown(question: &QuestionRecord, known: &[KnownFact]) -> String {
+fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
     let mut text = format!("\nQuestion {id} · run {run}\n");
     let arguments = if question.kind == QuestionKind::AskUser { String::new() } else { arguments_in_full(question) };
     text.push_str(&format!("{}\n", indented(&told(&without_arguments(&question.text, !arguments.is_empty())))));
     text.push_str(&arguments);
-    text.push_str(&known_lines(known));
+    text.push_str(&known_lines(&beside.known));
+    if let Some(remark) = beside.reach.remark() {
+        text.push_str(&format!("{}\n", indented(remark)));
+    }
     text.push('\n');
     text
 }
 
-/// The text of a question, without what stands below it: its arguments in full, and how a form is filled in here.
+/// The text of a question, without the arguments where they stand below it in full.
 fn without_arguments(text: &str, are_below: bool) -> String {
-    let is_below = |line: &&str| {
-        (are_below && line.starts_with("Arguments: ")) || line.starts_with("Answer `accept` with --values")
-    };
+    let is_below = |line: &&str| are_below && line.starts_with("Arguments: ");
     text.lines().filter(|line| !is_below(line)).collect::<Vec<_>>().join("\n")
 }
 
@@ -225,12 +227,20 @@ async fn choose(before: &str, menu: &[Item], takes_words: bool, left: &Left) -> 
 async fn details(
     question: &QuestionRecord,
     way: &WayToAnswer,
+    reach: Reach,
     left: &Left,
 ) -> Result<Result<Answer, String>, HostError> {
     let words = async |ask: &str| Ok::<_, HostError>(ask_line(ask, left).await?.filter(|text| !text.is_empty()));
     let mut answer = Answer::new(way.choice);
+    // Before what goes with it is asked for: whoever expects to be asked whether it is meant types a `y` there.
+    if let Some(ask) = is_meant(question, way, reach)
+        && !confirm(ask, left).await?
+    {
+        return Ok(Err(String::new()));
+    }
     match way.word {
-        "happened" => answer.proof = words("Provider's id, if any: ").await?,
+        "happened" => answer.proof = proof(left).await?,
+        QuestionRecord::CANCEL => answer.text = Some(QuestionRecord::CANCEL.to_owned()),
         "text" => {
             answer.text = words("Your answer: ").await?;
             if answer.text.is_none() {
@@ -254,23 +264,42 @@ async fn details(
         }
         _ => {}
     }
-    let ask = match way.word {
-        "abort" => "End the run?",
-        "approve" => "Let it run?",
-        "retry" if question.kind == QuestionKind::UnknownOutcome => "Send it again?",
-        _ => return Ok(Ok(answer)),
-    };
-    Ok(if confirm(ask, left).await? { Ok(answer) } else { Err(String::new()) })
+    Ok(Ok(answer))
 }
 
-fn menu(question: &QuestionRecord) -> Vec<Item> {
+/// How it is asked whether an answer is meant that cannot be taken back; `None` for one that changes nothing outside.
+fn is_meant(question: &QuestionRecord, way: &WayToAnswer, reach: Reach) -> Option<&'static str> {
+    match way.word {
+        "abort" if reach == Reach::Session => Some("End this session?"),
+        "abort" => Some("End the run?"),
+        "approve" => Some("Let it run?"),
+        "happened" => Some("Record that it happened, and never send it again?"),
+        "retry" if question.kind == QuestionKind::UnknownOutcome => Some("Send it again?"),
+        _ => None,
+    }
+}
+
+/// The other side's name of what happened. A yes or a no is none: it answers another question.
+async fn proof(left: &Left) -> Result<Option<String>, HostError> {
+    const ASK: &str = "The id that the other side gave it, as proof (Enter for none): ";
+    let mut ask = ASK.to_owned();
+    loop {
+        let Some(typed) = ask_line(&ask, left).await?.filter(|text| !text.is_empty()) else { return Ok(None) };
+        if !is_yes_or_no(&typed) {
+            return Ok(Some(typed));
+        }
+        ask = format!("`{}` is no id. {ASK}", plain(&typed));
+    }
+}
+
+fn is_yes_or_no(typed: &str) -> bool {
+    ["y", "yes", "n", "no"].iter().any(|word| typed.trim().eq_ignore_ascii_case(word))
+}
+
+fn menu(question: &QuestionRecord, reach: Reach) -> Vec<Item> {
     let options = question.detail.get("options").and_then(Value::as_array).into_iter().flatten();
     let options = (1..).zip(options.filter_map(Value::as_str)).map(|(number, text)| Item::Say(number, text.to_owned()));
-    let mut menu: Vec<Item> = options.chain(ways(question).into_iter().map(Item::Choose)).collect();
-    if question.kind == QuestionKind::Elicitation {
-        let behind = menu.iter().position(|item| item.word() == "decline").map_or(menu.len(), |at| at + 1);
-        menu.insert(behind, Item::Cancel);
-    }
+    let mut menu: Vec<Item> = options.chain(ways(question, reach).into_iter().map(Item::Choose)).collect();
     menu.push(Item::Later);
     menu
 }
@@ -303,7 +332,7 @@ mod tests {
     }
 
     fn words_of(question: &QuestionRecord) -> Vec<String> {
-        menu(question).iter().map(Item::word).collect()
+        menu(question, Reach::Run).iter().map(Item::word).collect()
     }
 
     #[test]
@@ -313,9 +342,25 @@ mod tests {
         let options = json!({"options": ["red\u{1b}[2J", "blue"]});
         let asked = question(QuestionKind::AskUser, vec![Choice::Continue, Choice::Skip], options);
         assert_eq!(words_of(&asked), ["1", "2", "words", "skip", "later"]);
-        assert_eq!(menu(&asked)[0].meaning(), "red\\u{1b}[2J");
+        assert_eq!(menu(&asked, Reach::Run)[0].meaning(), "red\\u{1b}[2J");
         let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
         let elicited = question(QuestionKind::Elicitation, choices, Value::Null);
         assert_eq!(words_of(&elicited), ["accept", "decline", "cancel", "abort", "later"]);
+    }
+
+    #[test]
+    fn every_word_of_every_menu_has_its_key_and_what_cannot_be_taken_back_is_confirmed() {
+        let all = [Choice::Happened, Choice::Execute, Choice::Continue, Choice::Skip, Choice::Abort];
+        for kind in QuestionKind::ALL {
+            let question = question(kind, all.to_vec(), Value::Null);
+            for item in menu(&question, Reach::Run) {
+                assert!(crate::prompt::has_key(&item.word()), "{}", item.word());
+                let Item::Choose(way) = item else { continue };
+                let sends = kind == QuestionKind::UnknownOutcome && way.word == "retry";
+                let is_final = sends || ["happened", "approve", "abort"].contains(&way.word);
+                assert_eq!(is_meant(&question, &way, Reach::Run).is_some(), is_final, "{kind:?} {}", way.word);
+            }
+        }
+        assert!(is_yes_or_no("Y") && is_yes_or_no("no") && !is_yes_or_no("note-7"));
     }
 }

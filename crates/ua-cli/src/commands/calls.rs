@@ -172,18 +172,32 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
             tell(if unknown { "no call is in doubt" } else { "no such calls" });
         }
         let ids = ShortIds::of(&calls.iter().map(|call| call.call_id.as_str()));
-        let rows = calls.iter().map(|call| {
+        let mut their_runs: Vec<&str> = calls.iter().map(|call| call.run_id.as_str()).collect();
+        their_runs.sort_unstable();
+        their_runs.dedup();
+        let runs = ShortIds::of(&their_runs.iter().copied());
+        let row = |call: &CallRecord| {
             vec![
                 ids.get(call.call_id.as_str()).to_owned(),
                 format!("{}.{}", call.position.turn, call.position.ordinal),
                 call.name.tool.clone(),
                 call.policy.class.to_string(),
-                ua_resume::call_words(call.status).to_owned(),
+                ua_resume::call_standing(call).to_owned(),
                 call.attempt.to_string(),
                 line(&in_a_list(call), 200),
             ]
-        });
-        print_table(&crate::listings::CALLS, rows.collect())?;
+        };
+        if run.is_some() {
+            print_table(&crate::listings::CALLS, calls.iter().map(row).collect())?;
+        } else {
+            // A place in a run says nothing without the run.
+            let with_run = |call: &CallRecord| {
+                let mut cells = row(call);
+                cells.insert(1, runs.get(call.run_id.as_str()).to_owned());
+                cells
+            };
+            print_table(&crate::listings::CALLS_OF_ALL, calls.iter().map(with_run).collect())?;
+        }
     }
     Ok(OK)
 }
@@ -245,8 +259,8 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         out.push_str(&format!("  key            {key}\n"));
     }
     for attempt in &attempts {
-        let ended = attempt.ended_at.map_or_else(|| "not ended".to_owned(), moment::end);
-        let outcome = attempt.outcome.as_deref().unwrap_or("no answer");
+        let ended = attempt.ended_at.map_or_else(|| "…".to_owned(), moment::end);
+        let outcome = attempt.outcome.as_deref().unwrap_or("no answer yet");
         let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
         out.push_str(&format!(
             "  attempt {:<6} {} → {ended} {outcome}{detail}\n",
@@ -258,8 +272,8 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         let text =
             receipt.settlement.as_ref().and_then(|s| s.content.as_ref()).map_or("", |content| content.text.as_str());
         out.push_str(&format!(
-            "  receipt        {:?} at {}\n  answer         {}\n",
-            receipt.evidence,
+            "  receipt        {} at {}\n  answer         {}\n",
+            ua_store::stored_name(&receipt.evidence),
             moment::local(receipt.received_at, now),
             line(text, 400)
         ));
@@ -339,13 +353,16 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     let call = find::call(&store, &args.call).await?;
     let question = question_about(&store, &call).await?;
     let said = Answer { proof: args.proof.clone(), ..Answer::new(choice) };
-    let then = questions::answer(host, &store, &question, said).await?;
+    let mut then = questions::answer(host, &store, &question, said).await?;
+    if choice == Choice::Abort {
+        then = super::cancel::end_if_asked(host, &store, &question.run_id).await?.unwrap_or(then);
+    }
     ua_host::home::close(store);
     if crate::terminal::is_json() {
         let (run_id, question_id) = (question.run_id.to_string(), Some(question.question_id.to_string()));
         print_json(&Resolved { run_id, question_id, choice: Some(choice), call: None })?;
     }
-    tell(&then);
+    tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
 

@@ -1,17 +1,60 @@
-//! `ua runs cancel` of a run that no process drives: it is ended here, instead of by a resume that may never come.
+//! Ending a run that no process drives, when a person said that it is to end (`ua runs cancel`, or the answer `abort`): it is ended here, instead
+//! of by a resume that may never come.
 
 use std::path::Path;
 
-use ua_core::Trace;
+use ua_core::{CallStatus, RunId, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
-use ua_host::{Host, servers, tree};
-use ua_runner::{LockError, RunLock, Workspace, end_cancelled, owner_stamp};
-use ua_store::{RunRecord, RunStore as _, Store, StoreError};
+use ua_host::{Host, questions, servers, tree};
+use ua_runner::{LockError, RunLock, Workspace, end_as_said, owner_stamp};
+use ua_store::{LedgerStore as _, RunRecord, RunStore as _, Store, StoreError, is_gateway};
 
 use crate::error::HostError;
+use crate::ids::short;
 
-/// Ends a run for which a cancel is stored. False when a living process drives it, which then does so itself.
+/// What is next once somebody answered on the terminal.
+///
+/// # Errors
+/// The database cannot be read; or what [`end_now`] says.
+pub(super) async fn after_answer(host: &Host, store: &Database, run: &RunId) -> Result<String, HostError> {
+    match end_if_asked(host, store, run).await? {
+        Some(ended) => Ok(ended),
+        None => questions::after_answer(store, run).await,
+    }
+}
+
+/// Ends a run of which a person said that it is to end, and says so. `None` when nobody said that, when a process drives it, which then ends it
+/// by itself, and for what is no run of its own: a sub-agent ends with the next resume of the run above it, a session of the gateway with its
+/// client.
+///
+/// # Errors
+/// What [`end_now`] says.
+pub(super) async fn end_if_asked(host: &Host, store: &Database, run: &RunId) -> Result<Option<String>, HostError> {
+    let run = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
+    let is_to_end = run.end_mark().is_some() && !run.status.is_terminal();
+    if !is_to_end || is_gateway(&run) || ua_store::is_task(&run) || !end_now(host, store, &run).await? {
+        return Ok(None);
+    }
+    let left = left_unknown(store, &run).await?;
+    Ok(Some(format!("ended run {}{left}", short(run.run_id.as_str()))))
+}
+
+/// What nobody knows of a run that was ended, as the end of a sentence.
+pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<String, HostError> {
+    let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+    let count = calls.iter().filter(|call| call.status == CallStatus::Unknown).count();
+    Ok(match count {
+        0 => String::new(),
+        _ => format!(
+            "; {} may or may not have happened, and blocks a repeat: `ua calls list --run {} --unknown`",
+            ua_core::counted(count, "call"),
+            short(run.run_id.as_str())
+        ),
+    })
+}
+
+/// Ends a run of which it is stored that it is to end. False when a living process drives it, which then does so itself.
 ///
 /// # Errors
 /// When something of an earlier process is still alive: what it was sent may still happen, so the run is not called over.
@@ -37,7 +80,10 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
             "a tool server of run {} is still alive and could not be ended: {detail}",
             run.run_id
         ))
-        .hint(format!("the cancel is stored; end that process, then `ua resume {}` ends the run", run.run_id)));
+        .hint(format!(
+            "that the run is to end is stored; end that process, then `ua resume {}` ends the run",
+            run.run_id
+        )));
     }
     let fail = |doing: &'static str| move |error| HostError::store(doing, &error);
     let current = store.run(&run.run_id).await.map_err(fail("read the run"))?;
@@ -51,7 +97,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
         Err(StoreError::Conflict { .. }) if store.elsewhere(&run.run_id).await?.is_some() => return Ok(false),
         Err(error) => return Err(fail("take the run")(error)),
     };
-    end_cancelled(store, &lease, &workspace, env).await?;
+    end_as_said(store, &lease, &workspace, env).await?;
     let ended = store.run(&run.run_id).await.map_err(fail("read the run"))?;
     ua_host::fleet::withdraw_ended(store, &ended).await;
     ua_host::restart::write(home, store).await;

@@ -60,7 +60,12 @@ fn shown(found: &JobCheck) -> JobChecked {
         words: found.selections.iter().map(word).collect(),
         rules: found.rules.iter().map(rule).collect(),
         job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
-        unfinished_run: found.unfinished.as_ref().or(found.at_work.as_ref()).map(|run| run.run_id.clone()),
+        unfinished_run: found
+            .unfinished
+            .as_ref()
+            .map(|(run, _)| run)
+            .or(found.at_work.as_ref())
+            .map(|run| run.run_id.clone()),
     }
 }
 
@@ -128,11 +133,11 @@ fn in_words(found: &JobCheck) -> String {
     if let Some(run) = &found.at_work {
         out.push_str(&format!("\nAt work        run {} of the same job\n", short(run.run_id.as_str())));
     }
-    if let Some(left) = &found.unfinished {
+    if let Some((left, standing)) = &found.unfinished {
         out.push_str(&format!(
             "\nUnfinished     run {} of the same job {}{}\n",
             short(left.run_id.as_str()),
-            left_as(left),
+            left_as(left, standing),
             if found.refusal.is_none() { "; `ua job` asks whether to resume it" } else { "" }
         ));
     }

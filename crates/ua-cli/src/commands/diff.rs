@@ -45,13 +45,13 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         row("own calls", &|run| run.tool_calls.to_string()),
         row("own tokens", &|run| run.usage.total_tokens.to_string()),
         row("own cost", &|run| run.usage.cost_in_words()),
-        row("held", &|run| format!("{}.{} s", run.held_millis / 1000, run.held_millis % 1000 / 100)),
+        row("at work", &|run| ua_core::span_in_words(std::time::Duration::from_millis(run.held_millis))),
         row("output", &|run| run.final_output.as_deref().map_or_else(|| "none".to_owned(), |text| line(text, 300))),
     ];
     print_table(&crate::listings::SIDES, rows)?;
     print(&match &diff.common_ancestor {
         Some(run) => format!("\nShared: the first {} of run {run}\n", ua_core::counted(diff.shared_turns, "turn")),
-        None => "\nNo turn in common\n".to_owned(),
+        None => "\nThe runs share no turn: neither was forked from the other, nor both from one\n".to_owned(),
     })?;
     if !diff.job.is_empty() {
         print("\nThe jobs differ (A → B)\n")?;
@@ -71,8 +71,8 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     let same_turns = diff.turns.iter().filter(|turn| turn.same).count();
     if !all && same_turns > 0 {
         let (is, them) = if same_turns == 1 { ("is", "it") } else { ("are", "them") };
-        let turns = ua_core::counted(same_turns, "further turn");
-        print(format!("\n{turns} {is} the same; --all shows {them}\n"))?;
+        let turns = ua_core::counted(same_turns, "turn");
+        print(format!("\n{turns} {is} the same in both; --all shows {them}\n"))?;
     }
     let files: Vec<_> = diff.files.iter().filter(|file| all || !file.same).collect();
     if !files.is_empty() {
@@ -108,7 +108,9 @@ fn side(turn: Option<&TurnSide>) -> String {
 fn call(call: &CallSide) -> String {
     let outcome = match call.verdict {
         Verdict::AnsweredByTwin => "not repeated",
-        Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => call.status.as_str(),
+        Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => {
+            ua_resume::call_words(call.status)
+        }
     };
     let tool = call.tool.rsplit_once("__").map_or(call.tool.as_str(), |(_, tool)| tool);
     format!("{} · {outcome} · {}", line(tool, 60), line(&call.arguments, 160))

@@ -85,7 +85,7 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
     } else if args.json {
         json(&gathered, args.out.as_deref())?;
     } else if args.transcript {
-        let text = ua_report::transcript(&gathered.records);
+        let text = ua_report::transcript(&gathered.records, &gathered.standing);
         match args.out.as_deref().filter(|out| !is_standard_output(out)) {
             None => print_document(&text)?,
             Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
@@ -310,9 +310,9 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         can_be_copied(gathered, &folder)?;
     }
     let transcript = if gathered.blobs.is_empty() {
-        ua_report::transcript(&gathered.records)
+        ua_report::transcript(&gathered.records, &gathered.standing)
     } else {
-        ua_report::transcript_beside_blobs(&gathered.records, Workspace::BLOBS)
+        ua_report::transcript_beside_blobs(&gathered.records, &gathered.standing, Workspace::BLOBS)
     };
     written(&write_in(&folder, "transcript.md", &transcript)?)?;
     if args.out.is_none() {

@@ -257,12 +257,12 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
             submitted?
         }
     };
-    show_submitted(&submitted, args.launch.quiet)?;
+    show_submitted(&submitted, args.launch.quiet, host.env().now())?;
     Ok(OK)
 }
 
 /// Shows a run that was stored, or the one that was there.
-pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Result<(), HostError> {
+pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: Timestamp) -> Result<(), HostError> {
     let entry = submitted.entry.as_ref();
     if crate::terminal::is_json() {
         return print_json(&RunSubmitted {
@@ -278,7 +278,12 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool) -> Re
         Some(entry) if !is_quiet && submitted.was_queued => {
             tell(format!("this run was in the queue {} already; nothing was added", entry.options.queue));
         }
-        Some(entry) if !is_quiet => tell(format!("queued in {}; a worker takes it: `ua worker`", entry.options.queue)),
+        Some(entry) if !is_quiet && entry.options.run_after > now => tell(format!(
+            "queued in {}; a worker (`ua worker`) takes it at {}",
+            entry.options.queue,
+            moment::due(entry.options.run_after, now)
+        )),
+        Some(entry) if !is_quiet => tell(format!("queued in {}; a worker (`ua worker`) takes it", entry.options.queue)),
         Some(_) => {}
         None => tell(format!(
             "the run of this job is {} already; nothing was queued",

@@ -466,7 +466,7 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
         (Commands::default(), Vec::new())
     });
     if json {
-        let questions = questions.iter().map(|question| OpenQuestion::of_folder(question, &commands)).collect();
+        let questions = questions.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
         return print_json(&GatewayStatus { root: folder, broker, questions });
     }
     match broker {

@@ -52,11 +52,12 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
         print_json(&ProjectMade { dir: args.dir.clone(), files })?;
         return Ok(OK);
     }
-    let mut out = format!("Created in {place}:\n");
+    let is_here = args.dir == Path::new(".");
+    let mut out = format!("Created in {}:\n", if is_here { "the current folder" } else { &place });
     for (name, about, _) in FILES {
         out.push_str(&format!("  {name:<17}{about}\n"));
     }
-    let go = if args.dir == Path::new(".") { String::new() } else { format!("  cd {place}\n") };
+    let go = if is_here { String::new() } else { format!("  cd {place}\n") };
     out.push_str(&format!(
         "\nNext:\n{go}  ua job --check job.json   what would it do, with which tools?\n  ua job job.json           run it\n  \
          ua runs show last         what came of it\n"

@@ -118,6 +118,7 @@ pub enum StatusFilter {
     /// A person ended its process at once
     Interrupted,
     /// Waits for a person's answer
+    #[value(alias = "waiting_for_human", alias = "waiting for you")]
     Waiting,
     /// Has its answers and waits for a resume
     Answered,
@@ -356,7 +357,7 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
     let (home, env) = (host.home(), host.env());
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
-        return Err(HostError::usage(format!("run {} is {} already", found.run_id, found.status)));
+        return Err(HostError::usage(format!("run {} has ended already ({})", found.run_id, found.status)));
     }
     let store = home.open()?;
     store
@@ -364,11 +365,12 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
         .await
         .map_err(|e| HostError::store("ask the run to end", &e))?;
     if cancel::end_now(host, &store, &found).await? {
+        let left = cancel::left_unknown(&store, &found).await?;
         ua_host::home::close(store);
         if crate::terminal::is_json() {
             print_json(&RunCancelled { run_id: found.run_id.clone(), is_driven: false })?;
         }
-        crate::output::tell(format!("cancelled run {}", short(found.run_id.as_str())));
+        crate::output::tell(format!("cancelled run {}{left}", short(found.run_id.as_str())));
         return Ok(OK);
     }
     ua_host::home::close(store);

@@ -152,7 +152,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             let people: Arc<dyn People> = Arc::new(AtTerminal::new(false, true));
             let schedule = found(host, &name).await?;
             let submitted = fleet::submit_for(host, &people, &schedule, host.env().now()).await?;
-            super::fleet::show_submitted(&submitted, false)?;
+            super::fleet::show_submitted(&submitted, false, host.env().now())?;
         }
         ScheduleCommand::Remove { name } => {
             // Looked up without touching anything first, so that a typing error changes nothing.

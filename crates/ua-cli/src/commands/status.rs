@@ -35,7 +35,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
     let mut found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
-    found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_folder(question, &commands)).collect();
+    found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
     if crate::terminal::is_json() {
         print_json(&found)?;
         return Ok(OK);
@@ -124,7 +124,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
             run: RunRow::of(head, &standing),
         });
     }
-    shown.questions = questions::open(&store, None).await?.iter().map(OpenQuestion::of).collect();
+    shown.questions = OpenQuestion::all(&store, &questions::open(&store, None).await?).await?;
     ua_host::home::close(store);
     Ok(shown)
 }
@@ -156,7 +156,13 @@ fn summary(found: &StatusShown) -> String {
         let text = super::summary::told(&question.question.text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let text = line(&text, 200);
-        out.push_str(&format!("\nQuestion {} of run {}\n  {text}\n", short(id), short(run)));
+        let takes = question.words.join(", ");
+        out.push_str(&format!(
+            "\nQuestion {} of run {}\n  {text}\n  `ua answer {}` takes {takes}\n",
+            short(id),
+            short(run),
+            short(id)
+        ));
     }
     if !found.questions.is_empty() {
         out.push_str("`ua questions` says what is known about each, and how to answer\n");

@@ -9,8 +9,8 @@ use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use ua_host::questions::KnownFact;
-use ua_resume::answers::{known, ways};
-use ua_resume::{AroundRun, Standing, call_words};
+use ua_resume::answers::{Beside, Reach, known, ways};
+use ua_resume::{AroundRun, Standing, call_standing};
 
 use crate::error::HostError;
 use crate::ids::{short, shortened};
@@ -54,7 +54,7 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
         final_artifact: run.final_artifact_ref.as_ref().map(|artifact| workspace.join(artifact)),
         workspace_dir: run.workspace_dir.clone(),
         completion_file: workspace.join(format!("{}.json", Workspace::completion_name(&run.run_id))),
-        questions: records.questions.iter().filter(is_open).map(OpenQuestion::of).collect(),
+        questions: records.questions.iter().filter(is_open).map(|q| OpenQuestion::of(q, reach(run, q))).collect(),
         usage: UsageSummary::of(records),
         turn_index: run.turn_index,
         root_run_id: run.root_run_id.clone(),
@@ -132,6 +132,11 @@ fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: 
     shown.then(out)
 }
 
+/// Whom an answer to a question of a run, or of its sub-agents, reaches.
+fn reach(run: &RunRecord, question: &QuestionRecord) -> Reach {
+    Reach::of(question, ua_store::is_gateway(run), ua_runner::may_be_driven(run))
+}
+
 /// The questions of a run that are open, and how each is answered.
 pub(super) fn open_questions(records: &RunRecords) -> String {
     questions_left(records, &BTreeSet::new())
@@ -147,7 +152,8 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
         }
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
         let known = known(question, call, &records.attempts, own_history(records, question));
-        out.push_str(&shortened(&question_text(question, &known), &ids_of(question, &records.run.run_id)));
+        let beside = Beside { known, reach: reach(&records.run, question) };
+        out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }
     out
 }
@@ -184,8 +190,7 @@ fn effect_line(call: &ua_store::CallRecord) -> Option<String> {
         return None;
     }
     let id = call.external_correlation_id.as_deref().map_or_else(String::new, |id| format!("  {}", line(id, 90)));
-    let status = if call.deduplicated_from.is_some() { "not repeated" } else { call_words(call.status) };
-    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), status).trim_end().to_owned())
+    Some(format!("  {:<24} {:<14}{id}", line(&call.name.tool, 24), call_standing(call)).trim_end().to_owned())
 }
 
 /// The history of the run that a question is of, where the records have it: a sub-agent's is its own.
@@ -200,14 +205,17 @@ pub(crate) fn ids_of<'a>(question: &'a QuestionRecord, run: &'a ua_core::RunId) 
 }
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.
-pub(crate) fn question_text(question: &QuestionRecord, known: &[KnownFact]) -> String {
+pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> String {
     let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&question.text)));
-    out.push_str(&known_lines(known));
+    out.push_str(&known_lines(&beside.known));
     if let Some(call) = &question.call_id {
         out.push_str(&format!("  {:<11} ua calls show {call}\n", "look at it"));
     }
+    if let Some(remark) = beside.reach.remark() {
+        out.push_str(&format!("{}\n", indented(remark)));
+    }
     out.push_str("Answer with\n");
-    let ways = ways(question);
+    let ways = ways(question, beside.reach);
     let width = ways.iter().map(|way| way.command.chars().count()).max().unwrap_or_default();
     for way in &ways {
         out.push_str(&format!("  {:<width$}  {}\n", way.command, way.meaning));

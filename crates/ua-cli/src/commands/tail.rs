@@ -193,7 +193,8 @@ impl Tail {
             if self.recorded.insert(turn.turn) {
                 let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
                 let mut event = blank(records, turn.recorded_at, "turn_recorded", Some(turn.turn));
-                event.text = format!("turn {} · {calls} planned", turn.turn, calls = ua_core::counted(calls, "call"));
+                let calls = if calls == 0 { "no call".to_owned() } else { ua_core::counted(calls, "call") };
+                event.text = format!("turn {} · {calls} planned", turn.turn);
                 events.push(((turn.turn, 2), event));
             }
         }

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{RunId, ToolSpec};
-use ua_dispatch::TransportError;
+use ua_core::{RunId, ToolSpec, ToolsSpec};
 use ua_host::launch::Launch;
 use ua_host::mcp_files::{self, mcp_config_file};
 use ua_host::policies::{self, classifier_of_user};
 use ua_host::servers::{self, builtin_server};
-use ua_host::{Host, tool_lock, trust};
+use ua_host::{Host, job_file, tool_lock, trust};
 use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 
 use crate::complete;
@@ -135,7 +134,8 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::Explain { name, mcp_config, policy, job } => {
             let specs = offered(host, mcp_config.as_deref()).await?;
             let file = mcp_config_file(host.settings(), mcp_config.as_deref());
-            let of_job = job.map(|job| policies::of_job(host.settings(), &job)).transpose()?.unwrap_or_default();
+            let of_job =
+                job.as_deref().map(|job| policies::of_job(host.settings(), job)).transpose()?.unwrap_or_default();
             let classifier = classifier_of_user(host.settings(), &policy, &of_job, file.as_ref())?;
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
@@ -155,6 +155,11 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
                 for problem in problems.iter().filter(|problem| problem.tool() == Some(&spec.name.raw)) {
                     print(format!("no job starts with this: {problem}\n"))?;
                 }
+                if let Some(job) = &job
+                    && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
+                {
+                    print(format!("{} does not offer it: {why}\n", line(&job.display().to_string(), 200)))?;
+                }
             }
         }
         ToolsCommand::Lock { mcp_config, check } => return lock(host, mcp_config.as_deref(), check).await,
@@ -162,6 +167,19 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::Audit { policy } => return super::audit::run(host, &policy),
     }
     Ok(OK)
+}
+
+/// Why a job with these settings has no such tool, as far as it follows from which servers it starts.
+fn not_started(tools: &ToolsSpec, spec: &ToolSpec) -> Option<String> {
+    if spec.name.server == ua_host::servers::BUILTIN {
+        return match (tools.builtin, spec.name.tool == "run_command" && !tools.run_command) {
+            (false, _) => Some("its `tools.builtin` is false".to_owned()),
+            (true, true) => Some("its `tools.run_command` is not true".to_owned()),
+            (true, false) => None,
+        };
+    }
+    let is_left_out = tools.servers.as_ref().is_some_and(|servers| !servers.contains(&spec.name.server));
+    is_left_out.then(|| format!("its `tools.servers` does not name `{}`", line(&spec.name.server, 60)))
 }
 
 /// A tool's name in a list. Whoever reads it on a terminal has room for more than names there, and `ua tools explain` takes the short one; where
@@ -216,7 +234,12 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
         tell(&if changes.is_empty() {
             "the tools are what mcp.lock says".to_owned()
         } else {
-            format!("{}; `ua tools lock` accepts them", ua_core::counted(changes.len(), "difference"))
+            format!(
+                "{}; `{}` accepts {}",
+                ua_core::counted(changes.len(), "difference"),
+                tool_lock::command(&file),
+                if changes.len() == 1 { "it" } else { "them" }
+            )
         });
         return Ok(if changes.is_empty() { OK } else { FAILED });
     }
@@ -242,18 +265,7 @@ async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, Definit
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
     let (about, definitions, notes) = (transport.about(), transport.definitions(), transport.notes());
     transport.shutdown().await;
-    let specs = listed.map_err(|e| {
-        let hint = match &e {
-            TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
-            TransportError::UnknownServer { .. }
-            | TransportError::NotStarted { .. }
-            | TransportError::NotReached { .. }
-            | TransportError::NotListed { .. } => {
-                "correct the server's command, arguments or environment in the MCP configuration"
-            }
-        };
-        HostError::usage(chain(&e)).hint(hint)
-    })?;
+    let specs = listed.map_err(|e| HostError::usage(chain(&e)).hint(servers::what_helps(&e)))?;
     Ok((Looked { specs, about, notes }, definitions))
 }
 

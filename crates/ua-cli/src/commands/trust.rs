@@ -200,7 +200,7 @@ async fn ask_about_annotations() -> Result<bool, HostError> {
         what: "what the servers say of their tools counts for nothing, as before".to_owned(),
         back: "`ua trust --trust-annotations` asks again".to_owned(),
     };
-    confirm("Believe them that far? A tool that is wrongly called a read is run again when its answer is lost", &left)
+    confirm("Trust what they say about their tools? One that wrongly says that it only reads is run again when its answer is lost", &left)
         .await
 }
 

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use ua_core::Timestamp;
 use ua_host::home::Home;
-use ua_store::{CallRecord, RunRecords, RunStore, TurnRecord};
+use ua_store::{CallRecord, RequestRecord, RunRecords, RunStore, TurnRecord};
 
 use crate::error::{HostError, OK};
 use crate::ids::short;
@@ -69,6 +69,7 @@ fn shown(records: &RunRecords, turn: &TurnRecord) -> TurnShown {
         .iter()
         .find(|message| message.turn == turn.turn && message.message.role.as_str() == "assistant");
     let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn);
+    let requests = || records.requests.iter().filter(|request| request.turn == turn.turn);
     TurnShown {
         run_id: turn.run_id.to_string(),
         turn: turn.turn,
@@ -80,10 +81,19 @@ fn shown(records: &RunRecords, turn: &TurnRecord) -> TurnShown {
         response_id: turn.reply.response_id.clone(),
         reply: reply.map(|reply| reply.message.text()).unwrap_or_default(),
         calls: calls.map(|call| TurnCall { result: result_of(records, call), call: CallRow::of(call) }).collect(),
-        requests: records.requests.iter().filter(|request| request.turn == turn.turn).cloned().collect(),
+        charged: requests().map(|request| charged(records, request)).collect(),
+        requests: requests().cloned().collect(),
         recorded_at: turn.recorded_at,
         committed_at: turn.committed_at,
     }
+}
+
+/// What a request was charged, in the words that progress has for it.
+fn charged(records: &RunRecords, request: &RequestRecord) -> String {
+    let (was_sent, is_whole) = (request.network_attempted, records.brought_a_reply(request));
+    let tokens = ua_report::charged_tokens(request.status, was_sent, is_whole, request.usage);
+    let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+    format!("request {}: {tokens}{cost}", request.request_id)
 }
 
 fn in_words(turn: &TurnShown, now: Timestamp) -> String {
@@ -97,16 +107,8 @@ fn in_words(turn: &TurnShown, now: Timestamp) -> String {
         line(&turn.stop_reason, 40),
         moment::local(turn.recorded_at, now),
     );
-    for request in &turn.requests {
-        let usage = request.usage;
-        let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-        out.push_str(&format!(
-            "Charged        request {}: {} in, {} out{cost} ({})\n",
-            request.request_id,
-            usage.total() - usage.output_tokens,
-            usage.output_tokens,
-            format!("{:?}", request.status).to_lowercase()
-        ));
+    for charged in &turn.charged {
+        out.push_str(&format!("Charged        {charged}\n"));
     }
     if !turn.reply.trim().is_empty() {
         out.push_str(&format!("\nReply\n{}\n", super::summary::indented(&turn.reply)));

@@ -41,7 +41,10 @@ impl Cron {
         };
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
-            return Err(format!("{text:?} has {} fields; cron has five: minute hour day month weekday", fields.len()));
+            return Err(format!(
+                "{text:?} has {}; cron has five: minute hour day month weekday",
+                ua_core::counted(fields.len(), "field")
+            ));
         };
         let mut on: Vec<i8> = field(weekdays, 0, 7, &DAYS, 0)?.into_iter().map(|day| day % 7).collect();
         on.sort_unstable();

@@ -311,7 +311,7 @@ impl Worker {
             state.claimed += done.entries.len() as u64;
             drop(state);
             if done.freed > 0 {
-                self.say(&format!("taken back: {} of dead workers", ua_core::counted(done.freed, "run")));
+                self.say(&format!("back in the queue: {} of dead workers", ua_core::counted(done.freed, "run")));
             }
             for entry in done.entries {
                 let worker = self.clone();

@@ -258,6 +258,11 @@ fn unreadable(folder: &Path) -> Option<io::Error> {
 }
 
 fn cannot_read(path: &Path, error: &io::Error) -> HostError {
+    if error.kind() == io::ErrorKind::NotADirectory {
+        let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
+        return HostError::storage(format!("{} is a file, and has to be a folder", file.display()))
+            .hint("move it away, or choose another folder with --root; nothing was changed");
+    }
     HostError::storage(format!("cannot read {}: {error}", path.display()))
         .hint("make it yours (`chown`, `chmod u+rwX`), or choose another folder with --root; nothing was changed")
 }

@@ -13,7 +13,7 @@ use crate::settings::SETTINGS;
 use crate::settings::Settings;
 
 /// Its name.
-const BUILTIN: &str = "ua";
+pub const BUILTIN: &str = "ua";
 
 /// Our own tool server, as a process like any other.
 pub fn builtin_server(

@@ -75,13 +75,13 @@ impl ParamHeaders {
             path.push(name.clone());
             if let Some(header) = schema.get("x-mcp-header") {
                 let why = |why: &str| format!("`x-mcp-header` of its argument `{}` {why}", path.join("."));
-                let header = header.as_str().ok_or_else(|| why("is no text"))?;
+                let header = header.as_str().ok_or_else(|| why("is not text"))?;
                 let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
                 if header.is_empty() || !header.chars().all(is_token) {
                     return Err(why("is not the name of a header"));
                 }
                 if !matches!(schema.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-                    return Err(why("marks something that is no text, integer or boolean"));
+                    return Err(why("marks something that is not text, an integer or boolean"));
                 }
                 if self.0.iter().any(|(_, other)| other.eq_ignore_ascii_case(header)) {
                     return Err(why("is there twice"));

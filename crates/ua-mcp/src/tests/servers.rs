@@ -207,7 +207,7 @@ async fn a_line_that_is_no_message_is_told_and_stalls_nothing() {
     let watcher: ProgressWatcher = std::sync::Arc::new(move |progress| heard.lock().unwrap().push(progress));
     let world = ServerBed::with(spec("fake", &[]), Some(watcher));
     let (_, connection) = world.ready().await;
-    let stray = "it wrote to its standard output what is no MCP message: \"{not json\"";
+    let stray = "it wrote something to its standard output that is not an MCP message: \"{not json\"";
     let (asks, _nobody_asks) = tokio::sync::mpsc::unbounded_channel();
     let call_id = ua_core::CallId::new(&world.shared.env);
     let sending = Sending {
@@ -317,7 +317,9 @@ async fn what_a_server_prints_where_messages_belong_is_quoted() {
     let why = ServerBed::new(command("fake", "/bin/sh", &["-c", "echo listening on port 3000"])).refusal().await;
     assert!(why.starts_with("tool server `fake` did not start: it closed its output; "), "{why}");
     assert!(
-        why.contains("it wrote to its standard output what is no MCP message: \"listening on port 3000\""),
+        why.contains(
+            "it wrote something to its standard output that is not an MCP message: \"listening on port 3000\""
+        ),
         "{why}"
     );
 }

@@ -151,7 +151,9 @@ impl Driver<'_> {
             return Ok(Err(self.replay.prompt().into()));
         }
         let records = self.ports.store.load(&self.run.run_id).await.map_err(RunError::at("load the run"))?;
-        self.ports.workspace.replace("transcript.md", ua_report::transcript(&records))?;
+        self.ports
+            .workspace
+            .replace("transcript.md", ua_report::transcript(&records, &files::as_stored(&records.run)))?;
         let report = self.evidence_with_citations(&records).await?;
         let (mut missing, mut for_person) = (Vec::new(), Vec::new());
         if !report.all_met {

@@ -28,7 +28,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       class        external, because its name contains the side-effect word "buy"
       if lost      hold: stop and ask a person
       key          this tool cannot take an idempotency key
-      effect       item.pay (by its name: of the same content once more a job asks a person, and the gateway hands out the first answer)
+      effect       item.pay (known by its name only: the same content again is a question in a job, and gets the first answer at the gateway)
     considered, the strongest first:
       user_policy slow                         -           it names no class [timeout]
       job_policy  cheap                        -           the job's job.toml is not trusted, so it lowers nothing
