@@ -258,7 +258,7 @@ fn what_happened_is_confirmed_before_its_id_is_asked_for() {
     terminal.types(&format!("y{ENTER}"));
     terminal.shows("as proof (Enter for none):");
     terminal.types(&format!("y{ENTER}"));
-    terminal.shows("`y` is no id.");
+    terminal.shows("`y` is not an id.");
     terminal.types(&format!("comment-7{ENTER}"));
     terminal.code(0);
     assert_eq!(env.rows("SELECT choice, proof FROM answers"), ["happened comment-7"]);

@@ -37,7 +37,7 @@ fn a_name_that_is_none_is_answered_with_the_call_that_was_meant() {
         ("MCP__UA__SEND_EMAIL", "Did you mean `mcp__ua__send_email`?"),
         ("mcp__gmail__send-email", "Did you mean `mcp__ua__send_email`?"),
         ("sendEmail", "Did you mean `mcp__ua__send_email`?"),
-        ("{\"tool\": 1}", "no name of a tool"),
+        ("{\"tool\": 1}", "not the name of a tool"),
     ] {
         let env = plays(&call(name, &mail()), &json!([hint]), 0);
         assert!(env.calls()[0].ends_with("cancelled"), "{name}: {:?}", env.calls());

@@ -87,7 +87,7 @@ impl Composite {
                 .and_then(|value| if let Value::Array(items) = value { Some(items) } else { None })
                 .ok_or_else(|| format!("Not run: `{}` is a text that is not a JSON list. {form}.", self.list))?,
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
-                return Err(format!("Not run: `{}` is missing or is no list. {form}.", self.list));
+                return Err(format!("Not run: `{}` is missing or is not a list. {form}.", self.list));
             }
         };
         if list.is_empty() {
@@ -103,7 +103,7 @@ impl Composite {
         let mut actions = Vec::with_capacity(list.len());
         for (number, item) in (1..).zip(list) {
             let wrong = |what: &str| format!("Not run, and nothing else of this call: action {number} {what}. {form}.");
-            let Value::Object(mut beside) = item else { return Err(wrong("is no object")) };
+            let Value::Object(mut beside) = item else { return Err(wrong("is not an object")) };
             let name = match beside.remove(&self.name) {
                 Some(Value::String(name)) if is_name(name.trim()) => name.trim().to_owned(),
                 _ => return Err(wrong(&format!("has no tool name in `{}`", self.name))),
@@ -116,7 +116,7 @@ impl Composite {
                     _ => return Err(wrong(&format!("has `{}` that are not a JSON object", self.arguments))),
                 },
                 Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
-                    return Err(wrong(&format!("has `{}` that are no object", self.arguments)));
+                    return Err(wrong(&format!("has `{}` that are not an object", self.arguments)));
                 }
             };
             let name = if self.upper_case { name.to_uppercase() } else { name };
@@ -272,7 +272,7 @@ mod tests {
             (json!({"tools": {"tool_slug": "A"}}), "no list"),
             (json!({"tools": "send it"}), "not a JSON list"),
             (json!({"tools": []}), "empty"),
-            (json!({"tools": ["A_GET"]}), "action 1 is no object"),
+            (json!({"tools": ["A_GET"]}), "action 1 is not an object"),
             (json!({"tools": [{"tool_slug": "A_GET"}, {"slug": "A_GET"}]}), "action 2 has no tool name"),
             (json!({"tools": [{"tool_slug": "<tool>\u{1b}"}]}), "no tool name"),
             (json!({"tools": [{"tool_slug": "A_GET", "arguments": [1]}]}), "no object"),

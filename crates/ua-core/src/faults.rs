@@ -141,7 +141,7 @@ fn syntax(message: &str, rest: &str) -> String {
         "key must be a string" => format!("the name {word} has to stand in double quotes"),
         "trailing comma" => "a comma with nothing behind it".to_owned(),
         "expected value" | "expected ident" if !word.is_empty() => {
-            format!("{word} is no value; text stands in double quotes, and true, false and null have small letters")
+            format!("{word} is not a value; text stands in double quotes, and true, false and null have small letters")
         }
         "expected value" | "expected ident" => "a value is missing".to_owned(),
         "expected `,` or `}`" => "a comma between two fields is missing, or the closing }".to_owned(),
@@ -170,10 +170,13 @@ mod tests {
     fn every_mistake_in_json_is_said_in_the_words_of_the_one_who_wrote_it() {
         for (text, wanted) in [
             ("", "it is empty"),
-            ("hello", "hello is no value; text stands in double quotes, and true, false and null have small letters"),
+            (
+                "hello",
+                "hello is not a value; text stands in double quotes, and true, false and null have small letters",
+            ),
             (
                 "{\"a\": True}",
-                "True is no value; text stands in double quotes, and true, false and null have small letters",
+                "True is not a value; text stands in double quotes, and true, false and null have small letters",
             ),
             ("{'a': 1}", "single quotes; JSON takes double quotes"),
             ("{a: 1}", "the name a has to stand in double quotes"),

@@ -55,7 +55,7 @@ impl<'de> Deserialize<'de> for Currency {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?} is no currency: write its three letters, for example USD"))
+            serde::de::Error::custom(format!("{text:?} is not a currency: write its three letters, for example USD"))
         })
     }
 }

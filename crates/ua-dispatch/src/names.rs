@@ -76,7 +76,7 @@ pub(crate) fn repair(raw: &str, found: &Malformed, meant: Option<(&str, &str)>) 
     let rule = "The name of a tool holds nothing but its name; arguments are a JSON object beside it.";
     let Some((name, ran_in)) = meant else {
         return format!(
-            "Not run: `{shown}` is no name of a tool. {rule} Use only the tools that are offered, by their exact names."
+            "Not run: `{shown}` is not the name of a tool. {rule} Use only the tools that are offered, by their exact names."
         );
     };
     let mut arguments = found.arguments.clone().unwrap_or_default();
@@ -92,7 +92,7 @@ pub(crate) fn repair(raw: &str, found: &Malformed, meant: Option<(&str, &str)>) 
         1..=MAX_REPAIRED => format!(" with the arguments {call}"),
         _ => " with the same arguments as a JSON object".to_owned(),
     };
-    format!("Not run: `{shown}` is no name of a tool. {rule} Call `{name}`{with}.")
+    format!("Not run: `{shown}` is not the name of a tool. {rule} Call `{name}`{with}.")
 }
 
 #[cfg(test)]

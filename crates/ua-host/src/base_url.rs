@@ -12,7 +12,7 @@ pub fn check(variable: &str, address: &str) -> Result<(), HostError> {
             "set {variable} to an https:// address; http:// is for this machine only, because a key goes there"
         ))
     };
-    let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is no address ({e})")))?;
+    let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is not an address ({e})")))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("it holds a name or a password"));
     }

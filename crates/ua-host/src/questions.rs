@@ -222,11 +222,7 @@ pub async fn answer(
         Err(why) => return Err(not_taken(store, question, why).await?),
     };
     if is_gateway {
-        return Ok(if choice == Choice::Abort {
-            "answered; nothing is started in this session any more, and its client continues in another one".to_owned()
-        } else {
-            "answered; whoever makes the same call again gets what comes of it".to_owned()
-        });
+        return Ok(after_gateway_answer(choice == Choice::Abort));
     }
     if choice == Choice::Abort {
         let top = tree::top(store, &run.run_id).await?;
@@ -272,6 +268,16 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
     })
 }
 
+/// What comes of an answer to a question of the gateway, whose sessions nobody resumes.
+fn after_gateway_answer(is_abort: bool) -> String {
+    let then = if is_abort {
+        "nothing is started in this session any more, and its client continues in another one"
+    } else {
+        "whoever makes the same call again gets what comes of it"
+    };
+    format!("answered; {then}")
+}
+
 /// How many entries of the queue are looked at for a run.
 const QUEUED_LOOKED_AT: u32 = 10_000;
 
@@ -294,6 +300,9 @@ pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostE
         });
     }
     let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
+    if ua_store::is_gateway(&run) {
+        return Ok(after_gateway_answer(run.end_mark().is_some()));
+    }
     if ua_runner::may_be_driven(&run) {
         return Ok(format!("answered; the process that drives run {top} takes it"));
     }

@@ -41,7 +41,7 @@ pub enum Unaskable {
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// What the probe asks for is not a set of arguments.
-    #[error("cannot ask `{tool}`: the probe's arguments are no table")]
+    #[error("cannot ask `{tool}`: the probe's arguments are not a table")]
     NoArguments {
         /// The tool.
         tool: String,
@@ -319,7 +319,7 @@ impl Enquiry {
             return self.not_enough("something else is there, and the probe does not say what that proves");
         }
         if !is_list {
-            return self.not_enough("it is no list");
+            return self.not_enough("it is not a list");
         }
         if items_below.is_some_and(|limit| items.len() >= limit) {
             return self.not_enough(&format!("the list has {} items and may have more", items.len()));

@@ -82,7 +82,7 @@ impl FromStr for Protocol {
             None => {
                 let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
                 Err(format!(
-                    "`{text}` is no revision that this build speaks; use auto, handshake, {}",
+                    "`{text}` is not a revision that this build speaks; use auto, handshake, {}",
                     known.join(", ")
                 ))
             }

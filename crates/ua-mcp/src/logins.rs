@@ -193,7 +193,7 @@ async fn blocking<T: Send + 'static>(
 /// Why, in words.
 pub fn check_address(address: &str) -> Result<(), LoginError> {
     let url =
-        reqwest::Url::parse(address).map_err(|error| LoginError::Refused(format!("it is no address: {error}")))?;
+        reqwest::Url::parse(address).map_err(|error| LoginError::Refused(format!("it is not an address: {error}")))?;
     if url.scheme() == "https" || is_this_machine(&url) {
         return Ok(());
     }

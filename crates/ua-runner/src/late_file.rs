@@ -34,7 +34,7 @@ impl LateFile {
     fn open(&self, options: &mut OpenOptions) -> io::Result<File> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = options.read(true).custom_flags(flags.bits().cast_signed()).open(&self.path)?;
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
     }
 
     #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]

@@ -93,7 +93,7 @@ impl Anthropic {
 #[cfg(feature = "anthropic")]
 fn check_is_private(base_url: &str) -> Result<(), Error> {
     let address = url::Url::parse(base_url.trim())
-        .map_err(|why| Error::Model(format!("ANTHROPIC_BASE_URL is no address: {why}")))?;
+        .map_err(|why| Error::Model(format!("ANTHROPIC_BASE_URL is not an address: {why}")))?;
     let is_here = match address.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

@@ -114,7 +114,7 @@ where
         let arguments: A = match none.map_or_else(given, Ok) {
             Ok(arguments) => arguments,
             Err(why) => {
-                let refused = LocalFailure::Reported(format!("these are no arguments of this tool: {why}"));
+                let refused = LocalFailure::Reported(format!("these are not arguments of this tool: {why}"));
                 return Box::pin(std::future::ready(Err(refused)));
             }
         };

@@ -150,7 +150,7 @@ impl Item {
 pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Option<Answer>, HostError> {
     let menu = menu(question, beside.reach);
     let mut before = shown(question, beside);
-    let left = left_open(question);
+    let left = left_open(question, beside.reach);
     loop {
         let takes_words = question.kind == QuestionKind::AskUser;
         let Some(item) = choose(&before, &menu, takes_words, &left).await? else { return Ok(None) };
@@ -175,8 +175,13 @@ pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Op
 }
 
 /// What is left of a question that somebody leaves with Ctrl-C.
-fn left_open(question: &QuestionRecord) -> Left {
+fn left_open(question: &QuestionRecord, reach: Reach) -> Left {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
+    if reach == Reach::Session {
+        // Nobody resumes it.
+        let what = format!("nothing was answered; question {id} is left open");
+        return Left { what, back: format!("`ua answer {id}` asks again") };
+    }
     Left {
         what: format!("nothing was answered; question {id} is left open, and run {run} waits for it"),
         back: format!("`ua answer {id}` asks again, then `ua resume {run}`"),
@@ -186,7 +191,8 @@ fn left_open(question: &QuestionRecord) -> Left {
 /// The question and what is known about it, as they stand above the answers.
 fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
-    let mut text = format!("\nQuestion {id} · run {run}\n");
+    let of = if beside.reach == Reach::Session { "session" } else { "run" };
+    let mut text = format!("\nQuestion {id} · {of} {run}\n");
     let arguments = if question.kind == QuestionKind::AskUser { String::new() } else { arguments_in_full(question) };
     text.push_str(&format!("{}\n", indented(&told(&without_arguments(&question.text, !arguments.is_empty())))));
     text.push_str(&arguments);
@@ -288,7 +294,7 @@ async fn proof(left: &Left) -> Result<Option<String>, HostError> {
         if !is_yes_or_no(&typed) {
             return Ok(Some(typed));
         }
-        ask = format!("`{}` is no id. {ASK}", plain(&typed));
+        ask = format!("`{}` is not an id. {ASK}", plain(&typed));
     }
 }
 

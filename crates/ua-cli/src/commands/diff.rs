@@ -97,7 +97,7 @@ fn side(turn: Option<&TurnSide>) -> String {
     // What is first is what is left on a narrow terminal: two turns differ by what came of their calls more often than by their words.
     let mut lines: Vec<String> = turn.calls.iter().map(call).collect();
     if !turn.text.is_empty() {
-        lines.push(line(&turn.text, 160));
+        lines.push(line(&turn.text, 100));
     }
     if !turn.committed {
         lines.push("(not committed)".to_owned());
@@ -113,5 +113,5 @@ fn call(call: &CallSide) -> String {
         }
     };
     let tool = call.tool.rsplit_once("__").map_or(call.tool.as_str(), |(_, tool)| tool);
-    format!("{} · {outcome} · {}", line(tool, 60), line(&call.arguments, 160))
+    format!("{} · {outcome} · {}", line(tool, 60), line(&call.arguments, 80))
 }

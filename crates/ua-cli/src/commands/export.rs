@@ -435,7 +435,7 @@ fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
     let path = std::path::absolute(path)
         .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(HostError::usage(format!("{} is no file", path.display())).hint("name a file"));
+        return Err(HostError::usage(format!("{} is not a file", path.display())).hint("name a file"));
     };
     fs::create_dir_all(folder).map_err(|e| {
         HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))

@@ -405,7 +405,7 @@ async fn entries(host: &Host, most: u32) -> Result<(Vec<QueueEntry>, Timestamp),
             // What a worker found when it looked says more; why a run was parked is no longer so.
             let found = entry.why.take().filter(|_| entry.state == QueueState::Ready);
             entry.state = QueueState::Claimed;
-            entry.why = found.or_else(|| Some("driven by a process that is no worker".to_owned()));
+            entry.why = found.or_else(|| Some("driven by a process that is not a worker".to_owned()));
         } else if entry.state == QueueState::Parked && answered.contains(&entry.run_id) {
             entry.state = QueueState::Ready;
             entry.why = Some("answered; a worker continues it".to_owned());

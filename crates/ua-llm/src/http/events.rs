@@ -57,7 +57,7 @@ pub(crate) fn object_of(data: &str) -> Result<Map<String, Value>, Fault> {
     match serde_json::from_str(data) {
         Ok(Value::Object(event)) => Ok(event),
         Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            Err(Fault::Nonsense("an event is no object".to_owned()))
+            Err(Fault::Nonsense("an event is not an object".to_owned()))
         }
         Err(error) => Err(Fault::Nonsense(format!("an event is not readable: {error}"))),
     }

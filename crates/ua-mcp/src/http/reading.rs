@@ -49,7 +49,7 @@ impl HttpConnection {
                 let body = whole(response).await?;
                 match self.inner.understand(&body, id)? {
                     Some(reply) => Ok(reply),
-                    None => Err(lost("it broke the protocol: it answered with a message that is no answer")),
+                    None => Err(lost("it broke the protocol: it answered with a message that is not an answer")),
                 }
             }
             "text/event-stream" => {

@@ -176,7 +176,7 @@ impl Relay {
             "application/json" => {
                 let body = reading::whole(response).await?;
                 let answer = wire.understand(&body, id)?;
-                answer.ok_or_else(|| Failure::Lost("it answered with a message that is no answer".to_owned()))
+                answer.ok_or_else(|| Failure::Lost("it answered with a message that is not an answer".to_owned()))
             }
             "text/event-stream" => {
                 let resume = |after: String| {

@@ -20,7 +20,7 @@ fn folder_of(task_name: &str) -> Result<PathBuf, Failure> {
         return Ok(PathBuf::from("tasks").join(task_name));
     }
     Err(Failure::refused(
-        format!("{task_name:?} is no name of a task"),
+        format!("{task_name:?} is not the name of a task"),
         "use 1 to 64 letters, digits, `-` and `_`, such as q3-market",
     ))
 }

@@ -24,7 +24,7 @@ pub(super) fn edited(
     servers: &[String],
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let not_understood = || HostError::usage("this is no client's configuration in JSON");
+    let not_understood = || HostError::usage("this is not a client's configuration in JSON");
     let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
     let mut named = Vec::new();
     for (project, list) in lists(text, &top) {

@@ -20,7 +20,7 @@ pub(super) fn edited(
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
     let mut document: DocumentMut =
-        text.parse().map_err(|error| HostError::usage(format!("this is no configuration in TOML: {error}")))?;
+        text.parse().map_err(|error| HostError::usage(format!("this is not a configuration in TOML: {error}")))?;
     let list = document.get_mut(LIST).and_then(Item::as_table_like_mut);
     let list = list.ok_or_else(|| HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")))?;
     let known: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();

@@ -21,7 +21,7 @@ pub(super) fn edited(
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
     let documents = MarkedYaml::load_from_str(text)
-        .map_err(|error| HostError::usage(format!("this is no configuration in YAML: {error}")))?;
+        .map_err(|error| HostError::usage(format!("this is not a configuration in YAML: {error}")))?;
     let list = documents.first().and_then(|top| field(top, LIST)).map(|(_, list)| list);
     let Some(YamlData::Mapping(list)) = list.map(|list| &list.data) else {
         return Err(HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")));

@@ -99,7 +99,7 @@ fn check_label(label: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::refused(
-        format!("{label:?} is no label of a block"),
+        format!("{label:?} is not the label of a block"),
         format!("use 1 to {MAX_LABEL_CHARS} letters, digits, `_`, `-` and `.`"),
     ))
 }

@@ -247,7 +247,7 @@ impl WebSearch {
         }
         let not_read = |why: &str| {
             Failure::refused(
-                format!("what {host} answered is no list of results: {why}"),
+                format!("what {host} answered is not a list of results: {why}"),
                 "ask a person to check UA_SEARCH",
             )
         };

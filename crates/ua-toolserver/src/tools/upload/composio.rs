@@ -205,8 +205,9 @@ impl UploadToComposio {
             let why = format!("{host} gave no ticket but status {} {}", status.as_u16(), short(message));
             return Err(nothing(why, hint(status)));
         }
-        said.and_then(|said| read_ticket(&said, content))
-            .ok_or_else(|| nothing(format!("what {host} answered is no ticket"), "ask a person to check UA_COMPOSIO"))
+        said.and_then(|said| read_ticket(&said, content)).ok_or_else(|| {
+            nothing(format!("what {host} answered is not a ticket"), "ask a person to check UA_COMPOSIO")
+        })
     }
 
     /// Puts the file to the address on its ticket. The same bytes put there twice are one file.

@@ -35,7 +35,7 @@ fn object(remote_path: &str) -> Result<String, Failure> {
         return Ok(format!("{FOLDER}/{remote_path}"));
     }
     Err(Failure::refused(
-        format!("{remote_path:?} is no name on the workbench"),
+        format!("{remote_path:?} is not a name on the workbench"),
         "give a relative path without \"..\", such as shared/report.pdf",
     ))
 }

@@ -47,7 +47,7 @@ async fn what_does_not_fit_is_refused_and_changes_nothing() {
     let world = TestServer::new().await;
     let long = "x".repeat(8_001);
     for (tool, arguments, why) in [
-        ("core_memory_append", json!({ "label": "a b", "text_to_append": "x" }), "no label"),
+        ("core_memory_append", json!({ "label": "a b", "text_to_append": "x" }), "not the label"),
         ("core_memory_append", json!({ "label": "a", "text_to_append": "" }), "empty"),
         ("core_memory_replace", json!({ "label": "a", "new_value": long }), "8000 are allowed"),
         ("archival_memory_insert", json!({ "content": "  " }), "empty"),

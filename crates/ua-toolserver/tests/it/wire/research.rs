@@ -262,7 +262,7 @@ fn an_engine_that_cannot_work_is_refused_at_the_start() {
 async fn what_is_not_there_or_has_no_name_is_refused() {
     let world = TestServer::new().await;
     world.call("finalize_research", json!({})).await.refused("no pages");
-    world.call("finalize_research", json!({ "task_name": "../x" })).await.refused("no name of a task");
+    world.call("finalize_research", json!({ "task_name": "../x" })).await.refused("not the name of a task");
     world.call("build_evidence_ledger", json!({})).await.refused("sources.json");
     world.call("read_research_files", json!({ "file_paths": [] })).await.refused("0 files");
 }
