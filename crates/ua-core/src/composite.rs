@@ -269,13 +269,13 @@ mod tests {
     fn a_list_that_cannot_be_taken_apart_is_refused_with_what_to_send() {
         for (bad, word) in [
             (json!({}), "missing"),
-            (json!({"tools": {"tool_slug": "A"}}), "no list"),
+            (json!({"tools": {"tool_slug": "A"}}), "not a list"),
             (json!({"tools": "send it"}), "not a JSON list"),
             (json!({"tools": []}), "empty"),
             (json!({"tools": ["A_GET"]}), "action 1 is not an object"),
             (json!({"tools": [{"tool_slug": "A_GET"}, {"slug": "A_GET"}]}), "action 2 has no tool name"),
             (json!({"tools": [{"tool_slug": "<tool>\u{1b}"}]}), "no tool name"),
-            (json!({"tools": [{"tool_slug": "A_GET", "arguments": [1]}]}), "no object"),
+            (json!({"tools": [{"tool_slug": "A_GET", "arguments": [1]}]}), "not an object"),
             (json!({"tools": [{"tool_slug": "A_GET", "arguments": "n=1"}]}), "not a JSON object"),
             (json!({"tools": [{"tool_slug": "A_GET"}], "memory": "x".repeat(70_000)}), "beside"),
         ] {

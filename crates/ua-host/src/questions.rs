@@ -225,9 +225,13 @@ pub async fn answer(
         return Ok(after_gateway_answer(choice == Choice::Abort));
     }
     if choice == Choice::Abort {
-        let top = tree::top(store, &run.run_id).await?;
+        let id = &run.run_id;
+        if ua_runner::may_be_driven(&run) {
+            return Ok(format!("answered; run {id} starts no more calls, and the process that drives it ends it"));
+        }
+        let top = tree::top(store, id).await?;
         let how = restart::how_to_resume(store, &top).await?;
-        return Ok(format!("answered; run {} starts no more calls; to end it: {how}", run.run_id));
+        return Ok(format!("answered; run {id} starts no more calls; to end it: {how}"));
     }
     if !settled.is_empty() {
         corrections::rewrite(host, store, &run, false).await?;
