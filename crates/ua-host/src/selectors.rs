@@ -163,7 +163,10 @@ pub fn refusal(found: &[Selection]) -> HostError {
         })
         .collect();
     HostError::usage(format!("the job names tools or effects that do not exist: {}", words.join("; ")))
-        .hint("`ua tools list` shows the tools and their classes; correct the word or take it out; nothing was started")
+        .hint(
+            "`ua tools list` shows the tools and their classes; correct the word, take it out, or name the tool server that has it with \
+             --mcp-config; nothing was started",
+        )
 }
 
 fn conditions(spec: &RunSpec) -> impl Iterator<Item = &StopCondition> {
