@@ -178,6 +178,7 @@ const WRONG: &[Wrong] = &[
     wrong("a word too many", &[FINE, SCRIPT], &["job", "j.json", "now"]),
     wrong("a flag that does not exist", &[], &["runs", "list", "--al"]),
     wrong("a command of another program", &[], &["run", "j.json"]),
+    wrong("a command with a letter too few", &[], &["jb", "j.json"]),
     wrong("a job on standard input that is empty", &[], &["job", "-"]),
 ];
 
@@ -201,4 +202,17 @@ fn forty_wrong_inputs_are_answered_in_plain_words() {
     }
     assert!(WRONG.len() >= 40);
     insta::assert_snapshot!("wrong_inputs", page);
+}
+
+/// What helps is about what is wrong: a file in the place of a folder belongs to nobody else, and a server that is down has no command.
+#[test]
+fn a_hint_is_about_what_is_wrong() {
+    let env = env();
+    let file = env.write("root-file", "");
+    env.run_in(file.as_ref(), &["runs", "list"])
+        .refused(74, &[&format!("{file} is a file, and has to be a folder"), "choose another folder with --root"]);
+    let down = env.write("down.json", r#"{"mcpServers": {"down": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}"#);
+    let listed = env.run(&["tools", "list", "--mcp-config", &down]).code(2);
+    assert!(!listed.stderr.contains("command"), "{}", listed.stderr);
+    listed.says(&["cannot be reached", "see that the server is up"]);
 }

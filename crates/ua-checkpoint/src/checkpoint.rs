@@ -18,7 +18,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Makes the marker row that belongs into the same commit as the boundary it marks.
+    /// Makes the marker row that belongs in the same commit as the boundary it marks.
     pub fn marker(
         kind: CheckpointKind,
         id: CheckpointId,

@@ -51,7 +51,7 @@ impl LocalCall {
         self.permitted.as_ref().map_or("", |call| call.idempotency_key.as_str())
     }
 
-    /// A text argument; empty when it is missing or no text. What a tool requires belongs into its schema, which is checked
+    /// A text argument; empty when it is missing or no text. What a tool requires belongs in its schema, which is checked
     /// before the tool is called.
     pub fn text(&self, argument: &str) -> &str {
         self.arguments.get(argument).and_then(Value::as_str).unwrap_or_default()

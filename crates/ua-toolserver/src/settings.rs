@@ -45,7 +45,7 @@ pub struct Settings {
 
     /// Where to ask whether an SMTP message arrived: an http(s) address in which `{message_id}` stands for the
     /// Message-ID, without its angle brackets. 200 means it did, 404 that it did not. An address with a token in it
-    /// belongs into the environment, because arguments can be read by every user of the machine.
+    /// belongs in the environment, because arguments can be read by every user of the machine.
     #[arg(long, value_name = "URL", env = "UA_MAIL_PROBE", hide_env_values = true)]
     pub mail_probe: Option<String>,
 
@@ -72,7 +72,7 @@ pub struct Settings {
     pub notifications: Option<PathBuf>,
 
     /// An http(s) address that `notify` posts to, instead of writing into a directory. An address with a token in it
-    /// belongs into the environment, because arguments can be read by every user of the machine.
+    /// belongs in the environment, because arguments can be read by every user of the machine.
     #[arg(long, value_name = "URL", env = "UA_NOTIFY_WEBHOOK", hide_env_values = true)]
     pub notify_webhook: Option<String>,
 

@@ -27,7 +27,7 @@ pub fn close(store: Database) {
 
 /// What keeps a folder of workspaces out of version control.
 const GIT_IGNORE: (&str, &[u8]) =
-    (".gitignore", b"# Mails, transcripts and the runtime database: nothing of it belongs into a repository.\n*\n");
+    (".gitignore", b"# Mails, transcripts and the runtime database: nothing of it belongs in a repository.\n*\n");
 
 impl Home {
     /// Opens the database for work; makes it if this is the first run.

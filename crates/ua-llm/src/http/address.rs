@@ -45,7 +45,7 @@ pub(crate) fn is_this_machine(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Host and port; what else a URL may hold (a password, a query) does not belong into messages.
+/// Host and port; what else a URL may hold (a password, a query) does not belong in messages.
 pub(crate) fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
