@@ -10,7 +10,7 @@ use ua_core::{CallStatus, RunId};
 use ua_dispatch::{Asked, Catalog, Enquiry, Finding, Rules, ToolTransport as _};
 use ua_host::launch::Launch;
 use ua_host::progress::finding_text;
-use ua_host::{Database, Host, servers};
+use ua_host::{Database, Host, questions, servers};
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore, QuestionKind, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
 };
@@ -67,6 +67,10 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         }
         _ => None,
     };
+    let then = match applied {
+        Some(_) => questions::after_answer(&store, &run.run_id).await?,
+        None => unchanged(&call, &asked, question.as_ref(), args.apply),
+    };
     ua_host::home::close(store);
     if args.json {
         print_json(&CallProbed {
@@ -86,7 +90,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     } else {
         print(format!("{} · {}\n", name_of_finding(&asked), crate::output::plain(&finding_text(&asked))))?;
     }
-    crate::output::tell(next(&call, &asked, question.as_ref(), applied, args.apply));
+    crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
 
@@ -181,24 +185,18 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
     })
 }
 
-fn next(
-    call: &CallRecord,
-    asked: &Asked,
-    question: Option<&QuestionRecord>,
-    applied: Option<Choice>,
-    apply: bool,
-) -> String {
+/// What is next where nothing was changed.
+fn unchanged(call: &CallRecord, asked: &Asked, question: Option<&QuestionRecord>, apply: bool) -> String {
     let run = &call.run_id;
-    match (applied, question, choice(asked)) {
-        (Some(_), _, _) => format!("answered; resume with `ua resume {run}`"),
-        (None, None, _) => format!("nothing was changed; `ua resume {run}` asks by itself and acts on it"),
-        (None, Some(_), Some(_)) => {
+    match (question, choice(asked)) {
+        (None, _) => format!("nothing was changed; `ua resume {run}` asks by itself and acts on it"),
+        (Some(_), Some(_)) => {
             format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks again by itself")
         }
-        (None, Some(_), None) if apply => {
+        (Some(_), None) if apply => {
             format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks again by itself")
         }
-        (None, Some(_), None) => {
+        (Some(_), None) => {
             format!("nothing was changed; `ua calls resolve {}` answers by hand", call.call_id)
         }
     }
