@@ -5,11 +5,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ua_core::RunId;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome};
 
+use super::clock::StageClock;
 use super::locked;
 
 /// Which side of a crossing.
@@ -146,20 +148,31 @@ pub(super) struct LifePlan {
     run: RunId,
     label: String,
     gates: Arc<Gates>,
+    clock: Arc<StageClock>,
     /// What comes of the crossing that was just let through.
     outcome: Mutex<StoreOutcome>,
+    /// How long the last crossing had to wait.
+    held: Mutex<Duration>,
 }
 
 impl LifePlan {
-    pub(super) fn new(life: usize, run: RunId, label: String, gates: Arc<Gates>) -> Arc<Self> {
-        Arc::new(Self { life, run, label, gates, outcome: Mutex::new(StoreOutcome::Done) })
+    pub(super) fn new(life: usize, run: RunId, label: String, gates: Arc<Gates>, clock: Arc<StageClock>) -> Arc<Self> {
+        let (outcome, held) = (Mutex::new(StoreOutcome::Done), Mutex::default());
+        Arc::new(Self { life, run, label, gates, clock, outcome, held })
+    }
+
+    /// How long the last crossing that was begun had to wait at its gate.
+    pub(super) fn held(&self) -> Duration {
+        *locked(&self.held)
     }
 }
 
 #[async_trait]
 impl Plan for LifePlan {
     async fn before(&self, crossing: &Crossing) {
+        let arrived = self.clock.passed();
         let outcome = self.gates.reach(self, Side::Before, crossing).await;
+        *locked(&self.held) = self.clock.passed().since(arrived);
         *locked(&self.outcome) = outcome;
     }
 

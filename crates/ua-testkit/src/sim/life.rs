@@ -144,7 +144,7 @@ impl Life {
         above: Option<RunLease>,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let env = self.env(&run);
-        let plan = LifePlan::new(self.number, run.clone(), label, Arc::clone(&self.gates));
+        let plan = LifePlan::new(self.number, run.clone(), label, Arc::clone(&self.gates), self.servers.clock());
         let store = self.seam(&plan);
         let trace = Trace::new(&env);
         let acquired_at = env.now();
@@ -159,7 +159,8 @@ impl Life {
             std::fs::write(upload, "what is uploaded")?; // every folder of the tree has it from the beginning
         }
 
-        let reach = Reach { life: self.number, run: run.clone(), servers: Arc::clone(&self.servers) };
+        let servers = Arc::clone(&self.servers);
+        let reach = Reach { life: self.number, run: run.clone(), servers, plan: plan.clone() };
         let ports = DeskPorts {
             store,
             lease,
@@ -195,7 +196,8 @@ impl Life {
     }
 
     async fn submit(&self) -> Result<(), BoxError> {
-        let plan = LifePlan::new(self.number, self.run.clone(), String::new(), Arc::clone(&self.gates));
+        let plan =
+            LifePlan::new(self.number, self.run.clone(), String::new(), Arc::clone(&self.gates), self.servers.clock());
         let spec = RunSpec::parse(&self.job.to_string())?;
         let run = NewRun {
             run_id: self.run.clone(),

@@ -16,6 +16,7 @@ use ua_core::{CallId, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotatio
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
+use super::gates::LifePlan;
 use super::job::{HORIZON_SECONDS, Kind, LISTING, NOTHING_DONE, SETTLE_SECONDS, TOOLS, Tool, tag_of};
 use super::locked;
 use crate::outcomes::{Refusal, ToolOutcome};
@@ -60,6 +61,8 @@ pub(super) struct Send {
     pub(super) fate: Fate,
     /// How often it had its effect.
     pub(super) effects: u32,
+    /// Its process stood still between its last look and this, for longer than any look is good for: nobody can help that.
+    pub(super) was_held: bool,
 }
 
 /// One thing that happened outside.
@@ -190,6 +193,11 @@ impl Servers {
     fn start_time(&self) -> Option<Duration> {
         let is_slow = self.some_are_slow && locked(&self.state).next % 3 == 1;
         is_slow.then_some(SLOW_START)
+    }
+
+    /// The time that really passes.
+    pub(super) fn clock(&self) -> Arc<StageClock> {
+        Arc::clone(&self.clock)
     }
 
     /// How many earlier servers would still be found alive.
@@ -435,6 +443,7 @@ pub(super) struct Reach {
     pub(super) life: usize,
     pub(super) run: RunId,
     pub(super) servers: Arc<Servers>,
+    pub(super) plan: Arc<LifePlan>,
 }
 
 impl Reach {
@@ -457,6 +466,7 @@ impl Reach {
             step,
             fate: if has_server { Fate::InFlight } else { Fate::NeverLeft },
             effects: 0,
+            was_held: self.plan.held() > Duration::from_secs(1),
         });
         let send = state.sends.len() - 1;
         if !has_server {
