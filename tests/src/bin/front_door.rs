@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use ua_core::{Redactor, RunId};
 use ua_host::job::{self, JobRequest};
 use ua_host::people::{End, ObservedEvent, Presence};
-use ua_host::questions::{KnownFact, chosen};
+use ua_host::questions::{Beside, chosen};
 use ua_host::{Ending, Host, HostError, People, Process, Settings};
 use ua_store::{Answer, QuestionRecord};
 
@@ -32,7 +32,7 @@ impl People for OneWord {
         }
     }
 
-    async fn ask(&self, question: &QuestionRecord, _known: &[KnownFact]) -> Result<Option<Answer>, HostError> {
+    async fn ask(&self, question: &QuestionRecord, _beside: &Beside) -> Result<Option<Answer>, HostError> {
         Ok(self.0.as_deref().and_then(|word| chosen(question, word)).map(Answer::new))
     }
 
