@@ -193,7 +193,8 @@ impl<'a> Driver<'a> {
             last_seq: 0,
             open_reply: None,
             open_calls: None,
-            found: in_flight.is_empty().then(|| Box::new(records.clone())),
+            // A step that was opened just now is not among what was found.
+            found: (in_flight.is_empty() && records.current_step().is_some()).then(|| Box::new(records.clone())),
             in_flight,
             request: None,
             session: Session::default(),
