@@ -27,7 +27,7 @@ pub trait Patience: Send + Sync {
 
     /// Comes back when a write has taken so long that what it stores is kept elsewhere, too; never, where nobody looks at the time.
     async fn too_long(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
