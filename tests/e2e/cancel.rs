@@ -66,6 +66,6 @@ fn a_run_whose_process_died_ends_at_once_and_what_was_under_way_stays_unknown() 
     let env = env().with_forum();
     env.run_killed_at("after:store.start_attempt:post_comment", &["job", &job(&env, &json!({})), "--run-id", "r"]);
     assert_eq!(env.run_status(), "running");
-    is_over_with(&env, &["post_comment unknown"], &["1 call may or may not have happened, and blocks a repeat"]);
+    is_over_with(&env, &["post_comment unknown"], &["1 call may or may not have happened, and a repeat is blocked"]);
     assert_eq!(env.comments().len(), 0);
 }

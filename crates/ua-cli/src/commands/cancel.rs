@@ -47,7 +47,7 @@ pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<St
     Ok(match count {
         0 => String::new(),
         _ => format!(
-            "; {} may or may not have happened, and blocks a repeat: `ua calls list --run {} --unknown`",
+            "; {} may or may not have happened, and a repeat is blocked: `ua calls list --run {} --unknown`",
             ua_core::counted(count, "call"),
             short(run.run_id.as_str())
         ),

@@ -45,7 +45,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         row("own calls", &|run| run.tool_calls.to_string()),
         row("own tokens", &|run| run.usage.total_tokens.to_string()),
         row("own cost", &|run| run.usage.cost_in_words()),
-        row("at work", &|run| ua_core::span_in_words(std::time::Duration::from_millis(run.held_millis))),
+        row("at work", &at_work),
         row("output", &|run| run.final_output.as_deref().map_or_else(|| "none".to_owned(), |text| line(text, 300))),
     ];
     print_table(&crate::listings::SIDES, rows)?;
@@ -84,6 +84,14 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         print_table(&crate::listings::FILES_OF_TWO, rows.collect())?;
     }
     Ok(())
+}
+
+/// How long processes drove a run; none drove one that was never taken.
+fn at_work(run: &RunSide) -> String {
+    match run.held_millis {
+        0 => "none".to_owned(),
+        millis => ua_core::span_in_words(std::time::Duration::from_millis(millis)),
+    }
 }
 
 fn status(run: &RunSide) -> String {
