@@ -261,7 +261,7 @@ fn a_batch_that_cannot_be_taken_apart_runs_nothing_and_says_what_to_send() {
     for (bad, hint) in [
         (json!([{"slug": "GMAIL_SEND_EMAIL", "arguments": {}}]), "has no tool name in `tool_slug`"),
         (json!([mail("a@example.test"), "send it"]), "action 2 is not an object"),
-        (json!("send it"), "no JSON list"),
+        (json!("send it"), "not a JSON list"),
         (json!([]), "is empty"),
         (json!(vec![mail("a@example.test"); 51]), "tools"),
     ] {

@@ -86,7 +86,7 @@ fn a_fork_shares_the_turns_takes_the_files_and_does_not_repeat_what_was_done() {
     assert_eq!(turn["sides"][0]["calls"][0]["status"], "succeeded");
     assert_eq!(turn["sides"][1]["calls"][0]["status"], "cancelled");
     let text = env.run(&["runs", "diff", "r", "f"]).code(0);
-    text.shows(&["Shared: the first 2 turns of run r", "TURN", "post_comment", "cancelled"]);
+    text.shows(&["Shared: the first 2 turns of run r", "TURN", "post_comment", "never sent"]);
 }
 
 #[test]

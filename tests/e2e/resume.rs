@@ -271,7 +271,7 @@ fn a_cancelled_run_ends_when_it_is_resumed() {
     env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["cancelled run r"]);
     env.run(&["resume", "r"]).code(1).shows(&["cancelled", "not needed any more"]);
     assert_eq!(env.effects(), [0, 0, 0, 1]);
-    env.run(&["runs", "cancel", "r"]).code(2).says(&["cancelled already"]);
+    env.run(&["runs", "cancel", "r"]).code(2).says(&["has ended already (cancelled)"]);
 }
 
 #[test]
