@@ -33,7 +33,9 @@ pub(crate) struct Entry {
     pub(crate) denied: Option<String>,
     /// The policy of the tool as it is offered, before the job bends it.
     offered_policy: CallPolicy,
-    /// The policy of its calls, as far as it does not depend on their arguments; made when the first one is planned.
+    /// What the classifier says of its calls, as far as that does not depend on their arguments; asked when the first one is planned.
+    pub(crate) classified: OnceLock<CallPolicy>,
+    /// The policy of its calls, as the job bends that.
     pub(crate) policy: OnceLock<CallPolicy>,
 }
 
@@ -98,6 +100,7 @@ impl Catalog {
                 validator: OnceLock::new(),
                 spec,
                 offered_policy: policy,
+                classified: OnceLock::new(),
                 policy: OnceLock::new(),
             };
             if entries.insert(raw.clone(), entry).is_some() {

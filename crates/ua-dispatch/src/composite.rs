@@ -20,12 +20,12 @@ impl Planner<'_> {
     /// denied; one that cannot be taken apart is a single call that is refused.
     pub(crate) fn plan_actions(&self, tool_use: &ToolUse) -> Option<Vec<PlannedCall>> {
         let entry = self.catalog.get(&tool_use.name).filter(|entry| entry.denied.is_none())?;
-        let policy = self.classifier.classify(&entry.spec, Some(&tool_use.input));
+        let policy = self.classified(entry, &tool_use.input);
         let layout = policy.composite.as_ref()?;
         let arguments = tool_use.input.as_object()?;
         let refuse = |message: String| {
             let refusal = refused(Resolution::Refused, "invalid_arguments", message);
-            vec![self.container(tool_use, entry, policy.clone(), refusal)]
+            vec![self.container(tool_use, entry, policy.clone().into_owned(), refusal)]
         };
         if let Some(message) = too_large(&tool_use.input) {
             return Some(refuse(message));

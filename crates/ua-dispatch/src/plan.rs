@@ -1,5 +1,6 @@
 //! Planning: what each tool use of a reply is. Pure; its result is stored in the same write as the reply.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use jsonschema::error::ValidationErrorKind;
@@ -86,17 +87,31 @@ impl Planner<'_> {
         }
     }
 
-    /// The policy of a call of a tool in the catalog. Of arguments only the name of a program and addresses of files count.
-    fn policy_of(&self, entry: &Entry, arguments: &Value) -> CallPolicy {
+    /// What the classifier says of a call of a tool in the catalog. Of arguments only the name of a program and addresses of files count.
+    pub(crate) fn classified<'e>(&self, entry: &'e Entry, arguments: &Value) -> Cow<'e, CallPolicy> {
+        let classify = || self.classifier.classify(&entry.spec, Some(arguments));
         if arguments.get("argv").is_some() || names_file_address(arguments) {
-            return self.policy(&entry.spec, arguments);
+            return Cow::Owned(classify());
         }
-        entry.policy.get_or_init(|| self.policy(&entry.spec, arguments)).clone()
+        Cow::Borrowed(entry.classified.get_or_init(classify))
+    }
+
+    /// The policy of a call of a tool in the catalog.
+    fn policy_of(&self, entry: &Entry, arguments: &Value) -> CallPolicy {
+        match self.classified(entry, arguments) {
+            Cow::Owned(policy) => self.bent(&entry.spec, policy),
+            Cow::Borrowed(policy) => entry.policy.get_or_init(|| self.bent(&entry.spec, policy.clone())).clone(),
+        }
     }
 
     /// The policy of a call, as the job bends it.
     pub(crate) fn policy(&self, spec: &ToolSpec, arguments: &Value) -> CallPolicy {
-        let mut policy = enforced(self.classifier.classify(spec, Some(arguments)), self.rules.enforces_keys());
+        self.bent(spec, self.classifier.classify(spec, Some(arguments)))
+    }
+
+    /// What the job makes of a policy.
+    fn bent(&self, spec: &ToolSpec, policy: CallPolicy) -> CallPolicy {
+        let mut policy = enforced(policy, self.rules.enforces_keys());
         if let Some(on_conflict) = self.rules.on_scope_conflict()
             && !self.classifier.says_on_scope_conflict(spec)
         {
