@@ -47,6 +47,11 @@ impl<'c> Db<'c> {
         }
     }
 
+    /// Whether something is known of what is stored.
+    pub(crate) fn knows(&self, what: impl FnOnce(&Kept) -> bool) -> bool {
+        what(&self.kept.borrow())
+    }
+
     /// Notes what is stored now.
     pub(crate) fn note(&self, note: impl FnOnce(&mut Kept)) {
         note(&mut self.kept.borrow_mut());

@@ -73,6 +73,13 @@ impl Kept {
         calls.find(|call| call.call_id == *id).cloned()
     }
 
+    /// Whether a call of a turn that was begun here has this key and this scope.
+    pub(crate) fn has_the_claim_of(&self, call: &CallRecord) -> bool {
+        let mut calls = self.of(&call.run_id).and_then(|of| of.calls.as_ref()).into_iter().flat_map(|of| &of.calls);
+        let known = calls.find(|known| known.call_id == call.call_id);
+        known.is_some_and(|known| known.idempotency_key == call.idempotency_key && known.scope == call.scope)
+    }
+
     /// The newest attempt of a call, if it was begun here.
     pub(crate) fn attempt(&self, call: &CallRecord) -> Option<AttemptRecord> {
         let calls = self.of(&call.run_id)?.calls.as_ref()?;

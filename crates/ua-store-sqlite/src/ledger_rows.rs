@@ -19,6 +19,23 @@ pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key 
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
      AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
 
+/// What may change about a call. The columns of its claim stand in front where these change, too.
+macro_rules! update_call {
+    ($claim:literal) => {
+        concat!(
+            "UPDATE tool_calls SET ",
+            $claim,
+            "updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
+             file_digests_json = :digests, doubt = :doubt, \
+             possible_effect = :effect, resolution = :resolution, replay_status = :replay, \
+             external_correlation_id = :correlation, error_code = :code, \
+             error_detail = :detail, correction_json = :correction, lease_epoch = :epoch WHERE tool_call_id = :id"
+        )
+    };
+}
+const UPDATE_CALL: &str = update_call!("");
+const UPDATE_CALL_AND_CLAIM: &str = update_call!("idempotency_key = :key, side_effect_scope = :scope, ");
+
 impl Db<'_> {
     // --- Calls.
 
@@ -129,27 +146,21 @@ impl Db<'_> {
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
     ///
     /// A statement that may change a reference of a table to itself writes each index of it anew, whether or not something changes: so it
-    /// stands in one of its own. A call that was answered from another stays so, and no other is.
+    /// stands in one of its own. A call that was answered from another stays so, and no other is. Nor is anything named that another index has
+    /// and that stays as it is: the key and the scope are written when the call starts, and its end leaves them.
     pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
         if let Some(from) = &call.deduplicated_from {
             let sql =
                 "UPDATE tool_calls SET deduplicated_from = ?2 WHERE tool_call_id = ?1 AND deduplicated_from IS NOT ?2";
             self.connection.prepare_cached(sql)?.execute([call.call_id.as_str(), from.as_str()])?;
         }
-        let sql = "UPDATE tool_calls SET updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
-                   idempotency_key = :key, side_effect_scope = :scope, file_digests_json = :digests, doubt = :doubt, \
-                   possible_effect = :effect, resolution = :resolution, replay_status = :replay, \
-                   external_correlation_id = :correlation, error_code = :code, \
-                   error_detail = :detail, correction_json = :correction, lease_epoch = :epoch WHERE tool_call_id = :id";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
+        let all = named_params! {
             ":id": call.call_id.as_str(),
             ":updated": text(&call.updated_at),
             ":status": call.status.column(),
             ":kind": call.status.failure_kind().map(FailureKind::as_str),
             ":attempt": call.attempt,
             ":doubt": call.doubt,
-            ":key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
-            ":scope": call.scope.as_ref().map(Scope::as_str),
             ":digests": json(&call.file_digests)?,
             ":effect": call.possible_effect.as_ref().map(stored_name).transpose()?,
             ":resolution": opt_text(call.resolution.as_ref()),
@@ -159,9 +170,22 @@ impl Db<'_> {
             ":detail": call.error_detail,
             ":correction": opt_json(call.correction.as_ref())?,
             ":epoch": int(epoch),
-        })?;
+            ":key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
+            ":scope": call.scope.as_ref().map(Scope::as_str),
+        };
+        let (sql, parameters) = if self.has_the_claim_of(call) {
+            (UPDATE_CALL, all.split_last_chunk::<2>().map_or(all, |(others, _)| others))
+        } else {
+            (UPDATE_CALL_AND_CLAIM, all)
+        };
+        self.connection.prepare_cached(sql)?.execute(parameters)?;
         self.note(|kept| kept.call_updated(call));
         Ok(())
+    }
+
+    /// Whether the call is known to be stored with this key and this scope.
+    fn has_the_claim_of(&self, call: &CallRecord) -> bool {
+        self.knows(|kept| kept.has_the_claim_of(call))
     }
 
     // --- Attempts.
