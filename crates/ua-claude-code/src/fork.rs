@@ -246,11 +246,15 @@ mod tests {
             |id: &str, text: &str| Block::ToolResult { tool_use_id: id.into(), content: text.into(), is_error: false };
         vec![
             Message::user(Origin::Prompt, "Do it."),
-            Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![tool_use("t1"), tool_use("t2")] },
+            Message {
+                role: Role::Assistant,
+                origin: Origin::Model,
+                blocks: vec![tool_use("t1"), tool_use("t2")].into(),
+            },
             Message {
                 role: Role::User,
                 origin: Origin::Tools,
-                blocks: vec![result("t1", "sent"), result("t2", "sent, too")],
+                blocks: vec![result("t1", "sent"), result("t2", "sent, too")].into(),
             },
             Message::user(Origin::Resume, "This run is a fork."),
         ]
@@ -261,7 +265,8 @@ mod tests {
         assert!(ends_with(&joined(&lines()), &history()));
         // So is one whose last words ask for nothing.
         let last = assistant("m2", &text("All is done."));
-        let done = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("All is done.")] };
+        let done =
+            Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("All is done.")].into() };
         let longer = [history(), vec![done, Message::user(Origin::Resume, "This run is a fork.")]].concat();
         assert!(ends_with(&joined(&[lines(), vec![last.clone()]].concat()), &longer));
         // And one that a fresh process began in the middle, which was told what had been before.

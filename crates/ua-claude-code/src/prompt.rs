@@ -75,8 +75,8 @@ mod tests {
         let result = Block::ToolResult { tool_use_id: "t1".into(), content, is_error: false };
         vec![
             Message::user(Origin::Prompt, "Do the job."),
-            Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(tool_use)] },
-            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] },
+            Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(tool_use)].into() },
+            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() },
             Message::user(Origin::Resume, "You were away."),
         ]
     }

@@ -46,7 +46,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         model: "m".into(),
         system: "s".into(),
         messages,
-        tools: vec![offer],
+        tools: vec![offer].into(),
         max_output_tokens: 10,
         temperature_milli: None,
         seed: None,
@@ -69,7 +69,7 @@ async fn a_process_that_died_unnoticed_is_not_replaced_before_the_conversation_i
     }
     // Whoever asks now has not heard that it died: nothing but the results is in the request.
     let result = Block::ToolResult { tool_use_id: "t1".into(), content: "sent".into(), is_error: false };
-    let results = Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] };
+    let results = Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() };
     let history = vec![prompt, turn.into_message(), results];
     let error = provider.complete(&request(history.clone()), &Silent).await.unwrap_err();
     assert!(error.may_retry() && !error.left_us(), "{error}");

@@ -39,6 +39,7 @@ mod probe;
 mod redact;
 mod reply;
 mod secret;
+mod shared;
 mod spec;
 mod status;
 mod steps;
@@ -53,7 +54,7 @@ pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
-pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Sha256, parse_strict, sha256};
+pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Digesting, Sha256, parse_strict, sha256};
 pub use charge::ToolCharge;
 pub use composite::{Action, Composite, ExpandedCall, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
@@ -69,7 +70,7 @@ pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
 pub use mail::{MailAddress, MailAddressError};
-pub use message::{Block, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
+pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
@@ -84,6 +85,7 @@ pub use probe::{
 pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after};
 pub use secret::{SecretFiller, SecretGrants, fill_secrets};
+pub use shared::Shared;
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,
 };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::blob::{BlobRef, ToolText};
+use crate::shared::Shared;
 use crate::status::text_enum;
 use crate::tool::ToolUse;
 
@@ -85,6 +86,9 @@ impl Block {
     }
 }
 
+/// The blocks of a message.
+pub type Blocks = Shared<Vec<Block>>;
+
 /// One message of the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
@@ -93,13 +97,13 @@ pub struct Message {
     /// Why it is here.
     pub origin: Origin,
     /// What is said, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Blocks,
 }
 
 impl Message {
     /// A user message of one text block.
     pub fn user(origin: Origin, text: impl Into<String>) -> Self {
-        Self { role: Role::User, origin, blocks: vec![Block::text(text)] }
+        Self { role: Role::User, origin, blocks: vec![Block::text(text)].into() }
     }
 
     /// The text blocks, joined by blank lines.
@@ -245,6 +249,6 @@ impl ModelTurn {
 
     /// The reply as a message of the history.
     pub fn into_message(self) -> Message {
-        Message { role: Role::Assistant, origin: Origin::Model, blocks: self.blocks }
+        Message { role: Role::Assistant, origin: Origin::Model, blocks: self.blocks.into() }
     }
 }

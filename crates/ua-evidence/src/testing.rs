@@ -306,7 +306,7 @@ impl Story {
             committed_at: None,
             epoch: self.records.run.lease_epoch,
         });
-        self.says(turn, Message { role: Role::Assistant, origin: Origin::Model, blocks });
+        self.says(turn, Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() });
         ids
     }
 
@@ -458,7 +458,7 @@ impl Story {
             })
             .collect();
         if !blocks.is_empty() {
-            self.says(number, Message { role: Role::User, origin: Origin::Tools, blocks });
+            self.says(number, Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() });
         }
         let checkpoint_id = CheckpointId::new(&self.env);
         self.records.run.last_checkpoint_id = Some(checkpoint_id.clone());

@@ -9,6 +9,7 @@ mod assembler;
 mod stream_tests;
 pub(crate) mod wire;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -69,7 +70,12 @@ pub struct AnthropicProvider {
     http: HttpClient,
     cache_prompt: bool,
     extras: ModelExtras,
+    /// What was written for the conversations that were asked about lately, the newest last.
+    written: Mutex<Vec<wire::Bodies>>,
 }
+
+/// Of as many conversations it is kept what was written: those of a run and its sub-agents.
+const MOST_CONVERSATIONS: usize = 8;
 
 impl AnthropicProvider {
     /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
@@ -86,17 +92,24 @@ impl AnthropicProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, cache_prompt: config.cache_prompt, extras: config.extras })
+        let http = HttpClient::new(reach, env)?;
+        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, written: Mutex::default() })
     }
 
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
-        let mut body = wire::encode_request(request, self.cache_prompt);
-        self.extras.for_messages(&mut body.frame);
-        match serde_json::to_string(&body) {
-            Ok(text) => text,
-            Err(why) => unreachable!("a request is made of strings, integers and JSON, which always serialise: {why}"),
-        }
+        let written = || self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = {
+            let mut written = written();
+            written.iter().position(|bodies| bodies.are_of(request)).map(|place| written.remove(place))
+        };
+        let mut bodies = known.unwrap_or_default();
+        let body = bodies.write(request, self.cache_prompt, &self.extras);
+        let mut written = written();
+        written.push(bodies);
+        let surplus = written.len().saturating_sub(MOST_CONVERSATIONS);
+        written.drain(..surplus);
+        body
     }
 }
 

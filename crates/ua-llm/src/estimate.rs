@@ -3,7 +3,7 @@
 //! Granular Execution PRD §6 (estimate of a reservation). A guess is used where there is no better number: for the budget
 //! before a request leaves, and for what is charged when nobody says what it cost. The provider's usage always wins.
 
-use ua_core::Usage;
+use ua_core::{Message, Usage};
 
 use crate::image::uncounted_bytes;
 use crate::request::ModelRequest;
@@ -17,14 +17,18 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// Estimates the input tokens of a request. An image counts for what a large one costs, whatever its bytes.
 pub fn estimate_input_tokens(request: &ModelRequest) -> u64 {
-    estimate_of(request, request.canonical().as_str().len() as u64)
+    let uncounted = request.messages.iter().map(uncounted_in).sum();
+    tokens_of(request.canonical().as_str().len() as u64, uncounted)
 }
 
-/// The same for a request whose canonical JSON has so many bytes.
-pub(crate) fn estimate_of(request: &ModelRequest, bytes: u64) -> u64 {
-    let blocks = request.messages.iter().flat_map(|message| &message.blocks);
-    let images: u64 = blocks.map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum();
-    bytes.saturating_sub(images).div_ceil(BYTES_PER_TOKEN)
+/// Bytes of a message's JSON that cost nothing by themselves: those of images.
+pub(crate) fn uncounted_in(message: &Message) -> u64 {
+    message.blocks.iter().map(|block| uncounted_bytes(block, BYTES_PER_TOKEN)).sum()
+}
+
+/// What a request costs whose canonical JSON has so many bytes, and so many of them that do not count.
+pub(crate) fn tokens_of(bytes: u64, uncounted: u64) -> u64 {
+    bytes.saturating_sub(uncounted).div_ceil(BYTES_PER_TOKEN)
 }
 
 /// What is known of the cost of a reply that is still coming, or that broke off: what its provider has `counted`, and for the output at
@@ -41,7 +45,7 @@ pub fn heard_so_far(counted: Option<Usage>, written_bytes: u64) -> Option<Usage>
 
 #[cfg(test)]
 mod tests {
-    use ua_core::{Message, Origin};
+    use ua_core::{Origin, Shared};
 
     use super::*;
 
@@ -50,7 +54,7 @@ mod tests {
             model: "m".into(),
             system: String::new(),
             messages: vec![Message::user(Origin::Prompt, text)],
-            tools: Vec::new(),
+            tools: Shared::default(),
             max_output_tokens: 10,
             temperature_milli: None,
             seed: None,

@@ -1,6 +1,6 @@
 //! Which histories a provider accepts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use ua_core::{Block, Message, Role};
 
@@ -15,7 +15,7 @@ pub fn check_history(messages: &[Message]) -> Result<(), String> {
         Some(Role::Assistant) => return Err("the first message is not the user's".to_owned()),
         Some(Role::User) => {}
     }
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     let mut open = BTreeSet::new();
     for speech in messages.chunk_by(|a, b| a.role == b.role) {
         let role = speech[0].role;
@@ -51,7 +51,7 @@ pub fn check_history(messages: &[Message]) -> Result<(), String> {
     }
 }
 
-fn stray_result(id: &str, seen: &BTreeSet<&str>) -> String {
+fn stray_result(id: &str, seen: &HashSet<&str>) -> String {
     if seen.contains(id) {
         format!("the tool use {id} is answered twice, or not in the next user message")
     } else {

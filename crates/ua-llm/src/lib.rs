@@ -20,7 +20,7 @@
 //!     model: "demo".into(),
 //!     system: String::new(),
 //!     messages: vec![Message::user(Origin::Prompt, "Say hello.")],
-//!     tools: vec![],
+//!     tools: vec![].into(),
 //!     max_output_tokens: 1024,
 //!     temperature_milli: None,
 //!     seed: None,
@@ -48,6 +48,7 @@ mod image;
 mod models;
 mod openai;
 mod output;
+mod parts;
 mod provider;
 mod redacting;
 mod request;

@@ -121,7 +121,7 @@ mod tests {
             model: "m".into(),
             system: String::new(),
             messages: vec![],
-            tools: vec![],
+            tools: vec![].into(),
             max_output_tokens: 1,
             temperature_milli: None,
             seed: None,

@@ -1,12 +1,11 @@
 //! What is asked of a model, independent of any provider's wire format.
 
-use std::collections::VecDeque;
-
 use serde::Serialize;
 use serde_json::Value;
-use ua_core::{CanonicalJson, Message, Sha256, ToolSpec};
+use ua_core::{CanonicalJson, Digesting, Message, Sha256, Shared, ToolSpec};
 
-use crate::estimate::estimate_of;
+use crate::estimate::{tokens_of, uncounted_in};
+use crate::parts::Parts;
 
 /// One request for one reply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -18,7 +17,7 @@ pub struct ModelRequest {
     /// The history, oldest first. It satisfies [`check_history`](crate::check_history).
     pub messages: Vec<Message>,
     /// The tools that the model may ask for.
-    pub tools: Vec<ToolOffer>,
+    pub tools: Shared<Vec<ToolOffer>>,
     /// The longest reply, in tokens.
     pub max_output_tokens: u32,
     /// The sampling temperature in thousandths; the provider's default when absent.
@@ -80,11 +79,21 @@ impl ModelRequest {
     }
 
     /// What is around the messages.
-    fn frame(&self) -> Self {
-        Self { messages: Vec::new(), ..self.clone() }
+    pub(crate) fn frame(&self) -> Self {
+        Self {
+            messages: Vec::new(),
+            model: self.model.clone(),
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            max_output_tokens: self.max_output_tokens,
+            temperature_milli: self.temperature_milli,
+            seed: self.seed,
+            output_schema: self.output_schema.clone(),
+        }
     }
 
-    fn has_frame(&self, frame: &Self) -> bool {
+    /// Whether what is around the messages is as there.
+    pub(crate) fn has_frame(&self, frame: &Self) -> bool {
         let Self { model, system, messages: _, tools, max_output_tokens, temperature_milli, seed, output_schema } =
             self;
         *max_output_tokens == frame.max_output_tokens
@@ -108,53 +117,78 @@ fn canonical(part: &impl Serialize) -> CanonicalJson {
 }
 
 /// Measures the requests of one conversation, each part of them once: what a request has in common with the one before it is not looked at
-/// again.
+/// again, and the digest goes on from where the two differ.
 #[derive(Debug, Default)]
 pub struct Measurer {
-    frame: Option<Part<ModelRequest>>,
-    messages: Vec<Part<Message>>,
+    frame: Option<Frame>,
+    messages: Parts<Measure>,
 }
 
+/// What is around the messages, measured.
 #[derive(Debug)]
-struct Part<T> {
-    of: T,
+struct Frame {
+    of: ModelRequest,
+    /// Bytes of its canonical JSON.
+    bytes: u64,
+    /// The digest up to the first message.
+    so_far: Digesting,
+}
+
+/// A message, measured.
+#[derive(Debug)]
+struct Measure {
     sha256: Sha256,
     /// Bytes of its canonical JSON.
     bytes: u64,
+    /// How many of these cost nothing by themselves.
+    uncounted: u64,
+    /// The digest of the request up to this message.
+    so_far: Digesting,
 }
 
-impl<T: Serialize> Part<T> {
-    fn new(of: T) -> Self {
-        let canonical = canonical(&of);
-        Self { sha256: canonical.hash(), bytes: canonical.as_str().len() as u64, of }
+impl Measure {
+    fn of(message: &Message) -> Self {
+        let canonical = canonical(message);
+        Self {
+            sha256: canonical.hash(),
+            bytes: canonical.as_str().len() as u64,
+            uncounted: uncounted_in(message),
+            so_far: Digesting::default(),
+        }
     }
 }
 
 impl Measurer {
     /// The digest of a request and its estimated size.
     pub fn measure(&mut self, request: &ModelRequest) -> Measured {
-        let frame = match self.frame.take().filter(|frame| request.has_frame(&frame.of)) {
-            Some(frame) => frame,
-            None => Part::new(request.frame()),
-        };
-        // The messages of a request are those of the one before, but for some that are left out and some behind them.
-        let mut before: VecDeque<Part<Message>> = std::mem::take(&mut self.messages).into();
-        for message in &request.messages {
-            let known = before.iter().position(|part| part.of == *message);
-            let part = match known {
-                Some(left_out) => before.drain(..=left_out).next_back(),
-                None => None,
-            };
-            self.messages.push(part.unwrap_or_else(|| Part::new(message.clone())));
+        let known = self.frame.take().filter(|frame| request.has_frame(&frame.of));
+        let has_same_frame = known.is_some();
+        let frame = known.unwrap_or_else(|| {
+            let of = request.frame();
+            let canonical = canonical(&of);
+            let so_far = Digesting::default().and("ua.request.v2").and(canonical.hash().digits());
+            Frame { bytes: canonical.as_str().len() as u64, so_far, of }
+        });
+        let same = self.messages.renew(&request.messages, Measure::of);
+        let same = if has_same_frame { same } else { 0 };
+        let last_known = same.checked_sub(1).and_then(|last| self.messages.iter().nth(last));
+        let mut so_far = last_known.map_or_else(|| frame.so_far.clone(), |message| message.so_far.clone());
+        for message in self.messages.iter_mut().skip(same) {
+            so_far = so_far.and(message.sha256.digits());
+            message.so_far = so_far.clone();
         }
-        let parts = self.messages.iter();
         let commas = request.messages.len().saturating_sub(1) as u64;
-        let bytes = parts.clone().map(|part| part.bytes).sum::<u64>() + frame.bytes + commas;
-        let mut digests = b"ua.request.v2".to_vec();
-        digests.extend_from_slice(frame.sha256.to_hex().as_bytes());
-        parts.for_each(|part| digests.extend_from_slice(part.sha256.to_hex().as_bytes()));
+        let bytes = self.messages.iter().map(|message| message.bytes).sum::<u64>() + frame.bytes + commas;
+        let uncounted = self.messages.iter().map(|message| message.uncounted).sum();
         self.frame = Some(frame);
-        Measured { sha256: ua_core::sha256(digests), input_tokens: estimate_of(request, bytes) }
+        Measured { sha256: so_far.digest(), input_tokens: tokens_of(bytes, uncounted) }
+    }
+
+    /// The digest that the request that was measured last would have if it ended behind so many of its messages.
+    pub fn digest_of_first(&self, messages: usize) -> Sha256 {
+        let last = messages.checked_sub(1).and_then(|last| self.messages.iter().nth(last));
+        let so_far = last.map(|message| &message.so_far).or(self.frame.as_ref().map(|frame| &frame.so_far));
+        so_far.cloned().unwrap_or_default().digest()
     }
 }
 
@@ -169,7 +203,7 @@ mod tests {
             model: "m".into(),
             system: "s".into(),
             messages: vec![Message::user(Origin::Prompt, "hi")],
-            tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: schema }],
+            tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: schema }].into(),
             max_output_tokens: 10,
             temperature_milli: Some(700),
             seed: None,
@@ -221,6 +255,10 @@ mod tests {
             let measured = measurer.measure(&request);
             assert_eq!(measured.sha256, request.digest());
             assert_eq!(measured.input_tokens, crate::estimate_input_tokens(&request), "as its whole JSON is long");
+            for first in 0..=request.messages.len() {
+                let shorter = ModelRequest { messages: request.messages[..first].to_vec(), ..request.clone() };
+                assert_eq!(measurer.digest_of_first(first), shorter.digest());
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 
 use ua_core::{Role, Sha256, StopReason};
 
-use crate::request::ModelRequest;
+use crate::request::{Measurer, ModelRequest};
 
 /// A reply that may be continued from: the last one of a run's history, whose turn is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,16 +30,16 @@ impl KeptReply {
         Some(Self { response_id, request_sha256 })
     }
 
-    /// How much of `request` the provider knows, if it begins with what this reply answered, and the reply, and goes on from there.
-    pub fn known_of(&self, request: &ModelRequest) -> Option<KnownPrefix> {
+    /// How much of `request` the provider knows, if it begins with what this reply answered, and the reply, and goes on from there. `measurer`
+    /// has measured it just now.
+    pub fn known_of(&self, request: &ModelRequest, measurer: &Measurer) -> Option<KnownPrefix> {
         let reply = request.messages.iter().rposition(|message| message.role == Role::Assistant)?;
         let messages = reply + 1;
         if messages == request.messages.len() {
             return None; // nothing new to say
         }
-        let answered = ModelRequest { messages: request.messages[..reply].to_vec(), ..request.clone() };
         let known = KnownPrefix { response_id: self.response_id.clone(), messages };
-        (answered.digest() == self.request_sha256).then_some(known)
+        (measurer.digest_of_first(reply) == self.request_sha256).then_some(known)
     }
 }
 
@@ -54,7 +54,7 @@ pub struct KnownPrefix {
 
 #[cfg(test)]
 mod tests {
-    use ua_core::{Block, Message, Origin};
+    use ua_core::{Block, Message, Origin, Shared};
 
     use super::*;
 
@@ -63,7 +63,7 @@ mod tests {
             model: "m".into(),
             system: "s".into(),
             messages,
-            tools: Vec::new(),
+            tools: Shared::default(),
             max_output_tokens: 10,
             temperature_milli: None,
             seed: None,
@@ -76,17 +76,23 @@ mod tests {
     }
 
     fn reply(text: &str) -> Message {
-        Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text(text)] }
+        Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text(text)].into() }
     }
 
     fn kept() -> KeptReply {
         KeptReply::of(Some("resp_1"), StopReason::EndTurn, request(vec![prompt()]).digest()).unwrap()
     }
 
+    fn known_of(request: &ModelRequest) -> Option<KnownPrefix> {
+        let mut measurer = Measurer::default();
+        measurer.measure(request);
+        kept().known_of(request, &measurer)
+    }
+
     #[test]
     fn what_goes_on_from_the_reply_is_continued() {
         let longer = request(vec![prompt(), reply("yes"), Message::user(Origin::Guidance, "go on")]);
-        assert_eq!(kept().known_of(&longer), Some(KnownPrefix { response_id: "resp_1".into(), messages: 2 }));
+        assert_eq!(known_of(&longer), Some(KnownPrefix { response_id: "resp_1".into(), messages: 2 }));
     }
 
     #[test]
@@ -98,7 +104,7 @@ mod tests {
         let a_turn_later = request(vec![prompt(), reply("yes"), on(), reply("and"), on()]);
         let nothing_new = request(vec![prompt(), reply("yes")]);
         for request in [other_prompt, other_system, other_model, a_turn_later, nothing_new, request(vec![prompt()])] {
-            assert_eq!(kept().known_of(&request), None, "{request:?}");
+            assert_eq!(known_of(&request), None, "{request:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 //! kind, and the next resume may find it mended.
 
 use ua_checkpoint::{MeasuredHistory, Window};
-use ua_core::{BlobRef, Block, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
+use ua_core::{BlobRef, Block, Blocks, Message, OnUnknown, SideEffectClass, Timestamp, ToolText};
 use ua_llm::check_history;
 use ua_store::{Blob, CallRecord, LedgerStore, RunRecord, RunStore, Store};
 
@@ -15,6 +15,18 @@ use crate::fit::Fit;
 use crate::images::add_images;
 use crate::input_files::{add_input_files, input_tokens};
 use crate::ports::RunSettings;
+
+/// Messages of the last request that had large results in them, as they are stored and as they were sent: what a blob holds never changes, so
+/// that it is read and compared with its name once.
+#[derive(Debug, Default)]
+pub(crate) struct Filled(Vec<(Blocks, Blocks)>);
+
+impl Filled {
+    /// A message with its large results in their places, if it was in the last request.
+    fn of(&self, stored: &Blocks) -> Option<Blocks> {
+        self.0.iter().find(|(known, _)| known.is_one_with(stored)).map(|(_, filled)| filled.clone())
+    }
+}
 
 /// Makes the messages of the next request of `run`.
 ///
@@ -26,6 +38,7 @@ pub(crate) async fn compose(
     run: &RunRecord,
     settings: &RunSettings,
     fit: Fit,
+    filled: &mut Filled,
     store: &dyn Store,
 ) -> Result<Composed, RunError> {
     let wanted = run.spec.settings.history_max_tokens;
@@ -35,20 +48,44 @@ pub(crate) async fn compose(
     let over = (!view.fits).then_some(max_tokens);
     let mut messages: Vec<Message> = view.messages().cloned().collect();
     check_history(&messages).map_err(|why| RunError::History { why })?;
-    for block in messages.iter_mut().flat_map(|message| &mut message.blocks) {
-        let Block::ToolResult { tool_use_id, content, .. } = block else { continue };
-        let Some(blob) = content.blob().cloned() else { continue };
-        *content = match store.blob(&blob).await.map_err(RunError::at("read a large result"))? {
-            Blob::Here(text) => content.filled(&text).into(),
-            Blob::Missing { pruned_at } => stand_in(store, run, tool_use_id, content, &blob, pruned_at).await?,
-            Blob::Corrupt { why } => return Err(RunError::BlobCorrupt { blob: blob.blob_id, why }),
+    let before = std::mem::take(filled);
+    // The others stay as they are, one with those of the history.
+    for message in messages.iter_mut().filter(|message| message.blobs().next().is_some()) {
+        let stored = message.blocks.clone();
+        let is_whole = match before.of(&stored) {
+            Some(known) => {
+                message.blocks = known;
+                true
+            }
+            None => fill(&mut message.blocks, run, store).await?,
         };
+        if is_whole {
+            filled.0.push((stored, message.blocks.clone()));
+        }
     }
     let shown = add_input_files(&mut messages, run, settings.images, store).await?;
     if settings.images {
         add_images(&mut messages, shown, run, store).await?;
     }
     Ok(Composed { messages, over })
+}
+
+/// Puts large results in their places; says whether all of them are there.
+async fn fill(blocks: &mut Blocks, run: &RunRecord, store: &dyn Store) -> Result<bool, RunError> {
+    let mut is_whole = true;
+    for block in blocks {
+        let Block::ToolResult { tool_use_id, content, .. } = block else { continue };
+        let Some(blob) = content.blob().cloned() else { continue };
+        *content = match store.blob(&blob).await.map_err(RunError::at("read a large result"))? {
+            Blob::Here(text) => content.filled(&text).into(),
+            Blob::Missing { pruned_at } => {
+                is_whole = false;
+                stand_in(store, run, tool_use_id, content, &blob, pruned_at).await?
+            }
+            Blob::Corrupt { why } => return Err(RunError::BlobCorrupt { blob: blob.blob_id, why }),
+        };
+    }
+    Ok(is_whole)
 }
 
 /// The messages of a request.
@@ -101,5 +138,75 @@ fn advice(call: &CallRecord) -> Option<&'static str> {
             Some("What it did stands; do not repeat it only to see the result.")
         }
         (_, OnUnknown::Probe | OnUnknown::Hold | OnUnknown::Continue) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_checkpoint::estimate_tokens;
+    use ua_core::{Env, Origin, PriceTable, Role, RunId, RunSpec, ToolUse};
+    use ua_store::{MemStore, NewBlob, NewRun, rules};
+
+    use super::*;
+    use crate::pin::PinSettings;
+    use crate::retry::RetryPolicy;
+
+    fn run() -> RunRecord {
+        let spec = RunSpec::parse(r#"{"objective": "look"}"#).unwrap();
+        let run = NewRun {
+            run_id: RunId::parse("run_1").unwrap(),
+            created_at: Env::simulated(1).now(),
+            entrypoint: "library".into(),
+            run_mode: "job".into(),
+            opening: Message::user(Origin::Prompt, "look"),
+            spec,
+            files: Vec::new(),
+            job_path: None,
+            workspace_dir: "/".into(),
+            launch: serde_json::Value::Null,
+            parent_run_id: None,
+        };
+        rules::run_submitted(run, None).0
+    }
+
+    fn settings() -> RunSettings {
+        RunSettings {
+            model: "m".into(),
+            system: String::new(),
+            max_output_tokens: 10,
+            history_tokens: None,
+            images: false,
+            structured: false,
+            temperature_milli: None,
+            seed: None,
+            prices: PriceTable::default(),
+            retry: RetryPolicy::default(),
+            pins: PinSettings::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_result_that_was_in_the_last_request_is_not_read_again() {
+        let asked = Block::ToolUse(ToolUse { id: "a".into(), name: "t".into(), input: serde_json::json!({}) });
+        let result = |content: ToolText| -> Blocks {
+            vec![Block::ToolResult { tool_use_id: "a".into(), content, is_error: false }].into()
+        };
+        let stored = result(ToolText::by_reference(NewBlob::new("large".to_owned()).blob));
+        let mut history = MeasuredHistory::new(estimate_tokens);
+        history.push(Message::user(Origin::Prompt, "look"));
+        history.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![asked].into() });
+        history.push(Message { role: Role::User, origin: Origin::Tools, blocks: stored.clone() });
+        // No store has it: whoever reads it fails.
+        let (store, run, settings) = (MemStore::new(), run(), settings());
+        let mut nothing = Filled::default();
+        let read = compose(&history, &run, &settings, Fit::default(), &mut nothing, &store).await;
+        assert!(matches!(read.err(), Some(RunError::BlobMissing { .. })));
+        let whole = result("large".into());
+        let mut filled = Filled(vec![(stored.clone(), whole.clone())]);
+        for _ in 0..2 {
+            let composed = compose(&history, &run, &settings, Fit::default(), &mut filled, &store).await.unwrap();
+            assert!(composed.messages[2].blocks.is_one_with(&whole));
+            assert!(history.messages()[2].blocks.is_one_with(&stored), "the history keeps its references");
+        }
     }
 }

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 use ua_checkpoint::{MeasuredHistory, estimate_tokens};
-use ua_core::{CallId, CallStatus, Message, Role, RunStop, Sha256, Timestamp};
+use ua_core::{CallId, CallStatus, Message, Role, RunStop, Sha256, Shared, Timestamp};
 use ua_ledger::correction_note;
-use ua_llm::{Conversation, KnownPrefix, Measurer, ModelRequest};
+use ua_llm::{Conversation, KnownPrefix, Measurer, ModelRequest, ToolOffer};
 use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecords, RunStore, Store, is_task};
 
 use self::admit::Start;
@@ -27,6 +27,7 @@ pub use self::iteration::evidence_ledgers;
 use self::session::Session;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
+use crate::compose::Filled;
 use crate::error::RunError;
 use crate::files::{self, NextFiles};
 use crate::fit::Fit;
@@ -134,9 +135,13 @@ struct Driver<'a> {
     /// The history as it is stored: committed turns only, blobs as references; of a job in iterations, what belongs to the current one. A
     /// request carries a view of it.
     history: MeasuredHistory,
+    /// What of it was read for the last request.
+    filled: Filled,
     measurer: Measurer,
     /// How the history is fitted to what the provider counts.
     fit: Fit,
+    /// The tools that the last request offered.
+    tools: Shared<Vec<ToolOffer>>,
     /// Tools that the provider does not take. Another process finds out anew, which costs a refused request each.
     left_out: BTreeSet<String>,
     last_seq: u64,
@@ -187,8 +192,10 @@ impl<'a> Driver<'a> {
             pinned,
             reloads: 0,
             history: MeasuredHistory::new(estimate_tokens),
+            filled: Filled::default(),
             measurer: Measurer::default(),
             fit: Fit::default(),
+            tools: Shared::default(),
             left_out: BTreeSet::new(),
             last_seq: 0,
             open_reply: None,

@@ -110,7 +110,7 @@ mod tests {
             model: "m".into(),
             system: String::new(),
             messages: vec![Message::user(Origin::Prompt, "hi")],
-            tools: Vec::new(),
+            tools: vec![].into(),
             max_output_tokens: 10,
             temperature_milli: None,
             seed: None,

@@ -20,17 +20,20 @@ pub(crate) struct FileStamps(BTreeMap<String, Stamp>);
 const LITTLE: (usize, u64) = (256, 64 * 1024);
 
 impl Workspace {
-    /// Whether [`changed_files`](Self::changed_files) is done in no time: there are few files, and of those that changed little is to be read.
-    pub(crate) fn has_little_news(&self, seen: &FileStamps) -> bool {
-        let (mut files, mut bytes) = (0, 0);
-        self.each_file(|path, name| {
+    /// The same as [`changed_files`](Self::changed_files) where that is done in no time: there are few files, and of those that changed little
+    /// is to be read. `None` where it would take a while; `seen` stays as it is then.
+    pub(crate) fn little_news(&self, seen: &mut FileStamps) -> Option<Vec<Artifact>> {
+        let (mut files, mut bytes, mut new) = (0, 0, Vec::new());
+        let is_little = self.each_file(|path, name| {
             files += 1;
             let Some(stamp) = stamp(path) else { return true };
             if seen.0.get(&name) != Some(&stamp) {
                 bytes += stamp.0;
+                new.push((path.to_path_buf(), name, stamp));
             }
             files <= LITTLE.0 && bytes <= LITTLE.1
-        })
+        });
+        is_little.then(|| by_path(new.into_iter().filter_map(|(path, name, stamp)| seen.read(&path, name, stamp))))
     }
 
     /// The files that tools made and that are not as `seen` knows them, with their digests, by path. A file that goes away or
@@ -41,8 +44,7 @@ impl Workspace {
             changed.extend(seen.look(path, name));
             true
         });
-        changed.sort_by(|a, b| a.path.cmp(&b.path));
-        changed
+        by_path(changed)
     }
 
     /// Visits every file that tools made, as long as it is gone on with; false if it was not.
@@ -73,6 +75,11 @@ impl FileStamps {
         if self.0.get(&name) == Some(&before) {
             return None;
         }
+        self.read(path, name, before)
+    }
+
+    /// Reads a file that was `before` when it was found.
+    fn read(&mut self, path: &Path, name: String, before: Stamp) -> Option<Artifact> {
         let (bytes, sha256) = digest_file(path).ok()?;
         if stamp(path) != Some(before) {
             self.0.remove(&name);
@@ -81,6 +88,12 @@ impl FileStamps {
         self.0.insert(name.clone(), before);
         Some(Artifact { path: name, bytes, sha256 })
     }
+}
+
+fn by_path(files: impl IntoIterator<Item = Artifact>) -> Vec<Artifact> {
+    let mut files = Vec::from_iter(files);
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
@@ -115,17 +128,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::create(&dir.path().join("ws")).unwrap();
         let mut seen = FileStamps::default();
-        assert!(workspace.has_little_news(&seen));
+        let little = |seen: &mut FileStamps| {
+            workspace.little_news(seen).map(|files| files.into_iter().map(|file| file.path).collect::<Vec<_>>())
+        };
+        assert_eq!(little(&mut seen), Some(vec![]));
         workspace.replace("tasks/small.md", "one").unwrap();
-        assert!(workspace.has_little_news(&seen));
+        workspace.replace("tasks/a.md", "two").unwrap();
+        assert_eq!(little(&mut seen), Some(vec!["tasks/a.md".to_owned(), "tasks/small.md".to_owned()]));
+        assert_eq!(little(&mut seen), Some(vec![]), "what was read is no news");
         workspace.replace("tasks/large.bin", vec![0; 70_000]).unwrap();
-        assert!(!workspace.has_little_news(&seen));
-        workspace.changed_files(&mut seen);
-        assert!(workspace.has_little_news(&seen), "what was read is no news");
+        workspace.replace("tasks/small.md", "three").unwrap();
+        assert_eq!(little(&mut seen), None);
+        assert_eq!(workspace.changed_files(&mut seen).len(), 2, "nothing was taken for seen");
+        assert_eq!(little(&mut seen), Some(vec![]));
         for number in 0..300 {
             workspace.replace(&format!("tasks/{number}"), "").unwrap();
         }
         workspace.changed_files(&mut seen);
-        assert!(!workspace.has_little_news(&seen), "to look at many files takes a while, too");
+        assert_eq!(little(&mut seen), None, "to look at many files takes a while, too");
     }
 }

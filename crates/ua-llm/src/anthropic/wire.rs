@@ -1,41 +1,36 @@
 //! A request in the words of the Messages API.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
 
 use serde::Serialize;
-use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
-use ua_core::{Block, Message, Role};
+use ua_core::{Block, Role};
 
 use crate::ANTHROPIC;
 use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
+use crate::extras::ModelExtras;
 use crate::image::{Image, image_of};
 use crate::output::narrowed;
+use crate::parts::Parts;
 use crate::request::ModelRequest;
 use crate::schema::folded;
 
-/// The body of `POST /v1/messages`. What is long in it, the history, is written from where it lies: a tree of JSON values made of it first
-/// took five times as long.
+/// The bodies of `POST /v1/messages` of one conversation. What a body has in common with the one before it, what stands around the messages
+/// and all messages but the newest, is there as it was written then.
+#[derive(Default)]
+pub(crate) struct Bodies {
+    /// What stands around the messages, without the brace at its end, and the request that it was written for.
+    frame: Option<(ModelRequest, String)>,
+    messages: Parts<Vec<Part>>,
+}
+
+/// A block of a message, written.
 #[derive(Debug)]
-pub(crate) struct Body<'r> {
-    /// What stands around the messages.
-    pub(crate) frame: Value,
-    messages: Vec<Speech<'r>>,
-}
-
-/// What one role says until the other one does.
-#[derive(Debug, Serialize)]
-struct Speech<'r> {
-    role: Role,
-    content: Vec<Part<'r>>,
-}
-
-#[derive(Debug, Serialize)]
-struct Part<'r> {
-    #[serde(flatten)]
-    content: Content<'r>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Value>,
+struct Part {
+    json: String,
+    is_result: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,24 +79,60 @@ struct Source<'r> {
     data: &'r str,
 }
 
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut body = serializer.serialize_map(None)?;
-        for (name, value) in self.frame.as_object().into_iter().flatten() {
-            body.serialize_entry(name, value)?;
-        }
-        body.serialize_entry("messages", &self.messages)?;
-        body.end()
+impl fmt::Debug for Bodies {
+    /// Nothing of what is said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bodies").finish_non_exhaustive()
     }
 }
 
-/// Builds the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are
-/// marked as ends of a cacheable prefix, so that the next turn pays for the common part once.
-pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Body<'_> {
-    let mut messages = encode_messages(&request.messages);
-    if cache_prompt {
-        mark_newest_user_messages(&mut messages);
+impl Bodies {
+    /// Whether a request may be one of this conversation.
+    pub(crate) fn are_of(&self, request: &ModelRequest) -> bool {
+        self.messages.begin_like(&request.messages)
     }
+
+    /// Writes the body of a request. With `cache_prompt`, the system prompt and the two newest user messages are marked as ends of a
+    /// cacheable prefix, so that the next turn pays for the common part once.
+    pub(crate) fn write(&mut self, request: &ModelRequest, cache_prompt: bool, extras: &ModelExtras) -> String {
+        let (of, frame) = match self.frame.take().filter(|(known, _)| request.has_frame(known)) {
+            Some(frame) => frame,
+            None => {
+                let mut frame = frame(request, cache_prompt);
+                extras.for_messages(&mut frame);
+                let mut text = frame.to_string();
+                text.pop(); // the messages come behind it
+                (request.frame(), text)
+            }
+        };
+        self.messages.renew(&request.messages, |message| {
+            message.blocks.iter().filter_map(|block| encode_block(block, &message.blocks)).map(Part::of).collect()
+        });
+        let roles = request.messages.iter().map(|message| message.role);
+        let (spoken, said) = speeches(roles.zip(self.messages.iter()));
+        let bytes: usize = said.iter().map(|part| part.json.len() + 48).sum();
+        let mut body = String::with_capacity(frame.len() + bytes + 32);
+        body.push_str(&frame);
+        body.push_str(",\"messages\":[");
+        write_speeches(&spoken, &said, cache_prompt, &mut body);
+        body.push_str("]}");
+        self.frame = Some((of, frame));
+        body
+    }
+}
+
+impl Part {
+    fn of(content: Content<'_>) -> Self {
+        let is_result = matches!(content, Content::Plain(Plain::ToolResult { .. }));
+        match serde_json::to_string(&content) {
+            Ok(json) => Self { json, is_result },
+            Err(why) => unreachable!("a message is made of strings and JSON, which always serialise: {why}"),
+        }
+    }
+}
+
+/// What stands around the messages.
+fn frame(request: &ModelRequest, cache_prompt: bool) -> Value {
     let mut frame = json!({"model": request.model, "max_tokens": request.max_output_tokens, "stream": true});
     if !is_blank(&request.system) {
         let mut system = json!({"type": "text", "text": request.system});
@@ -126,29 +157,57 @@ pub(crate) fn encode_request(request: &ModelRequest, cache_prompt: bool) -> Body
     if let Some(schema) = request.output_schema.as_ref().and_then(|schema| narrowed(schema, false)) {
         frame["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
     }
-    Body { frame, messages }
+    frame
 }
 
-/// The history as the API wants it: no blank text, no empty message, no two neighbours of one role, and tool results in
-/// front of a user message.
-fn encode_messages(messages: &[Message]) -> Vec<Speech<'_>> {
-    let mut spoken: Vec<Speech<'_>> = Vec::new();
-    for message in messages {
-        let parts = message.blocks.iter().filter_map(|block| encode_block(block, &message.blocks));
-        let parts = parts.map(|content| Part { content, cache_control: None });
-        if let Some(speech) = spoken.last_mut().filter(|speech| speech.role == message.role) {
-            speech.content.extend(parts);
-        } else {
-            let content: Vec<_> = parts.collect();
-            if !content.is_empty() {
-                spoken.push(Speech { role: message.role, content });
-            }
+/// What one role says until the other one does.
+struct Speech {
+    role: Role,
+    /// Where its parts are among all.
+    parts: Range<usize>,
+}
+
+/// The history as the API wants it: no blank text, no empty message, no two neighbours of one role, and tool results in front of a user
+/// message.
+fn speeches<'p>(messages: impl Iterator<Item = (Role, &'p Vec<Part>)>) -> (Vec<Speech>, Vec<&'p Part>) {
+    let (mut spoken, mut said): (Vec<Speech>, Vec<&Part>) = (Vec::new(), Vec::new());
+    for (role, parts) in messages.filter(|(_, parts)| !parts.is_empty()) {
+        let begin = said.len();
+        said.extend(parts);
+        match spoken.last_mut().filter(|speech| speech.role == role) {
+            Some(speech) => speech.parts.end = said.len(),
+            None => spoken.push(Speech { role, parts: begin..said.len() }),
         }
     }
-    for speech in spoken.iter_mut().filter(|speech| speech.role == Role::User) {
-        speech.content.sort_by_key(|part| !matches!(part.content, Content::Plain(Plain::ToolResult { .. })));
+    for speech in spoken.iter().filter(|speech| speech.role == Role::User) {
+        said[speech.parts.clone()].sort_by_key(|part| !part.is_result);
     }
-    spoken
+    (spoken, said)
+}
+
+fn write_speeches(spoken: &[Speech], said: &[&Part], cache_prompt: bool, body: &mut String) {
+    let users = spoken.iter().filter(|speech| speech.role == Role::User).count();
+    let mut unmarked = if cache_prompt { users.saturating_sub(2) } else { users };
+    for (index, Speech { role, parts }) in spoken.iter().enumerate() {
+        let is_marked = *role == Role::User && unmarked == 0;
+        unmarked = unmarked.saturating_sub(usize::from(*role == Role::User));
+        body.push_str(if index > 0 { ",{\"role\":\"" } else { "{\"role\":\"" });
+        body.push_str(role.as_str());
+        body.push_str("\",\"content\":[");
+        for place in parts.clone() {
+            body.push_str(if place > parts.start { "," } else { "" });
+            let json = &said[place].json;
+            match json.strip_suffix('}').filter(|_| is_marked && place + 1 == parts.end) {
+                Some(fields) => {
+                    body.push_str(fields);
+                    body.push_str(if fields.len() > 1 { "," } else { "" });
+                    body.push_str("\"cache_control\":{\"type\":\"ephemeral\"}}");
+                }
+                None => body.push_str(json),
+            }
+        }
+        body.push_str("]}");
+    }
 }
 
 /// A block of a message with these blocks: a result takes its images in.
@@ -203,27 +262,19 @@ pub(crate) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-fn mark_newest_user_messages(messages: &mut [Speech<'_>]) {
-    for speech in messages.iter_mut().rev().filter(|speech| speech.role == Role::User).take(2) {
-        if let Some(last) = speech.content.last_mut() {
-            last.cache_control = Some(cache_mark());
-        }
-    }
-}
-
 fn cache_mark() -> Value {
     json!({"type": "ephemeral"})
 }
 
 #[cfg(test)]
 mod tests {
-    use ua_core::{Origin, ToolUse};
+    use ua_core::{Message, Origin, ToolUse};
 
     use super::*;
     use crate::request::ToolOffer;
 
     fn body(request: &ModelRequest, cache_prompt: bool) -> Value {
-        serde_json::to_value(encode_request(request, cache_prompt)).unwrap()
+        serde_json::from_str(&Bodies::default().write(request, cache_prompt, &ModelExtras::default())).unwrap()
     }
 
     fn request(messages: Vec<Message>) -> ModelRequest {
@@ -231,7 +282,7 @@ mod tests {
             model: "claude-x".into(),
             system: String::new(),
             messages,
-            tools: vec![],
+            tools: vec![].into(),
             max_output_tokens: 100,
             temperature_milli: None,
             seed: None,
@@ -240,7 +291,7 @@ mod tests {
     }
 
     fn assistant(blocks: Vec<Block>) -> Message {
-        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+        Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() }
     }
 
     #[test]
@@ -252,7 +303,7 @@ mod tests {
             Message::user(Origin::Guidance, "  \n"),
             assistant(vec![Block::text(""), tool_use]),
             Message::user(Origin::Resume, "you were interrupted"),
-            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] },
+            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() },
         ];
         assert_eq!(
             body(&request(history), false),
@@ -275,7 +326,7 @@ mod tests {
         let history = vec![
             Message::user(Origin::Prompt, "look"),
             assistant(uses.to_vec()),
-            Message { role: Role::User, origin: Origin::Tools, blocks },
+            Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() },
         ];
         let source = json!({"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="});
         assert_eq!(
@@ -358,7 +409,8 @@ mod tests {
         asked.system = "be brief".into();
         asked.temperature_milli = Some(250);
         asked.tools =
-            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
+            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }]
+                .into();
         let body = body(&asked, true);
         let mark = json!({"type": "ephemeral"});
         assert_eq!(body["system"], json!([{"type": "text", "text": "be brief", "cache_control": mark}]));
@@ -370,5 +422,38 @@ mod tests {
         let marks: Vec<&Value> =
             body["messages"].as_array().unwrap().iter().map(|m| &m["content"][0]["cache_control"]).collect();
         assert_eq!(marks, [&Value::Null, &Value::Null, &mark, &Value::Null, &mark]);
+    }
+
+    /// Whatever was written before, a body is what it would be alone: some messages more, some left out, another prompt, a block that is marked
+    /// no more.
+    #[test]
+    fn a_conversation_is_written_as_each_of_its_requests_would_be() {
+        let used = |id: &str| {
+            let tool_use = Block::ToolUse(ToolUse { id: id.into(), name: "t".into(), input: json!({"id": id}) });
+            assistant(vec![Block::text("now"), tool_use])
+        };
+        let answered = |id: &str| {
+            let result = Block::ToolResult { tool_use_id: id.into(), content: "done".into(), is_error: false };
+            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() }
+        };
+        let own = |value: Value| assistant(vec![Block::Opaque { provider: "anthropic".into(), value }]);
+        let said = |text: &str| Message::user(Origin::Prompt, text);
+        let mut prompted = request(vec![said("job"), used("c"), answered("c"), used("d"), answered("d")]);
+        prompted.system = "be brief".into();
+        let requests = [
+            request(vec![said("job"), used("a"), answered("a")]),
+            request(vec![said("job"), used("a"), answered("a"), used("b"), said("stopped"), answered("b")]),
+            request(vec![said("job"), ua_core::omission(2), used("b"), answered("b"), own(json!({})), said("on")]),
+            prompted,
+            request(vec![said("job"), assistant(vec![Block::text(" ")]), said("on")]),
+            request(vec![]),
+        ];
+        let (mut bodies, extras) = (Bodies::default(), ModelExtras::default());
+        for request in &requests {
+            let alone = Bodies::default().write(request, true, &extras);
+            assert_eq!(bodies.write(request, true, &extras), alone);
+            let read: Value = serde_json::from_str(&alone).unwrap();
+            assert!(read["messages"].is_array(), "{alone}");
+        }
     }
 }

@@ -16,7 +16,7 @@ fn request(model: &str, texts: &[&str]) -> ModelRequest {
         model: model.into(),
         system: "s".into(),
         messages: texts.iter().map(|text| Message::user(Origin::Prompt, *text)).collect(),
-        tools: vec![],
+        tools: vec![].into(),
         max_output_tokens: 10,
         temperature_milli: None,
         seed: None,

@@ -15,7 +15,8 @@ fn request() -> ModelRequest {
         model: "asked".into(),
         system: String::new(),
         messages: vec![Message::user(Origin::Prompt, "go")],
-        tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }],
+        tools: vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }]
+            .into(),
         max_output_tokens: 10,
         temperature_milli: None,
         seed: None,
@@ -108,8 +109,8 @@ fn an_id_that_the_history_has_already_is_replaced_and_always_by_the_same_one() {
     let mut asked = request();
     let tool_use = Block::ToolUse(ToolUse { id: "0".into(), name: "t".into(), input: json!({}) });
     let result = Block::ToolResult { tool_use_id: "0".into(), content: "ok".into(), is_error: false };
-    asked.messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![tool_use] });
-    asked.messages.push(Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] });
+    asked.messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![tool_use].into() });
+    asked.messages.push(Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() });
     let chunks = [
         calls(&json!([{"index": 0, "id": "0", "function": {"name": "t", "arguments": "{}"}}])),
         calls(&json!([{"index": 1, "id": "", "function": {"name": "t", "arguments": "{}"}}])),

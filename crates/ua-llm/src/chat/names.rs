@@ -1,6 +1,7 @@
 //! Names and ids as this wire takes them.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use ua_core::{Block, Message, ModelTurn, Sha256, sha256};
 
@@ -89,14 +90,16 @@ fn quoted_tool(message: &str, request: &ModelRequest, longest: usize) -> Option<
 #[derive(Debug)]
 pub(crate) struct Ids {
     /// A request that is asked again gets the same ids.
-    seed: Sha256,
+    asked: ModelRequest,
+    /// Its digest, once an id of our own is needed.
+    seed: OnceLock<Sha256>,
     used: BTreeSet<String>,
 }
 
 impl Ids {
     pub(crate) fn of(request: &ModelRequest) -> Self {
         let used = request.messages.iter().flat_map(Message::tool_uses).map(|tool_use| tool_use.id.clone());
-        Self { seed: request.sha256(), used: used.collect() }
+        Self { asked: request.clone(), seed: OnceLock::new(), used: used.collect() }
     }
 
     /// `told` if it can be used, else an id of our own.
@@ -105,7 +108,10 @@ impl Ids {
         if !told.is_empty() && self.used.insert(told.to_owned()) {
             return told.to_owned();
         }
-        let own = format!("call_{}", &sha256(format!("{}/{position}", self.seed)).to_hex()[..24]);
+        let own = format!(
+            "call_{}",
+            &sha256(format!("{}/{position}", self.seed.get_or_init(|| self.asked.sha256()))).to_hex()[..24]
+        );
         self.used.insert(own.clone());
         own
     }
@@ -146,7 +152,7 @@ mod tests {
             model: "m".into(),
             system: String::new(),
             messages: Vec::new(),
-            tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad"), tool("mcp__a__dot.ted")],
+            tools: vec![tool("mcp__a__fine"), tool("mcp__a__bad"), tool("mcp__a__dot.ted")].into(),
             max_output_tokens: 1,
             temperature_milli: None,
             seed: None,

@@ -174,7 +174,7 @@ mod tests {
             model: "m".into(),
             system: "be brief".into(),
             messages,
-            tools: vec![],
+            tools: vec![].into(),
             max_output_tokens: 100,
             temperature_milli: None,
             seed: None,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn reply(blocks: Vec<Block>) -> Message {
-        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+        Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() }
     }
 
     fn call(id: &str, input: Value) -> Block {
@@ -290,7 +290,8 @@ mod tests {
         asked.output_schema = Some(shape);
         let schema = json!({"type": "object", "properties": {}});
         let long = format!("mcp__{}", "x".repeat(80));
-        asked.tools = vec![ToolOffer { name: long.clone(), description: "d".into(), input_schema: schema.clone() }];
+        asked.tools =
+            vec![ToolOffer { name: long.clone(), description: "d".into(), input_schema: schema.clone() }].into();
         let body = encode_request(&asked, OutputLimit::MaxCompletionTokens);
         let function = json!({"name": wire_name(&long, OPENAI_LONGEST), "description": "d", "parameters": schema});
         assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));

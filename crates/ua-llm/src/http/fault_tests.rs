@@ -100,7 +100,7 @@ impl Wire {
             model: "m".into(),
             system: String::new(),
             messages: vec![Message::user(Origin::Prompt, "go")],
-            tools: Vec::new(),
+            tools: vec![].into(),
             max_output_tokens: 10,
             temperature_milli: None,
             seed: None,

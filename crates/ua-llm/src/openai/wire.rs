@@ -166,7 +166,7 @@ mod tests {
             model: "gpt-4.1".into(),
             system: String::new(),
             messages,
-            tools: vec![],
+            tools: vec![].into(),
             max_output_tokens: 100,
             temperature_milli: None,
             seed: None,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn assistant(blocks: Vec<Block>) -> Message {
-        Message { role: Role::Assistant, origin: Origin::Model, blocks }
+        Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() }
     }
 
     fn call(id: &str, input: Value) -> Block {
@@ -184,7 +184,7 @@ mod tests {
 
     fn result(id: &str, content: &str, is_error: bool) -> Message {
         let block = Block::ToolResult { tool_use_id: id.into(), content: content.into(), is_error };
-        Message { role: Role::User, origin: Origin::Tools, blocks: vec![block] }
+        Message { role: Role::User, origin: Origin::Tools, blocks: vec![block].into() }
     }
 
     fn history() -> Vec<Message> {
@@ -226,7 +226,8 @@ mod tests {
         let mut asked = request(history());
         asked.system = "be brief".into();
         asked.tools =
-            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }];
+            vec![ToolOffer { name: "t".into(), description: "d".into(), input_schema: json!({"type": "object"}) }]
+                .into();
         let known = KnownPrefix { response_id: "resp_1".into(), messages: 3 };
         let body = encode_request(&asked, Some(&known), true);
         assert_eq!(body["input"], json!(new_items()));

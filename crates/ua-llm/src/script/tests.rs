@@ -12,7 +12,7 @@ fn prompt() -> Message {
 
 fn result(id: &str, content: &str, is_error: bool) -> Message {
     let block = Block::ToolResult { tool_use_id: id.into(), content: content.into(), is_error };
-    Message { role: Role::User, origin: Origin::Tools, blocks: vec![block] }
+    Message { role: Role::User, origin: Origin::Tools, blocks: vec![block].into() }
 }
 
 fn played(script: &Script, messages: &[Message]) -> Result<ModelTurn, ScriptError> {
@@ -131,7 +131,7 @@ fn a_request_that_the_script_does_not_expect_is_refused_with_the_reason() {
     );
 
     let mut third = with("sent", false).to_vec();
-    let said = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("ok")] };
+    let said = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("ok")].into() };
     third.extend([said, Message::user(Origin::Guidance, "sent?")]);
     assert_eq!(why("brief", &third), "turn 3 of the script cannot be played: no tool result is an error");
 }
@@ -195,7 +195,11 @@ fn a_conversation_is_known_by_how_it_begins() {
     let said = |first: &str, replies: usize| {
         let mut messages = vec![Message::user(Origin::Prompt, first)];
         for _ in 0..replies {
-            messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::text("x")] });
+            messages.push(Message {
+                role: Role::Assistant,
+                origin: Origin::Model,
+                blocks: vec![Block::text("x")].into(),
+            });
             messages.push(Message::user(Origin::Guidance, "go on"));
         }
         played(&script, &messages).unwrap().text()

@@ -54,10 +54,10 @@ impl Session {
 }
 
 impl Driver<'_> {
-    /// What the provider knows of `request`, as far as it keeps anything.
+    /// What the provider knows of `request`, which was measured last, as far as it keeps anything.
     pub(super) fn known_of(&self, request: &ModelRequest) -> Option<KnownPrefix> {
         let kept = self.session.committed.as_ref().filter(|_| self.ports.llm.keeps_replies())?;
-        kept.known_of(request)
+        kept.known_of(request, &self.measurer)
     }
 
     /// Makes one request for a reply; what the reply is called, and what it cost so far, is stored as soon as it begins. No answer when a

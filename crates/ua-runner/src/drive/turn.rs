@@ -36,22 +36,18 @@ impl Driver<'_> {
         if let Some(note) = self.correction_note.take() {
             self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
         }
-        let composed = compose(&self.history, &self.run, self.settings, self.fit, self.ports.store.as_ref()).await?;
+        let store = self.ports.store.as_ref();
+        let composed = compose(&self.history, &self.run, self.settings, self.fit, &mut self.filled, store).await?;
         if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
             (self.ports.watcher)(RunEvent::HistoryOverLimit { max_tokens });
         }
         let messages = composed.messages;
-        let offers = self.ports.dispatcher.catalog().offers().filter(|offer| !self.left_out.contains(&offer.name));
-        let tools = offers.map(|offer| ToolOffer {
-            name: offer.name.clone(),
-            description: offer.description.clone(),
-            input_schema: offer.input_schema.clone(),
-        });
+        self.renew_tools();
         let request = ModelRequest {
             model: self.settings.model.clone(),
             system: self.settings.system.clone(),
             messages,
-            tools: tools.collect(),
+            tools: self.tools.clone(),
             max_output_tokens: self.settings.max_output_tokens,
             temperature_milli: self.settings.temperature_milli,
             seed: self.settings.seed,
@@ -67,6 +63,23 @@ impl Driver<'_> {
             return Ok(Event::ContextFull(why));
         }
         self.reserve_composed(turn, request, measured).await
+    }
+
+    /// Takes the tools that the next request offers, unless they are those of the last one. What a name stands for stays as it is for the
+    /// process's whole work on the run.
+    fn renew_tools(&mut self) {
+        let catalog = self.ports.dispatcher.catalog();
+        let offers = || catalog.offers().filter(|offer| !self.left_out.contains(&offer.name));
+        let is_as_before = offers().map(|offer| &offer.name).eq(self.tools.iter().map(|tool| &tool.name));
+        if is_as_before {
+            return;
+        }
+        let tools = offers().map(|offer| ToolOffer {
+            name: offer.name.clone(),
+            description: offer.description.clone(),
+            input_schema: offer.input_schema.clone(),
+        });
+        self.tools = tools.collect();
     }
 
     pub(super) async fn record(&mut self, turn: u32, reply: ModelTurn) -> Result<Event, RunError> {
@@ -335,12 +348,9 @@ impl Driver<'_> {
         let corpora = self.corpora_of(&calls).await?;
         let ledger = self.ports.dispatcher.ledger();
         let blocks = results_of(ledger, calls).await?;
-        let results = Message { role: Role::User, origin: Origin::Tools, blocks };
+        let results = Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() };
         let messages: Vec<Message> = if results.blocks.is_empty() { Vec::new() } else { vec![results] };
-        if had_effects && self.ports.store.holds() && !self.ports.workspace.has_little_news(&self.marked_files) {
-            self.ports.store.flush().await.map_err(RunError::at("store an answer"))?;
-        }
-        let files = if had_effects { self.changed_files() } else { Vec::new() };
+        let files = if had_effects { self.changed_files().await? } else { Vec::new() };
         // It is the boundary of the step all the same; the word says what is special about it.
         let kind = if corpora.is_empty() { CheckpointKind::StepBoundary } else { CheckpointKind::CorpusCache };
         let now = self.ports.env.now();

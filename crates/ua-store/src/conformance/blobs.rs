@@ -36,7 +36,7 @@ fn answered(text: &str) -> AttemptEnd {
 /// A result message with this content.
 fn result(content: ToolText) -> Message {
     let block = Block::ToolResult { tool_use_id: "toolu_1".to_owned(), content, is_error: false };
-    Message { role: Role::User, origin: Origin::Tools, blocks: vec![block] }
+    Message { role: Role::User, origin: Origin::Tools, blocks: vec![block].into() }
 }
 
 /// One call, answered with `text`; its turn stays open.

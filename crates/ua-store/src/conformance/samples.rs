@@ -242,7 +242,7 @@ pub fn commit(step: &str, turn: u32, checkpoint_name: &str) -> TurnCommit {
     let result = Block::ToolResult { tool_use_id: format!("toolu_{turn}"), content: "ok".into(), is_error: false };
     TurnCommit {
         turn,
-        messages: vec![Message { role: ua_core::Role::User, origin: Origin::Tools, blocks: vec![result] }],
+        messages: vec![Message { role: ua_core::Role::User, origin: Origin::Tools, blocks: vec![result].into() }],
         checkpoint: checkpoint(checkpoint_name, step),
         held_millis: 1_500,
         at: at(8),

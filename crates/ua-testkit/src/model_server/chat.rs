@@ -141,7 +141,7 @@ fn decode_messages(messages: Vec<WireMessage>) -> Result<(String, Vec<Message>),
             WireMessage::System { .. } => return Err("System message must be at the beginning.".to_owned()),
             WireMessage::User { content } => {
                 let blocks = apart(&user_text(content, index)?);
-                decoded.push(Message { role: Role::User, origin: Origin::Prompt, blocks });
+                decoded.push(Message { role: Role::User, origin: Origin::Prompt, blocks: blocks.into() });
             }
             WireMessage::Assistant { content, tool_calls, reasoning_content } => {
                 let mut message = assistant(content, tool_calls, index)?;
@@ -162,7 +162,7 @@ fn decode_messages(messages: Vec<WireMessage>) -> Result<(String, Vec<Message>),
                     None => (content, false),
                 };
                 let result = Block::ToolResult { tool_use_id: tool_call_id, content: content.into(), is_error };
-                decoded.push(Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] });
+                decoded.push(Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() });
             }
         }
     }
@@ -219,7 +219,7 @@ fn assistant(content: Option<String>, calls: Option<Vec<WireCall>>, index: usize
     if blocks.is_empty() {
         return Err(format!("Invalid value for 'messages[{index}].content': expected a string, got null."));
     }
-    Ok(Message { role: Role::Assistant, origin: Origin::Model, blocks })
+    Ok(Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() })
 }
 
 fn reasoning(text: &str) -> Block {

@@ -235,12 +235,13 @@ fn check_order(items: &[Value]) -> Result<(), Refusal> {
 /// An item as a message of the history that the script reads.
 fn message(item: &Value) -> Result<Message, String> {
     let text = |field: &str| item[field].as_str().unwrap_or_default().to_owned();
-    let assistant = |blocks| Message { role: Role::Assistant, origin: Origin::Model, blocks };
+    let assistant =
+        |blocks: Vec<Block>| Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() };
     Ok(match item["type"].as_str() {
         None => {
             let blocks = vec![Block::text(text("content"))];
             match item["role"].as_str() {
-                Some("user") => Message { role: Role::User, origin: Origin::Prompt, blocks },
+                Some("user") => Message { role: Role::User, origin: Origin::Prompt, blocks: blocks.into() },
                 Some(_) | None => assistant(blocks),
             }
         }
@@ -265,7 +266,7 @@ fn message(item: &Value) -> Result<Message, String> {
                 None => (output, false),
             };
             let result = Block::ToolResult { tool_use_id: text("call_id"), content: content.into(), is_error };
-            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] }
+            Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() }
         }
         _ => {
             let thought = serde_json::from_str(&text("encrypted_content"));

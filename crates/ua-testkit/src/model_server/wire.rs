@@ -179,7 +179,7 @@ fn decode_message(message: WireMessage) -> Result<Message, String> {
         Role::User if blocks.iter().any(is_result) => Origin::Tools,
         Role::User => Origin::Prompt,
     };
-    Ok(Message { role: message.role, origin, blocks })
+    Ok(Message { role: message.role, origin, blocks: blocks.into() })
 }
 
 fn decode_block(mut block: Value) -> Result<Block, String> {

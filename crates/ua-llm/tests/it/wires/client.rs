@@ -22,7 +22,7 @@ fn answered(reply: Message) -> Vec<Message> {
     let blocks = vec![result("toolu_1_1", "soup of the day"), result("toolu_1_2", "")];
     let note = Message::user(Origin::Resume, "You were interrupted; nothing was lost.");
     let mut history = prompt();
-    history.extend([reply, note, Message { role: Role::User, origin: Origin::Tools, blocks }]);
+    history.extend([reply, note, Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() }]);
     history
 }
 
@@ -78,7 +78,10 @@ async fn garbled_arguments_arrive_as_text_and_can_be_answered() {
 
     let refused = Block::ToolResult { tool_use_id: "toolu_1_1".into(), content: "not JSON".into(), is_error: true };
     let mut history = prompt();
-    history.extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused] }]);
+    history.extend([
+        first.into_message(),
+        Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused].into() },
+    ]);
     let second = http.complete(&request(history.clone()), &Silent).await.unwrap();
     assert_eq!(second, scripted.complete(&request(history), &Silent).await.unwrap());
     assert_eq!(second.text(), "sorry");

@@ -339,7 +339,8 @@ async fn a_history_in_which_a_call_has_no_result_or_two_is_refused() {
         let stray = Message {
             role: Role::User,
             origin: Origin::Tools,
-            blocks: vec![Block::ToolResult { tool_use_id: "nobody".into(), content: "ok".into(), is_error: false }],
+            blocks: vec![Block::ToolResult { tool_use_id: "nobody".into(), content: "ok".into(), is_error: false }]
+                .into(),
         };
         let note = Message::user(Origin::Guidance, "go on");
         for wrong in [vec![note.clone()], vec![one], vec![twice], vec![results(&first, "ok", false), stray]] {

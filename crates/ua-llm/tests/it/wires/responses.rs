@@ -29,7 +29,7 @@ fn results() -> Message {
         is_error: false,
     };
     let blocks = vec![result("toolu_1_1", "soup of the day"), result("toolu_1_2", "")];
-    Message { role: Role::User, origin: Origin::Tools, blocks }
+    Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() }
 }
 
 /// The history after the first turn of the rich script.
@@ -245,7 +245,10 @@ async fn a_cut_reply_and_garbled_arguments_can_be_answered() {
     assert_eq!(KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.digest()), None);
     let refused = Block::ToolResult { tool_use_id: "toolu_1_1".into(), content: "cut".into(), is_error: true };
     let mut history = prompt();
-    history.extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused] }]);
+    history.extend([
+        first.into_message(),
+        Message { role: Role::User, origin: Origin::Tools, blocks: vec![refused].into() },
+    ]);
     assert_eq!(http.complete(&thinking(history), &Silent).await.unwrap().text(), "sorry");
 }
 
@@ -259,11 +262,11 @@ async fn a_tool_whose_name_is_too_long_for_the_api_is_asked_for_by_its_own_name(
         description: String::new(),
         input_schema: json!({"type": "object"}),
     };
-    let mut asked = ModelRequest { tools: vec![offer(&long)], ..thinking(prompt()) };
+    let mut asked = ModelRequest { tools: vec![offer(&long)].into(), ..thinking(prompt()) };
     let tool_use = ToolUse { id: "a".into(), name: long.clone(), input: json!({}) };
-    let reply = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(tool_use)] };
+    let reply = Message { role: Role::Assistant, origin: Origin::Model, blocks: vec![Block::ToolUse(tool_use)].into() };
     let result = Block::ToolResult { tool_use_id: "a".into(), content: "ok".into(), is_error: false };
-    asked.messages.extend([reply, Message { role: Role::User, origin: Origin::Tools, blocks: vec![result] }]);
+    asked.messages.extend([reply, Message { role: Role::User, origin: Origin::Tools, blocks: vec![result].into() }]);
     http.complete(&asked, &Silent).await.unwrap();
     let sent = server.last_request().unwrap();
     assert_eq!(sent["tools"][0]["name"], sent["input"][1]["name"]);

@@ -81,7 +81,8 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
             name: "mcp__ua__read_file".into(),
             description: "Reads a file.".into(),
             input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
-        }],
+        }]
+        .into(),
         max_output_tokens: 4096,
         temperature_milli: Some(500),
         seed: None,

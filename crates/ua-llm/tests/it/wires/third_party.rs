@@ -86,7 +86,8 @@ async fn every_wire_understands_a_mock_that_others_made() {
         let result = |id: &str| Block::ToolResult { tool_use_id: id.into(), content: "soup".into(), is_error: false };
         let blocks = vec![result("call_menu"), result("call_list")];
         let mut history = say("What is on the menu?");
-        history.extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks }]);
+        history
+            .extend([first.into_message(), Message { role: Role::User, origin: Origin::Tools, blocks: blocks.into() }]);
         let second = provider.complete(&request(history), &Silent).await.unwrap();
         assert_eq!((second.text().as_str(), second.stop_reason), ("Soup.", StopReason::EndTurn), "{}", wire.name);
 

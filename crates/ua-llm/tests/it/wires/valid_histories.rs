@@ -89,7 +89,7 @@ fn history(turns: &[Turn]) -> Vec<Message> {
         blocks.extend(uses.map(|(n, call)| {
             Block::ToolUse(ToolUse { id: id(n), name: "mcp__ua__read_file".into(), input: call.input.clone() })
         }));
-        messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks });
+        messages.push(Message { role: Role::Assistant, origin: Origin::Model, blocks: blocks.into() });
         let mut results: Vec<Block> = turn
             .calls
             .iter()
@@ -103,7 +103,7 @@ fn history(turns: &[Turn]) -> Vec<Message> {
         if !results.is_empty() {
             let count = results.len();
             results.rotate_left(turn.rotation % count);
-            messages.push(Message { role: Role::User, origin: Origin::Tools, blocks: results });
+            messages.push(Message { role: Role::User, origin: Origin::Tools, blocks: results.into() });
         }
         messages.extend(turn.notes.iter().map(|(origin, text)| Message::user(*origin, text.clone())));
     }
@@ -127,7 +127,8 @@ fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
             name: "mcp__ua__read_file".into(),
             description: "Reads.".into(),
             input_schema: json!({"type": "object"}),
-        }],
+        }]
+        .into(),
         max_output_tokens: 64,
         temperature_milli: None,
         seed: None,
