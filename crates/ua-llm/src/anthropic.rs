@@ -9,7 +9,6 @@ mod assembler;
 mod stream_tests;
 pub(crate) mod wire;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +25,7 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::written::Conversations;
 
 /// The API version whose wire format this client speaks.
 const API_VERSION: &str = "2023-06-01";
@@ -70,12 +70,8 @@ pub struct AnthropicProvider {
     http: HttpClient,
     cache_prompt: bool,
     extras: ModelExtras,
-    /// What was written for the conversations that were asked about lately, the newest last.
-    written: Mutex<Vec<wire::Bodies>>,
+    written: Conversations<Vec<wire::Part>>,
 }
-
-/// Of as many conversations it is kept what was written: those of a run and its sub-agents.
-const MOST_CONVERSATIONS: usize = 8;
 
 impl AnthropicProvider {
     /// Prepares a client; nothing is sent yet. The system's proxy settings are honoured, except towards this machine.
@@ -93,23 +89,12 @@ impl AnthropicProvider {
             reply_timeout: config.reply_timeout,
         };
         let http = HttpClient::new(reach, env)?;
-        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, written: Mutex::default() })
+        Ok(Self { http, cache_prompt: config.cache_prompt, extras: config.extras, written: Conversations::default() })
     }
 
     /// The body that a request is sent as.
     pub fn request_body(&self, request: &ModelRequest) -> String {
-        let written = || self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = {
-            let mut written = written();
-            written.iter().position(|bodies| bodies.are_of(request)).map(|place| written.remove(place))
-        };
-        let mut bodies = known.unwrap_or_default();
-        let body = bodies.write(request, self.cache_prompt, &self.extras);
-        let mut written = written();
-        written.push(bodies);
-        let surplus = written.len().saturating_sub(MOST_CONVERSATIONS);
-        written.drain(..surplus);
-        body
+        self.written.write(request, |written| wire::write(written, request, self.cache_prompt, &self.extras))
     }
 }
 

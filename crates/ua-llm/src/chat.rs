@@ -28,6 +28,7 @@ use crate::http::events::read_events;
 use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
+use crate::written::Conversations;
 
 /// How to reach a server of Chat Completions.
 #[derive(Debug, Clone)]
@@ -84,6 +85,7 @@ pub struct ChatProvider {
     http: HttpClient,
     output_limit: OutputLimit,
     extras: ModelExtras,
+    written: Conversations<String>,
 }
 
 impl ChatProvider {
@@ -108,7 +110,8 @@ impl ChatProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, output_limit, extras: config.extras })
+        let (http, written) = (HttpClient::new(reach, env)?, Conversations::default());
+        Ok(Self { http, output_limit, extras: config.extras, written })
     }
 }
 
@@ -123,9 +126,8 @@ impl LlmProvider for ChatProvider {
     }
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-        let mut body = wire::encode_request(request, self.output_limit);
-        self.extras.for_chat(&mut body);
-        let body = body.to_string();
+        let body =
+            self.written.write(request, |written| wire::write(written, request, self.output_limit, &self.extras));
         let answer = self.http.complete(body, &request.model, Assembler::new(request), observer).await;
         answer.map_err(|error| names::naming_tools(error, request, names::OPENAI_LONGEST))
     }

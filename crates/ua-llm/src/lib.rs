@@ -57,6 +57,7 @@ mod script;
 mod scripted;
 mod session;
 mod tool_ids;
+mod written;
 
 pub use anthropic::{AnthropicConfig, AnthropicProvider};
 pub use cassette::{CassetteError, Places, RecordingProvider, ReplayProvider};

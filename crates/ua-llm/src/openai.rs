@@ -27,6 +27,7 @@ use crate::http::{HttpClient, Key, Reach, address};
 use crate::provider::{LlmProvider, StreamObserver};
 use crate::request::ModelRequest;
 use crate::session::KnownPrefix;
+use crate::written::Conversations;
 
 /// How to reach the API.
 #[derive(Debug, Clone)]
@@ -69,6 +70,7 @@ pub struct OpenAiProvider {
     http: HttpClient,
     keep_replies: bool,
     extras: ModelExtras,
+    written: Conversations<String>,
 }
 
 impl OpenAiProvider {
@@ -88,7 +90,9 @@ impl OpenAiProvider {
             idle_timeout: config.idle_timeout,
             reply_timeout: config.reply_timeout,
         };
-        Ok(Self { http: HttpClient::new(reach, env)?, keep_replies: config.keep_replies, extras: config.extras })
+        let http = HttpClient::new(reach, env)?;
+        let written = Conversations::default();
+        Ok(Self { http, keep_replies: config.keep_replies, extras: config.extras, written })
     }
 
     async fn ask(
@@ -97,9 +101,9 @@ impl OpenAiProvider {
         request: &ModelRequest,
         observer: &dyn StreamObserver,
     ) -> Result<ModelTurn, LlmError> {
-        let mut body = wire::encode_request(request, known, self.keep_replies);
-        self.extras.for_responses(&mut body);
-        let body = body.to_string();
+        let body = self
+            .written
+            .write(request, |written| wire::write(written, request, known, self.keep_replies, &self.extras));
         let assembler = Assembler::after(known.cloned());
         let answer = self.http.complete(body, &request.model, assembler, observer).await;
         let turn = answer.map_err(|error| naming_tools(error, request, OPENAI_LONGEST))?;

@@ -1,4 +1,4 @@
-//! What is made of each message of a conversation, made once.
+//! What is made of the messages of a conversation, made once.
 //!
 //! Each request of a run has the messages of the one before, but for some that are left out and some behind them. So whatever is made of a
 //! message for a request, its digest or its words on a wire, is kept for the next one.
@@ -7,15 +7,14 @@ use std::collections::VecDeque;
 
 use ua_core::Message;
 
-/// Messages of the request before, in order, each with what was made of it.
+/// Pieces of the request before, in order, each with what was made of it. A piece is a message, or neighbours that a wire says as one.
 #[derive(Debug)]
 pub(crate) struct Parts<T>(Vec<Part<T>>);
 
-/// A message, and what was made of it.
 #[derive(Debug)]
-pub(crate) struct Part<T> {
-    of: Message,
-    pub(crate) made: T,
+struct Part<T> {
+    of: Vec<Message>,
+    made: T,
 }
 
 impl<T> Default for Parts<T> {
@@ -25,19 +24,27 @@ impl<T> Default for Parts<T> {
 }
 
 impl<T> Parts<T> {
-    /// Takes the messages of the next request, and makes of each new one what `make` does. Says how many at the beginning are those of before.
-    pub(crate) fn renew(&mut self, messages: &[Message], make: impl Fn(&Message) -> T) -> usize {
-        let same = self.0.iter().zip(messages).take_while(|(part, message)| part.of == **message).count();
+    /// Takes the pieces of the next request, and makes of each new one what `make` does. Says how many at the beginning are those of before.
+    pub(crate) fn renew<'m>(
+        &mut self,
+        pieces: impl Iterator<Item = &'m [Message]>,
+        make: impl Fn(&'m [Message]) -> T,
+    ) -> usize {
+        let mut pieces = pieces.peekable();
+        let mut same = 0;
+        while pieces.next_if(|piece| self.0.get(same).is_some_and(|part| part.of == **piece)).is_some() {
+            same += 1;
+        }
         let mut before: VecDeque<Part<T>> = self.0.split_off(same).into();
-        for message in &messages[same..] {
-            let known = before.iter().position(|part| part.of == *message);
+        for piece in pieces {
+            let known = before.iter().position(|part| part.of == *piece);
             let part = known.and_then(|left_out| before.drain(..=left_out).next_back());
-            self.0.push(part.unwrap_or_else(|| Part { of: message.clone(), made: make(message) }));
+            self.0.push(part.unwrap_or_else(|| Part { of: piece.to_vec(), made: make(piece) }));
         }
         same
     }
 
-    /// What was made of each message.
+    /// What was made of each piece.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|part| &part.made)
     }
@@ -45,11 +52,6 @@ impl<T> Parts<T> {
     /// The same, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut().map(|part| &mut part.made)
-    }
-
-    /// Whether a conversation that begins with these messages may be the one that these are of.
-    pub(crate) fn begin_like(&self, messages: &[Message]) -> bool {
-        self.0.first().zip(messages.first()).is_some_and(|(part, first)| part.of == *first)
     }
 }
 
@@ -62,16 +64,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_each_message_it_is_made_once() {
+    fn of_each_piece_it_is_made_once() {
         let (made, mut parts) = (Cell::new(0), Parts::default());
         let mut renew = |texts: &str| {
             let messages: Vec<Message> =
                 texts.chars().map(|text| Message::user(Origin::Prompt, text.to_string())).collect();
-            let make = |message: &Message| {
+            let make = |piece: &[Message]| {
                 made.set(made.get() + 1);
-                message.text()
+                piece[0].text()
             };
-            let same = parts.renew(&messages, make);
+            let same = parts.renew(messages.chunks(1), make);
             let all: String = parts.iter().map(String::as_str).collect();
             (all, same, made.replace(0))
         };

@@ -169,7 +169,7 @@ impl Measurer {
             let so_far = Digesting::default().and("ua.request.v2").and(canonical.hash().digits());
             Frame { bytes: canonical.as_str().len() as u64, so_far, of }
         });
-        let same = self.messages.renew(&request.messages, Measure::of);
+        let same = self.messages.renew(request.messages.chunks(1), |piece| Measure::of(&piece[0]));
         let same = if has_same_frame { same } else { 0 };
         let last_known = same.checked_sub(1).and_then(|last| self.messages.iter().nth(last));
         let mut so_far = last_known.map_or_else(|| frame.so_far.clone(), |message| message.so_far.clone());

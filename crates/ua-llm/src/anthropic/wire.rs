@@ -1,7 +1,6 @@
 //! A request in the words of the Messages API.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -13,22 +12,13 @@ use crate::chat::names::{ANTHROPIC_LONGEST, wire_name};
 use crate::extras::ModelExtras;
 use crate::image::{Image, image_of};
 use crate::output::narrowed;
-use crate::parts::Parts;
 use crate::request::ModelRequest;
 use crate::schema::folded;
-
-/// The bodies of `POST /v1/messages` of one conversation. What a body has in common with the one before it, what stands around the messages
-/// and all messages but the newest, is there as it was written then.
-#[derive(Default)]
-pub(crate) struct Bodies {
-    /// What stands around the messages, without the brace at its end, and the request that it was written for.
-    frame: Option<(ModelRequest, String)>,
-    messages: Parts<Vec<Part>>,
-}
+use crate::written::Written;
 
 /// A block of a message, written.
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     json: String,
     is_result: bool,
 }
@@ -79,46 +69,30 @@ struct Source<'r> {
     data: &'r str,
 }
 
-impl fmt::Debug for Bodies {
-    /// Nothing of what is said.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bodies").finish_non_exhaustive()
-    }
-}
-
-impl Bodies {
-    /// Whether a request may be one of this conversation.
-    pub(crate) fn are_of(&self, request: &ModelRequest) -> bool {
-        self.messages.begin_like(&request.messages)
-    }
-
-    /// Writes the body of a request. With `cache_prompt`, the system prompt and the two newest user messages are marked as ends of a
-    /// cacheable prefix, so that the next turn pays for the common part once.
-    pub(crate) fn write(&mut self, request: &ModelRequest, cache_prompt: bool, extras: &ModelExtras) -> String {
-        let (of, frame) = match self.frame.take().filter(|(known, _)| request.has_frame(known)) {
-            Some(frame) => frame,
-            None => {
-                let mut frame = frame(request, cache_prompt);
-                extras.for_messages(&mut frame);
-                let mut text = frame.to_string();
-                text.pop(); // the messages come behind it
-                (request.frame(), text)
-            }
-        };
-        self.messages.renew(&request.messages, |message| {
-            message.blocks.iter().filter_map(|block| encode_block(block, &message.blocks)).map(Part::of).collect()
-        });
-        let roles = request.messages.iter().map(|message| message.role);
-        let (spoken, said) = speeches(roles.zip(self.messages.iter()));
-        let bytes: usize = said.iter().map(|part| part.json.len() + 48).sum();
-        let mut body = String::with_capacity(frame.len() + bytes + 32);
-        body.push_str(&frame);
-        body.push_str(",\"messages\":[");
-        write_speeches(&spoken, &said, cache_prompt, &mut body);
-        body.push_str("]}");
-        self.frame = Some((of, frame));
-        body
-    }
+/// Writes the body of `POST /v1/messages`. With `cache_prompt`, the system prompt and the two newest user messages are marked as ends of a
+/// cacheable prefix, so that the next turn pays for the common part once.
+pub(crate) fn write(
+    written: &mut Written<Vec<Part>>,
+    request: &ModelRequest,
+    cache_prompt: bool,
+    extras: &ModelExtras,
+) -> String {
+    let mut body = written.frame(request, || {
+        let mut frame = frame(request, cache_prompt);
+        extras.for_messages(&mut frame);
+        frame
+    });
+    written.parts.renew(request.messages.chunks(1), |piece| {
+        let blocks = &piece[0].blocks;
+        blocks.iter().filter_map(|block| encode_block(block, blocks)).map(Part::of).collect()
+    });
+    let roles = request.messages.iter().map(|message| message.role);
+    let (spoken, said) = speeches(roles.zip(written.parts.iter()));
+    body.reserve(said.iter().map(|part| part.json.len() + 48).sum::<usize>() + 32);
+    body.push_str(",\"messages\":[");
+    write_speeches(&spoken, &said, cache_prompt, &mut body);
+    body.push_str("]}");
+    body
 }
 
 impl Part {
@@ -274,7 +248,8 @@ mod tests {
     use crate::request::ToolOffer;
 
     fn body(request: &ModelRequest, cache_prompt: bool) -> Value {
-        serde_json::from_str(&Bodies::default().write(request, cache_prompt, &ModelExtras::default())).unwrap()
+        let text = write(&mut Written::default(), request, cache_prompt, &ModelExtras::default());
+        serde_json::from_str(&text).unwrap()
     }
 
     fn request(messages: Vec<Message>) -> ModelRequest {
@@ -448,10 +423,10 @@ mod tests {
             request(vec![said("job"), assistant(vec![Block::text(" ")]), said("on")]),
             request(vec![]),
         ];
-        let (mut bodies, extras) = (Bodies::default(), ModelExtras::default());
+        let (mut written, extras) = (Written::default(), ModelExtras::default());
         for request in &requests {
-            let alone = Bodies::default().write(request, true, &extras);
-            assert_eq!(bodies.write(request, true, &extras), alone);
+            let alone = write(&mut Written::default(), request, true, &extras);
+            assert_eq!(write(&mut written, request, true, &extras), alone);
             let read: Value = serde_json::from_str(&alone).unwrap();
             assert!(read["messages"].is_array(), "{alone}");
         }

@@ -7,24 +7,46 @@ use super::OutputLimit;
 use super::names::{OPENAI_LONGEST, wire_name};
 use crate::OPENAI_CHAT;
 use crate::anthropic::wire::{is_blank, wire_input};
+use crate::extras::ModelExtras;
 use crate::image::{Image, image_of};
 use crate::output::{NAME, narrowed};
 use crate::request::ModelRequest;
 use crate::schema::folded;
+use crate::written::{Written, listed, push_list};
 
 /// What stands in front of a result that is an error, since this wire has no field for it.
 pub(crate) const ERROR_MARK: &str = "[tool error]\n";
 
-/// Builds the body of `POST …/chat/completions`.
-pub(crate) fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Value {
-    let mut messages = Vec::new();
-    if !is_blank(&request.system) {
-        messages.push(json!({"role": "system", "content": request.system}));
-    }
-    messages.extend(encode_messages(&request.messages));
+/// Writes the body of `POST …/chat/completions`.
+pub(crate) fn write(
+    written: &mut Written<String>,
+    request: &ModelRequest,
+    limit: OutputLimit,
+    extras: &ModelExtras,
+) -> String {
+    let mut body = written.frame(request, || {
+        let mut frame = frame(request, limit);
+        extras.for_chat(&mut frame);
+        frame
+    });
+    let sent = |message: &&Message| message.blocks.iter().any(is_sent);
+    let spoken: Vec<Message> = request.messages.iter().filter(sent).cloned().collect();
+    written.parts.renew(spoken.chunk_by(|a, b| a.role == b.role), |speech| listed(&encode_speech(speech)));
+    let system = if is_blank(&request.system) {
+        String::new()
+    } else {
+        json!({"role": "system", "content": request.system}).to_string()
+    };
+    body.push_str(",\"messages\":[");
+    push_list(&mut body, std::iter::once(system.as_str()).chain(written.parts.iter().map(String::as_str)));
+    body.push_str("]}");
+    body
+}
+
+/// What stands around the history.
+fn frame(request: &ModelRequest, limit: OutputLimit) -> Value {
     let mut body = json!({
         "model": request.model,
-        "messages": messages,
         "stream": true,
         "stream_options": {"include_usage": true},
     });
@@ -55,22 +77,17 @@ pub(crate) fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Valu
     body
 }
 
-/// The history as the API wants it: neighbours of one role are one speech, and the results of a reply's tool uses follow it
-/// directly, one message each, before what else the user says.
-fn encode_messages(messages: &[Message]) -> Vec<Value> {
-    let spoken: Vec<&Message> = messages.iter().filter(|message| message.blocks.iter().any(is_sent)).collect();
-    let mut encoded = Vec::new();
-    for speech in spoken.chunk_by(|a, b| a.role == b.role) {
-        let blocks: Vec<&Block> = speech.iter().flat_map(|message| &message.blocks).collect();
-        match speech[0].role {
-            Role::Assistant => encoded.push(assistant(&blocks)),
-            Role::User => {
-                encoded.extend(blocks.iter().filter_map(|block| tool_message(block)));
-                encoded.extend(user_message(&blocks));
-            }
+/// What one role says until the other one does, as the API wants it: the results of a reply's tool uses follow it directly, one message each,
+/// before what else the user says.
+fn encode_speech(speech: &[Message]) -> Vec<Value> {
+    let blocks: Vec<&Block> = speech.iter().flat_map(|message| &message.blocks).collect();
+    match speech[0].role {
+        Role::Assistant => vec![assistant(&blocks)],
+        Role::User => {
+            let results = blocks.iter().filter_map(|block| tool_message(block));
+            results.chain(user_message(&blocks)).collect()
         }
     }
-    encoded
 }
 
 /// What the user says beside results, and the images of results, which this wire has no place for in a tool's message.
@@ -169,6 +186,11 @@ mod tests {
     use super::*;
     use crate::request::ToolOffer;
 
+    fn encode_request(request: &ModelRequest, limit: OutputLimit) -> Value {
+        let text = write(&mut Written::default(), request, limit, &ModelExtras::default());
+        serde_json::from_str(&text).unwrap()
+    }
+
     fn request(messages: Vec<Message>) -> ModelRequest {
         ModelRequest {
             model: "m".into(),
@@ -227,6 +249,26 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn a_conversation_is_written_as_each_of_its_requests_would_be() {
+        let job = || Message::user(Origin::Prompt, "go");
+        let asked = |id: &str| reply(vec![call(id, json!({ "id": id }))]);
+        let requests = [
+            request(vec![job(), asked("a"), results(&[("a", "done", false)])]),
+            request(vec![job(), asked("a"), results(&[("a", "done", false)]), Message::user(Origin::Guidance, "on")]),
+            request(vec![job(), ua_core::omission(3), asked("b"), results(&[("b", "done", true)]), reply(vec![])]),
+            ModelRequest { system: " ".into(), ..request(vec![job(), reply(vec![Block::text("yes")])]) },
+            ModelRequest { system: String::new(), ..request(vec![]) },
+        ];
+        let (mut written, limit, extras) = (Written::default(), OutputLimit::MaxTokens, ModelExtras::default());
+        for request in &requests {
+            let alone = write(&mut Written::default(), request, limit, &extras);
+            assert_eq!(write(&mut written, request, limit, &extras), alone);
+            let read: Value = serde_json::from_str(&alone).unwrap();
+            assert!(read["messages"].is_array(), "{alone}");
+        }
     }
 
     #[test]

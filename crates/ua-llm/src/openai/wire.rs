@@ -5,29 +5,52 @@ use ua_core::{Block, Message, Role};
 
 use crate::OPENAI;
 use crate::chat::names::{OPENAI_LONGEST, wire_name};
+use crate::extras::ModelExtras;
 use crate::image::{Image, image_of};
 use crate::output::{NAME, narrowed};
 use crate::request::ModelRequest;
 use crate::schema::folded;
 use crate::session::KnownPrefix;
+use crate::written::{Written, listed, push_list};
 
 /// The fewest output tokens that the API lets a request allow.
 const LEAST_OUTPUT: u32 = 16;
 
-/// Builds the body of `POST /v1/responses`: the whole history, or, with `known`, what came after the reply that it names. With
+/// Writes the body of `POST /v1/responses`: the whole history, or, with `known`, what came after the reply that it names. With
 /// `store`, the provider keeps the reply so that it can be continued from.
-pub(crate) fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>, store: bool) -> Value {
+pub(crate) fn write(
+    written: &mut Written<String>,
+    request: &ModelRequest,
+    known: Option<&KnownPrefix>,
+    store: bool,
+    extras: &ModelExtras,
+) -> String {
+    let mut body = written.frame(request, || {
+        let mut frame = frame(request, store);
+        extras.for_responses(&mut frame);
+        frame
+    });
+    if let Some(known) = known {
+        body.push_str(",\"previous_response_id\":");
+        body.push_str(&json!(known.response_id).to_string());
+    }
     let first = known.map_or(0, |known| known.messages);
+    let speeches = request.messages.get(first..).unwrap_or_default().chunk_by(|a, b| a.role == b.role);
+    written.parts.renew(speeches, |speech| listed(&encode_speech(speech)));
+    body.push_str(",\"input\":[");
+    push_list(&mut body, written.parts.iter().map(String::as_str));
+    body.push_str("]}");
+    body
+}
+
+/// What stands around the history.
+fn frame(request: &ModelRequest, store: bool) -> Value {
     let mut body = json!({
         "model": request.model,
-        "input": encode_messages(request.messages.get(first..).unwrap_or_default()),
         "max_output_tokens": request.max_output_tokens.max(LEAST_OUTPUT),
         "store": store,
         "stream": true,
     });
-    if let Some(known) = known {
-        body["previous_response_id"] = json!(known.response_id);
-    }
     // Both hold for one request only: a reply that is continued from does not bring them along.
     if !request.system.trim().is_empty() {
         body["instructions"] = json!(request.system);
@@ -66,18 +89,14 @@ fn reasons(model: &str) -> bool {
     is_o || name.contains("codex") || ["gpt-5", "gpt-6", "gpt-oss"].iter().any(|family| name.starts_with(family))
 }
 
-/// The history as the API wants it. Of a user's neighbours, the results come first, right behind the calls that they answer.
-fn encode_messages(messages: &[Message]) -> Vec<Value> {
-    messages
-        .chunk_by(|a, b| a.role == b.role)
-        .flat_map(|speech| {
-            let blocks = speech.iter().flat_map(|message| &message.blocks);
-            match speech[0].role {
-                Role::User => encode_user(blocks),
-                Role::Assistant => encode_assistant(blocks),
-            }
-        })
-        .collect()
+/// What one role says until the other one does, as the API wants it. Of a user's neighbours, the results come first, right behind the calls
+/// that they answer.
+fn encode_speech(speech: &[Message]) -> Vec<Value> {
+    let blocks = speech.iter().flat_map(|message| &message.blocks);
+    match speech[0].role {
+        Role::User => encode_user(blocks),
+        Role::Assistant => encode_assistant(blocks),
+    }
 }
 
 fn encode_user<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<Value> {
@@ -160,6 +179,11 @@ mod tests {
 
     use super::*;
     use crate::request::ToolOffer;
+
+    fn encode_request(request: &ModelRequest, known: Option<&KnownPrefix>, store: bool) -> Value {
+        let text = write(&mut Written::default(), request, known, store, &ModelExtras::default());
+        serde_json::from_str(&text).unwrap()
+    }
 
     fn request(messages: Vec<Message>) -> ModelRequest {
         ModelRequest {
@@ -300,6 +324,31 @@ mod tests {
         }
         for model in ["gpt-4.1", "gpt-4o-mini", "gpt-5-chat-latest", "scripted", "omni-moderation-latest"] {
             assert!(!reasons(model), "{model}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_written_as_each_of_its_requests_would_be() {
+        let (whole, extras) = (history(), ModelExtras::default());
+        let mut longer = whole.clone();
+        longer.push(assistant(vec![Block::text("and")]));
+        longer.push(Message::user(Origin::Guidance, "on"));
+        let known = KnownPrefix { response_id: "resp_1".into(), messages: longer.len() - 1 };
+        let mut prompted = request(vec![whole[0].clone(), Message::user(Origin::Guidance, "  ")]);
+        prompted.system = "be brief".into();
+        let requests = [
+            (request(whole), None),
+            (request(longer.clone()), None),
+            (request(longer), Some(&known)),
+            (prompted, None),
+            (request(vec![]), None),
+        ];
+        let mut written = Written::default();
+        for (request, known) in &requests {
+            let alone = write(&mut Written::default(), request, *known, true, &extras);
+            assert_eq!(write(&mut written, request, *known, true, &extras), alone);
+            let read: Value = serde_json::from_str(&alone).unwrap();
+            assert!(read["input"].is_array(), "{alone}");
         }
     }
 }

@@ -335,7 +335,8 @@ async fn a_history_in_which_a_call_has_no_result_or_two_is_refused() {
         let mut one = results(&first, "ok", false);
         one.blocks.pop();
         let mut twice = results(&first, "ok", false);
-        twice.blocks.push(twice.blocks[0].clone());
+        let again = twice.blocks[0].clone();
+        twice.blocks.push(again);
         let stray = Message {
             role: Role::User,
             origin: Origin::Tools,

@@ -1,6 +1,6 @@
 //! The client of the Responses API against a real HTTP server.
 
-use super::support::{KEY, Seen, Watch, prompt, request, rich_script, script, server, statuses};
+use super::support::{KEY, Seen, Watch, known_of, prompt, request, rich_script, script, server, statuses};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use ua_core::{Block, Env, Message, ModelTurn, Origin, Role, StopReason, ToolUse};
@@ -99,7 +99,7 @@ async fn a_reply_that_is_kept_is_continued_from_with_what_is_new() {
     assert_eq!(server.kept_replies(), [kept.response_id.as_str()]);
 
     let next = thinking(answered(first.into_message()));
-    let known = kept.known_of(&next).unwrap();
+    let known = known_of(&kept, &next).unwrap();
     let second = http.complete_from(&known, &next, &Silent).await.unwrap();
     // The model had all of it in view.
     assert_eq!(second.text(), "It says soup of the day.");
@@ -126,7 +126,7 @@ async fn a_reply_that_the_provider_has_forgotten_is_told_and_costs_nothing() {
     let kept = KeptReply::of(first.response_id.as_deref(), first.stop_reason, asked.digest()).unwrap();
     let next = thinking(answered(first.into_message()));
     server.forget_replies();
-    let error = http.complete_from(&kept.known_of(&next).unwrap(), &next, &Silent).await.unwrap_err();
+    let error = http.complete_from(&known_of(&kept, &next).unwrap(), &next, &Silent).await.unwrap_err();
     assert!(matches!(&error, LlmError::SessionForgotten { response_id, .. } if *response_id == kept.response_id));
     assert!(error.left_us() && error.was_refused() && error.may_retry());
     assert_eq!(http.complete(&next, &Silent).await.unwrap().text(), "It says soup of the day.");

@@ -5,7 +5,10 @@ use std::sync::Mutex;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use ua_core::{Env, Message, Origin, Usage};
-use ua_llm::{AnthropicConfig, AnthropicProvider, ModelRequest, Script, StreamObserver, ToolOffer};
+use ua_llm::{
+    AnthropicConfig, AnthropicProvider, KeptReply, KnownPrefix, Measurer, ModelRequest, Script, StreamObserver,
+    ToolOffer,
+};
 use ua_testkit::{Fault, FaultKind, ModelServer, ModelServerConfig};
 
 pub(crate) const KEY: &str = "sk-ant-test-0123456789";
@@ -88,6 +91,13 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
         seed: None,
         output_schema: None,
     }
+}
+
+/// What a provider knows of a request that is measured by itself.
+pub(crate) fn known_of(kept: &KeptReply, request: &ModelRequest) -> Option<KnownPrefix> {
+    let mut measurer = Measurer::default();
+    measurer.measure(request);
+    kept.known_of(request, &measurer)
 }
 
 pub(crate) fn prompt() -> Vec<Message> {

@@ -4,7 +4,7 @@
 //! outcome, a reply that was cut), notes of resumes and forks, guidance, empty replies, garbled arguments, thoughts of this and of
 //! other providers, and middles that were left out. The servers refuse what the real ones refuse.
 
-use super::support::{KEY, provider, script, server};
+use super::support::{KEY, known_of, provider, script, server};
 use proptest::prelude::*;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn a_conversation_goes_on_whatever_comes_next_and_the_model_knows_all_of_it() {
                 messages.push(Message::user(Origin::Resume, note));
                 messages.push(Message::user(Origin::Guidance, "Go on."));
                 let next = request("gpt-5", messages.clone());
-                let known = kept.known_of(&next).unwrap();
+                let known = known_of(&kept, &next).unwrap();
                 let continued = wires.runtime.block_on(keeps.complete_from(&known, &next, &Silent)).unwrap();
                 let whole = wires.runtime.block_on(keeps.complete(&next, &Silent)).unwrap();
                 // The script counts what it is shown.
