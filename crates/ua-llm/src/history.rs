@@ -1,6 +1,6 @@
 //! Which histories a provider accepts.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use ua_core::{Block, Message, Role};
 
@@ -15,8 +15,9 @@ pub fn check_history(messages: &[Message]) -> Result<(), String> {
         Some(Role::Assistant) => return Err("the first message is not the user's".to_owned()),
         Some(Role::User) => {}
     }
-    let mut seen = HashSet::new();
-    let mut open = BTreeSet::new();
+    let mut seen = HashSet::with_capacity(messages.len());
+    // Those of one reply, which are few.
+    let mut open: Vec<&str> = Vec::new();
     for speech in messages.chunk_by(|a, b| a.role == b.role) {
         let role = speech[0].role;
         for block in speech.iter().flat_map(|message| &message.blocks) {
@@ -25,11 +26,14 @@ pub fn check_history(messages: &[Message]) -> Result<(), String> {
                     if !seen.insert(tool_use.id.as_str()) {
                         return Err(format!("the id {} is used by two tool uses", tool_use.id));
                     }
-                    open.insert(tool_use.id.as_str());
+                    open.push(&tool_use.id);
                 }
                 (Role::User, Block::ToolResult { tool_use_id, .. }) => {
-                    if !open.remove(tool_use_id.as_str()) {
-                        return Err(stray_result(tool_use_id, &seen));
+                    match open.iter().position(|id| id == tool_use_id) {
+                        Some(place) => {
+                            open.swap_remove(place);
+                        }
+                        None => return Err(stray_result(tool_use_id, &seen)),
                     }
                 }
                 (Role::User, Block::ToolUse(tool_use)) => {
@@ -41,11 +45,11 @@ pub fn check_history(messages: &[Message]) -> Result<(), String> {
                 (Role::User | Role::Assistant, Block::Text { .. } | Block::Opaque { .. }) => {}
             }
         }
-        if let (Role::User, Some(unanswered)) = (role, open.first()) {
+        if let (Role::User, Some(unanswered)) = (role, open.iter().min()) {
             return Err(format!("the tool use {unanswered} has no result in the next user message"));
         }
     }
-    match open.first() {
+    match open.iter().min() {
         Some(unanswered) => Err(format!("the tool use {unanswered} has no result")),
         None => Ok(()),
     }
