@@ -103,7 +103,9 @@ fn a_call_of_a_tool_that_does_not_exist_is_told_with_the_reason() {
     let turns = json!([{"tools": [{"name": "mcp__ua__fly", "input": {}}]}, {"text": "Done."}]);
     let job = env.job(&json!({}), &turns);
     let ended = env.run(&["job", &job]).code(0);
-    ended.says(&["turn 1 · call 1 · fly refused: "]).shows(&["1 call names a tool that this job does not have: mcp__ua__fly."]);
+    ended
+        .says(&["turn 1 · call 1 · fly refused: "])
+        .shows(&["1 call names a tool that this job does not have: mcp__ua__fly."]);
 }
 
 #[test]

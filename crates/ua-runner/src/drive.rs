@@ -151,8 +151,6 @@ struct Driver<'a> {
     /// what it saw.
     open_calls: Option<Vec<CallRecord>>,
     in_flight: Vec<InFlight>,
-    /// The run as recovery found it, until anything is done.
-    found: Option<Box<RunRecords>>,
     request: Option<Reserved>,
     session: Session,
     counted_from: Timestamp,
@@ -200,8 +198,6 @@ impl<'a> Driver<'a> {
             last_seq: 0,
             open_reply: None,
             open_calls: None,
-            // A step that was opened just now is not among what was found.
-            found: (in_flight.is_empty() && records.current_step().is_some()).then(|| Box::new(records.clone())),
             in_flight,
             request: None,
             session: Session::default(),
@@ -279,10 +275,7 @@ impl<'a> Driver<'a> {
                     self.cancel_after_failure(&calls, &failed).instrument(span).await?
                 }
                 Command::Commit { turn } => self.commit(turn).instrument(span).await?,
-                Command::FinishReplay { note } => {
-                    let found = self.found.take();
-                    self.finish_replay(note, found).instrument(span).await?
-                }
+                Command::FinishReplay { note } => self.finish_replay(note).instrument(span).await?,
                 Command::CheckEvidence { last_word } => {
                     Event::Evidence(self.check_evidence(&last_word).instrument(span).await?)
                 }
@@ -292,8 +285,6 @@ impl<'a> Driver<'a> {
                 Command::Ask { kind, text } => Event::Asked(Box::new(self.ask(kind, &text).instrument(span).await?)),
                 Command::Stop(conclusion) => return Ok(conclusion),
             };
-            // Whatever was done, the run does not stand any more as it was found.
-            self.found = None;
             self.machine.apply(event)?;
         }
     }

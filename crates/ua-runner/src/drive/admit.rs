@@ -88,7 +88,6 @@ impl Driver<'_> {
         let mut start = start_of(&records);
         start.is_resume = false; // this process told what there was to tell
         self.machine.restart(start);
-        self.found = None;
         self.take_over(records);
         Ok(())
     }

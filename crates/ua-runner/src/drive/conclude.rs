@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{
-    CallStatus, CheckpointId, Message, Origin, QuestionId, RunId, RunStatus, RunStop, StepStatus, StopCondition,
-};
+use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition};
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_ledger::{is_left_open, settle_late_answers};
 use ua_resume::{Decision, ResumePacket};
 use ua_store::{
-    CallCancel, Change, CheckpointKind, CheckpointRecord, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord,
-    ReplayStatus, RunRecord, RunRecords, RunStore, StepEnd, Store,
+    CallCancel, Change, CheckpointKind, CorpusRef, LedgerStore, NewCheckpoint, QuestionRecord, ReplayStatus, RunRecord,
+    RunRecords, RunStore, StepEnd, Store,
 };
 
 use super::Driver;
@@ -79,10 +77,7 @@ impl Driver<'_> {
         open_turn: Option<u32>,
         artifacts: Vec<ArtifactRef>,
     ) -> Result<(), RunError> {
-        self.place(self.marker(kind, self.machine.committed(), open_turn, artifacts)).await
-    }
-
-    async fn place(&self, marker: NewCheckpoint) -> Result<(), RunError> {
+        let marker = self.marker(kind, self.machine.committed(), open_turn, artifacts);
         self.ports.store.save_checkpoint(&self.ports.lease, marker).await.map_err(RunError::at("write a checkpoint"))
     }
 
@@ -96,32 +91,13 @@ impl Driver<'_> {
             .collect())
     }
 
-    /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between. A run of which nothing was under
-    /// way still stands as it was found: it need not be read again, which takes long for a long one.
-    pub(super) async fn finish_replay(
-        &mut self,
-        note: bool,
-        found: Option<Box<RunRecords>>,
-    ) -> Result<Event, RunError> {
+    /// Writes the resume packet, marks the end of the replay, and tells the model what happened in between. The run is read anew for it: people,
+    /// forks and the runs beside it do not wait for a resume.
+    pub(super) async fn finish_replay(&mut self, note: bool) -> Result<Event, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
         let refs = artifacts.iter().map(|a| ArtifactRef { path: a.path.clone(), sha256: a.sha256.clone() }).collect();
-        let marker = self.marker(CheckpointKind::PostReplay, self.machine.committed(), None, refs);
-        self.place(marker.clone()).await?;
-        let records = match found {
-            Some(mut found) => {
-                found.checkpoints.push(stored(marker, &self.run.run_id));
-                if cfg!(debug_assertions) {
-                    let (read, packet) = (load_standing(self.ports).await?, |r| ResumePacket::new(r, &[], &artifacts));
-                    assert_eq!(
-                        packet(&found),
-                        packet(&read),
-                        "nothing but the marker was written since the run was read"
-                    );
-                }
-                *found
-            }
-            None => load_standing(self.ports).await?,
-        };
+        self.checkpoint(CheckpointKind::PostReplay, None, refs).await?;
+        let records = load_standing(self.ports).await?;
         let packet = self.write_packet(&records, &artifacts);
         if note {
             let message = Message::user(Origin::Resume, packet.replay_note());
@@ -367,12 +343,6 @@ impl Driver<'_> {
         named.sort_by_key(|path| rank(path));
         Ok(named.into_iter().next())
     }
-}
-
-/// A marker as it is read back.
-fn stored(marker: NewCheckpoint, run: &RunId) -> CheckpointRecord {
-    let NewCheckpoint { checkpoint_id, step_id, kind, snapshot, cursor, at } = marker;
-    CheckpointRecord { checkpoint_id, run_id: run.clone(), step_id, created_at: at, kind, snapshot, cursor }
 }
 
 /// The value that a last message gives.
