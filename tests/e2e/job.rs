@@ -241,7 +241,7 @@ fn wrong_names_and_arguments_are_corrected_by_the_model() {
         {"name": "mcp__ua__sendmail", "input": {}},
     ]});
     let right = json!({"tools": [{"name": "mcp__ua__send_email", "input": mail()}], "expect": {
-        "contains": ["Did you mean `mcp__ua__send_email`?", "do not fit the tool's schema", "not a JSON object"],
+        "contains": ["Did you mean `mcp__ua__send_email`?", "do not fit the tool's schema", "a JSON object that cannot be read"],
         "tool_result_ok": false,
     }});
     env.run(&["job", &env.job(&json!({}), &json!([wrong, right, {"text": "Sent."}]))]).code(0);

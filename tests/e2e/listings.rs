@@ -151,6 +151,10 @@ fn every_listing_fits_every_terminal() {
         ("{question}", id("SELECT question_id FROM questions")),
     ];
     let filled = |text: &str| names.iter().fold(text.to_owned(), |text, (name, id)| text.replace(name, id));
+    // The beginning of what is shown will do.
+    for (command, shown) in [("runs", &names[1].1), ("calls", &names[3].1)] {
+        env.run(&[command, "show", &shown[..5]]).code(0);
+    }
     for (command, args, wanted) in SHOWN {
         let words: Vec<String> =
             command.split(' ').map(str::to_owned).chain(args.iter().map(|arg| filled(arg))).collect();

@@ -243,6 +243,21 @@ fn a_budget_of_money_that_cannot_be_kept_is_refused_before_anything_starts() {
     assert_eq!(model.requests(), 0);
 }
 
+/// The same on a resume: the limit would stop the run at once, and every resume after it.
+#[test]
+fn a_budget_of_money_that_cannot_be_kept_is_not_put_on_a_run() {
+    let mut turns = turns();
+    turns[0]["usage"] = usage(90_000, 9_000, 0, 0);
+    let model = Model::start(&turns, Vec::new());
+    let env = env().with_forum().with_model(&model);
+    env.run(&["job", &job(&env, &json!({"max_tokens": 50_000})), "--run-id", "r"]).code(75);
+    env.run(&["resume", "r", "--max-cost", "5"])
+        .refused(2, &["nothing says what `scripted` of `anthropic` costs", "on a resume add --accept pricing"]);
+    env.run(&["resume", "r", "--max-cost", "0"]).refused(2, &["nothing could be asked for", "+1.50 USD"]);
+    assert_eq!(model.requests(), 1);
+    env.run(&["resume", "r", "--max-tokens", "+500000"]).code(0);
+}
+
 #[test]
 fn a_signal_and_a_cancel_end_a_wait_for_the_provider() {
     let limited = || vec![Fault::at(1, FaultKind::RateLimited { retry_after: Some("59".to_owned()) })];

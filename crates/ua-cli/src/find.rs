@@ -1,6 +1,7 @@
-//! Finding rows by what a person types: an id, the beginning of one, the end of one ([`crate::ids`]), or `last`.
+//! Finding rows by what a person types: an id, the beginning of one, the end of one ([`crate::ids`]), the beginning of what people are shown
+//! of one, or `last`.
 //!
-//! A whole id wins over those that only begin with it, and these over those that end so.
+//! A whole id wins over those that only begin with it, these over those that end so, and these over those that are shown so.
 
 use ua_core::{CallId, QuestionId, RunId};
 use ua_host::job::LAST;
@@ -53,6 +54,12 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
     }
     if found.is_empty() {
         let all = find("", "").await?;
+        if is_end(text) {
+            (found, part) = (shown_so(text, all.clone(), RunId::as_str), Part::Shown);
+        }
+        if !found.is_empty() {
+            return one("run", (text, part), found, RunId::to_string).map_err(no_run);
+        }
         let names = [alike(all.iter().map(RunId::as_str)), vec!["last"]].concat();
         return Err(none("run", text, &names, RUNS_ARE_LISTED));
     }
@@ -83,6 +90,12 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Ho
     if found.is_empty() {
         let newest = CallQuery { limit: LOOKED_AT, ..CallQuery::default() };
         let newest = store.find_calls(&newest).await.map_err(|e| fail(&e))?;
+        let found =
+            if is_end(text) { shown_so(text, newest.clone(), |call| call.call_id.as_str()) } else { Vec::new() };
+        if !found.is_empty() {
+            return one("call", (text, Part::Shown), found, |call| call.call_id.to_string())
+                .map_err(|error| error.hint(listed));
+        }
         return Err(none("call", text, &alike(newest.iter().map(|call| call.call_id.as_str())), listed));
     }
     one("call", (text, part), found, |call| call.call_id.to_string()).map_err(|error| error.hint(listed))
@@ -155,6 +168,12 @@ fn alike<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     ids.flat_map(|id| [id, crate::ids::end(id)]).collect()
 }
 
+/// Those of which people are shown an end that begins so.
+fn shown_so<T>(text: &str, mut all: Vec<T>, id: impl Fn(&T) -> &str) -> Vec<T> {
+    all.retain(|one| crate::ids::end(id(one)).starts_with(text));
+    all
+}
+
 /// That nothing has this name.
 fn none(what: &str, typed: &str, names: &[&str], hint: &str) -> HostError {
     HostError::no_such(what, typed, names.iter().copied(), hint)
@@ -170,6 +189,8 @@ fn is_end(text: &str) -> bool {
 enum Part {
     Beginning,
     End,
+    /// The beginning of the end that people are shown.
+    Shown,
 }
 
 fn one<T>(
@@ -185,7 +206,7 @@ fn one<T>(
     let more = if found.len() > ids.len() { ", …" } else { "" };
     let many = if found.len() >= FEW as usize { "several".to_owned() } else { found.len().to_string() };
     let part = match part {
-        Part::Beginning => "beginning",
+        Part::Beginning | Part::Shown => "beginning",
         Part::End => "end",
     };
     Err(HostError::usage(format!("`{text}` is the {part} of {many} {what}s: {}{more}", ids.join(", "))))

@@ -84,7 +84,11 @@ impl BudgetChange {
                 })?,
                 None => money,
             };
-            return if sum.nanos() == 0 { Err(wrong()) } else { Ok(json!(sum)) };
+            if sum.nanos() == 0 {
+                return Err(HostError::usage(format!("cannot use {flag} {}: nothing could be asked for", self.text))
+                    .hint("write an amount above zero and its currency, for example +1.50 USD"));
+            }
+            return Ok(json!(sum));
         }
         let number: u64 = text.parse().map_err(|_| wrong())?;
         let sum = before.and_then(Value::as_u64).unwrap_or(0).checked_add(number).ok_or_else(wrong)?;

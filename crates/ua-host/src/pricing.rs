@@ -74,8 +74,8 @@ fn check_one(
         (None, None) => refused(
             format!("the job has a max_cost, but nothing says what `{model}` of `{provider}` costs"),
             format!(
-                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; \
-                 nothing was started",
+                "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; on a resume add \
+                 --accept pricing; nothing was started",
                 said_to_cost(settings, provider, model)
             ),
         ),

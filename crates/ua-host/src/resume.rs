@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Database;
-use ua_core::{Audience, Component, RunStatus};
+use ua_core::{Audience, Component, RunSpec, RunStatus};
 use ua_runner::Workspace;
 use ua_store::{QuestionStatus, RunRecord, RunStore, Store};
 
@@ -77,14 +77,16 @@ pub async fn resume(
     if Audience::of(&run.entrypoint) == Audience::Program {
         return of_program(host, people.as_ref(), store, &run, changes).await;
     }
-    changes.budgets.iter().try_for_each(|change| change.check(&run.spec))?;
+    // What is asked for has to be possible before anything is changed: a limit of money without a price stops the run at once, and again.
+    let mut changed = RunSpec::clone(&run.spec);
+    budgets::put_into(&changes.budgets, &mut changed)?;
     let mut launch = Launch::from_stored(&run.launch)?;
     launch.overlay(host.settings(), &run.spec, options)?;
     launch.accept = changes.accept;
     launch.budgets = changes.budgets;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;
     consent::tell_untrusted_policies(host, people.as_ref(), &launch);
-    launch.check(host, &run.spec)?;
+    launch.check(host, &changed)?;
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
     Box::pin(session::run(host, people, store, run, &launch, take_over)).await
 }
