@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use ua_core::{
     Block, CallId, CallStatus, ModelTurn, PlannedCall, Position, PossibleEffect, RawReply, Resolution, SideEffectClass,
     StopReason, ToolUse,
@@ -16,7 +15,7 @@ use ua_store::{
 
 use crate::broker::{Broken, Unanswerable};
 use crate::client::{Expected, Wanted};
-use crate::connection::Connection;
+use crate::connection::{Asker, Connection};
 use crate::live::{Ended, LiveCall, Reached, State, Waiting};
 use crate::road::{Road, passed_on};
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
@@ -65,15 +64,14 @@ enum Known {
 }
 
 impl Connection {
-    /// Answers a request for a tool; `None` when the client wants no answer any more. `is_first`: nobody sent it before under this name.
+    /// Answers a request for a tool; `None` when the client wants no answer any more.
     pub(crate) async fn ask(
         self: &Arc<Self>,
-        arrival: &str,
-        is_first: bool,
+        asker: &Asker,
         params: &Value,
         session: &InUse,
-        cancel: &CancellationToken,
     ) -> Result<Option<Reply>, Unanswerable> {
+        let (arrival, is_first) = (asker.arrival.as_str(), asker.is_first);
         let road = self.road(session).await.map_err(Unanswerable::Before)?;
         let known = match params["requestState"].as_str() {
             Some(state) => self.came_back(arrival, state, params, session, &road).await?,
@@ -103,7 +101,7 @@ impl Connection {
             }
             Known::Waits(waiting, call, rule) => {
                 let id = call.call_id.clone();
-                match self.wait(waiting, &call, cancel).await {
+                match self.wait(waiting, &call, asker).await {
                     Waited::Over(ended) => match (&ended.told, &ended.reply) {
                         (Some(why), _) => Ok(Some(told(why, &id))),
                         (None, Some((call, reply))) => {
@@ -427,11 +425,13 @@ impl Connection {
     }
 
     /// Waits for a call, as long as the client does and a person may take.
-    async fn wait(self: &Arc<Self>, waiting: Waiting, call: &CallRecord, cancel: &CancellationToken) -> Waited {
+    async fn wait(self: &Arc<Self>, mut waiting: Waiting, call: &CallRecord, asker: &Asker) -> Waited {
         let (env, patience) = (&self.broker.env, self.patience());
         let hold_wait =
             patience.map_or(self.broker.config.hold_wait, |patience| patience.min(self.broker.config.hold_wait));
-        let mut state = waiting.0.state.subscribe();
+        let mut state = waiting.call().state.subscribe();
+        let mut listens = asker.listens.clone();
+        waiting.listen(*listens.borrow_and_update());
         let early = sleep_or_never(patience, env);
         let mut early = std::pin::pin!(early);
         let mut held = std::pin::pin!(sleep_or_never(None, env));
@@ -466,7 +466,8 @@ impl Connection {
             }
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Waited::Cancelled,
+                () = asker.cancel.cancelled() => return Waited::Cancelled,
+                Ok(()) = listens.changed() => waiting.listen(*listens.borrow_and_update()),
                 changed = state.changed() => if changed.is_err() {
                     return Waited::Over(Arc::default());
                 },
@@ -474,14 +475,14 @@ impl Connection {
                 () = &mut early => break,
                 () = &mut queued, if may_be_queued => {
                     may_be_queued = false;
-                    if waiting.0.is_queued() {
+                    if waiting.call().is_queued() {
                         break;
                     }
                 }
                 () = self.undecided(asked.as_ref().map(|question| &question.question_id)) => break,
             }
         }
-        let live = waiting.0.clone();
+        let live = waiting.call().clone();
         drop(waiting);
         let Some(question) = asked else {
             let since = live.since;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use ua_core::{QuestionId, RunId, sha256};
+use ua_core::{QuestionId, RunId, Sha256, sha256};
 use ua_dispatch::{Catalog, Rules};
 use ua_store::Change;
 
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     sessions: AsyncMutex<HashMap<Identity, InUse>>,
     roads: AsyncMutex<HashMap<RunId, (InUse, Arc<Road>)>>,
     /// Answers that are on their way to the client, and that were written to it, with the session they are of.
-    written: Mutex<HashMap<String, InUse>>,
+    written: Mutex<HashMap<String, (String, InUse)>>,
     heard: Mutex<Vec<(String, InUse)>>,
     /// Requests under way, by the client's id.
     open: Mutex<HashMap<String, Open>>,
@@ -74,9 +74,27 @@ impl Away {
     }
 }
 
+/// Who waits for a tool call.
+pub(crate) struct Asker {
+    /// The name under which its request came first.
+    pub(crate) arrival: String,
+    /// Nobody sent it before under this name.
+    pub(crate) is_first: bool,
+    /// Cancelled when the client wants no answer any more.
+    pub(crate) cancel: CancellationToken,
+    /// Whether the client has its end of the line in hand.
+    pub(crate) listens: watch::Receiver<bool>,
+}
+
 struct Open {
     name: String,
+    /// What the client calls it.
+    id: Value,
+    /// Of a tool call: the name under which it came first, and what it says. The same one that comes again before it is answered is no other.
+    came_as: Option<(String, Sha256)>,
     cancel: CancellationToken,
+    /// Whether the client has its end of the line in hand. One whose line was cut may take it up again, and waits for nothing until then.
+    listens: watch::Sender<bool>,
     /// What it is called at the tool server, if it was passed on as it is.
     relayed: Arc<Mutex<Option<u64>>>,
     /// Under which token its client wants to hear how far it is.
@@ -241,21 +259,36 @@ impl Connection {
                 self.greet(era, client);
             }
         }
+        let is_call = method == "tools/call";
+        let says = is_call.then(|| sha256(params.to_string()));
+        let mut all = lock(&self.open);
+        // A client has no two requests of one name open; without sessions several clients share this, and know nothing of each other's names.
+        let again = all.values().filter(|open| era == Era::Handshake && open.id == id).find_map(|open| {
+            let (came_as, said) = open.came_as.as_ref()?;
+            (Some(*said) == says).then(|| came_as.clone())
+        });
+        let is_first = is_first && again.is_none();
+        let arrival = again.unwrap_or_else(|| name.clone());
         let open = Open {
             name: name.clone(),
+            id: id.clone(),
+            came_as: says.map(|says| (arrival.clone(), says)),
+            listens: watch::Sender::new(true),
             cancel: CancellationToken::new(),
             relayed: Arc::default(),
             token: params["_meta"]["progressToken"].clone(),
             wants_logs: era == Era::Handshake || params["_meta"].get(era::LOG_LEVEL).is_some(),
-            is_call: method == "tools/call",
+            is_call,
         };
         let (cancel, relayed) = (open.cancel.clone(), open.relayed.clone());
-        let key = id.to_string();
-        lock(&self.open).insert(key.clone(), open);
+        let asker = Asker { arrival, is_first, cancel: cancel.clone(), listens: open.listens.subscribe() };
+        all.insert(name.clone(), open);
+        drop(all);
+        let key = name.clone();
         let connection = self.clone();
         self.spawn(async move {
             match method.as_str() {
-                "tools/call" => connection.call(name, is_first, id, era, &params, &cancel).await,
+                "tools/call" => connection.call(name, id, era, &params, asker).await,
                 "subscriptions/listen" if era == Era::Stateless => {
                     let answer = connection.subscribe(&name, &id, params, &cancel).await;
                     connection.answer(&name, id, era, &method, answer);
@@ -271,9 +304,16 @@ impl Connection {
 
     /// The client does not want the answer to this request any more.
     pub(crate) fn let_go_of(&self, name: &str) {
-        let cancel = lock(&self.open).values().find(|open| open.name == name).map(|open| open.cancel.clone());
+        let cancel = lock(&self.open).get(name).map(|open| open.cancel.clone());
         if let Some(cancel) = cancel {
             cancel.cancel();
+        }
+    }
+
+    /// The client's line for the answer to this request was cut, or taken up again.
+    pub(crate) fn listens(&self, name: &str, listens: bool) {
+        if let Some(open) = lock(&self.open).get(name) {
+            open.listens.send_replace(listens);
         }
     }
 
@@ -350,18 +390,11 @@ impl Connection {
         }
     }
 
-    async fn call(
-        self: &Arc<Self>,
-        name: String,
-        is_first: bool,
-        id: Value,
-        era: Era,
-        params: &Value,
-        cancel: &CancellationToken,
-    ) {
+    async fn call(self: &Arc<Self>, name: String, id: Value, era: Era, params: &Value, asker: Asker) {
+        let is_first = asker.is_first;
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
-            Ok(session) => self.ask(&name, is_first, params, session, cancel).await,
+            Ok(session) => self.ask(&asker, params, session).await,
             Err(error) => Err(Unanswerable::Before(Broken::new(error.to_string()))),
         };
         let asked = asked.map_err(|error| if is_first { error } else { error.of_one_that_comes_again() });
@@ -373,13 +406,13 @@ impl Connection {
             }
             Ok(Some(Reply::Result { result, is_final })) => {
                 if let (Ok(session), true) = (session, is_final) {
-                    lock(&self.written).insert(name.clone(), session);
+                    lock(&self.written).insert(name.clone(), (asker.arrival.clone(), session));
                 }
                 json!({"result": result})
             }
             Ok(Some(Reply::Error { code, message, data })) => {
                 if let Ok(session) = session {
-                    lock(&self.written).insert(name.clone(), session);
+                    lock(&self.written).insert(name.clone(), (asker.arrival.clone(), session));
                 }
                 error(code, &message, data)
             }
@@ -413,12 +446,14 @@ impl Connection {
     pub(crate) async fn message(self: &Arc<Self>, message: Value) {
         let method = message["method"].as_str();
         if method == Some("notifications/cancelled") {
-            let id = message["params"]["requestId"].to_string();
-            let found = lock(&self.open).get(&id).map(|open| (open.cancel.clone(), *lock(&open.relayed)));
-            let Some((cancel, relayed)) = found else { return };
-            // Whoever asked for a tool goes away; the call goes on.
-            cancel.cancel();
-            if let Some(relayed) = relayed {
+            let id = &message["params"]["requestId"];
+            let mut found = None;
+            for open in lock(&self.open).values().filter(|open| open.id == *id) {
+                // Whoever asked for a tool goes away; the call goes on.
+                open.cancel.cancel();
+                found = *lock(&open.relayed);
+            }
+            if let Some(relayed) = found {
                 let mut passed = message;
                 passed["params"]["requestId"] = json!(relayed);
                 self.upstream.tell(&passed).await;
@@ -441,9 +476,9 @@ impl Connection {
 
     /// An answer was written to the client.
     pub(crate) async fn delivered(&self, name: &str) {
-        let Some(session) = lock(&self.written).remove(name) else { return };
-        self.note(&session, vec![name.to_owned()], false).await;
-        lock(&self.heard).push((name.to_owned(), session));
+        let Some((arrival, session)) = lock(&self.written).remove(name) else { return };
+        self.note(&session, vec![arrival.clone()], false).await;
+        lock(&self.heard).push((arrival, session));
     }
 
     /// The client goes on, so it has what was written to it before.

@@ -311,18 +311,43 @@ impl LiveCall {
     /// Somebody waits for it from now on.
     pub(crate) fn ask(self: &Arc<Self>) -> Waiting {
         self.askers.fetch_add(1, Ordering::SeqCst);
-        Waiting(self.clone())
+        Waiting { call: self.clone(), listens: true }
+    }
+
+    fn one_less(&self) {
+        if self.askers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.left.notify_waiters();
+        }
     }
 }
 
 /// Somebody who waits. Gone when dropped, which changes nothing about the call.
-pub(crate) struct Waiting(pub(crate) Arc<LiveCall>);
+pub(crate) struct Waiting {
+    call: Arc<LiveCall>,
+    listens: bool,
+}
+
+impl Waiting {
+    /// What is waited for.
+    pub(crate) fn call(&self) -> &Arc<LiveCall> {
+        &self.call
+    }
+
+    /// Counts as somebody who waits as long as there is a line on which to answer.
+    pub(crate) fn listen(&mut self, listens: bool) {
+        match (std::mem::replace(&mut self.listens, listens), listens) {
+            (true, false) => self.call.one_less(),
+            (false, true) => {
+                self.call.askers.fetch_add(1, Ordering::SeqCst);
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if self.0.askers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.left.notify_waiters();
-        }
+        self.listen(false);
     }
 }
 

@@ -115,7 +115,7 @@ enum Reply {
     Result(Value, usize),
     /// A JSON-RPC error.
     Error { code: i32, message: String },
-    /// An HTTP status that is no success, and as much of the body as is kept; why it was not let in, if that is it.
+    /// An HTTP status that is no success, and as much of the body as is read; why it was not let in, if that is it.
     Status { status: StatusCode, body: String, not_let_in: Option<NotLetIn>, retry_after: Option<u64> },
 }
 
@@ -252,8 +252,9 @@ impl HttpConnection {
             Err(why) => return Outcome::NotSent { why },
         };
         let _turn = self.inner.host.turn(listener.as_ref()).await;
-        let under_way = self.inner.host.listen(body.id, json!(body.id), listener);
-        let mut waiting = Waiting { inner: &self.inner, id: body.id, over: dialect.is_stateless };
+        let id = body.id;
+        let under_way = self.inner.host.listen(id, json!(id), listener);
+        let mut waiting = Waiting { inner: &self.inner, id, over: dialect.is_stateless };
         let reply = tokio::select! {
             biased;
             reply = self.exchange(headers, body) => reply,
@@ -263,7 +264,7 @@ impl HttpConnection {
             Ok(reply) => {
                 waiting.over = true;
                 under_way.into_iter().for_each(UnderWay::answered);
-                match reply {
+                match reading::as_it_was_read(reply, id) {
                     Reply::Status { status, not_let_in: Some(NotLetIn::Renewed), .. } => {
                         Outcome::NotSent { why: format!("its login had ended (HTTP status {status}) and was renewed") }
                     }

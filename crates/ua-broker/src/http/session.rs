@@ -87,19 +87,22 @@ impl HttpSession {
             && now.since(*lock(&self.used_at)) >= life
     }
 
-    pub(super) fn stream_opened(&self) {
+    pub(super) fn stream_opened(&self, log: &Log) {
         self.open.fetch_add(1, Ordering::AcqRel);
+        if let Some(request) = &log.request {
+            self.connection.listens(request, true);
+        }
     }
 
     pub(super) fn stream_closed(&self, log: &Log, is_done: bool) {
         self.open.fetch_sub(1, Ordering::AcqRel);
         self.used();
-        // A client of the newer era that closes a stream waits for nothing there any more.
-        if self.is_stateless
-            && !is_done
-            && let Some(request) = &log.request
-        {
+        let Some(request) = log.request.as_ref().filter(|_| !is_done) else { return };
+        // A client of the newer era that closes a stream waits for nothing there any more; one of the older may take it up again.
+        if self.is_stateless {
             self.connection.let_go_of(request);
+        } else {
+            self.connection.listens(request, false);
         }
     }
 

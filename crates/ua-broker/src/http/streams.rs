@@ -88,7 +88,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(session: Arc<HttpSession>, log: Arc<Log>, place: usize) -> Self {
-        session.stream_opened();
+        session.stream_opened(&log);
         Self { session, log, place, is_done: false, is_named: false }
     }
 

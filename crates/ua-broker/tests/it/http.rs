@@ -186,6 +186,32 @@ fn a_call_that_is_posted_again_is_the_same_call() {
     world.check();
 }
 
+/// The very request that comes again while it is under way is no other one, also of a client that names no tool use; and a line that was cut
+/// is nobody who waits, so that the same call under another id is not made beside it.
+#[test]
+fn a_call_is_not_made_beside_itself() {
+    let world = GatewayWorld::new();
+    let client = HttpClient::new(&world, "codex").greet();
+    let request = |id: u64| {
+        let params = json!({"name": "append_line", "arguments": {"text": "a"}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    world.behave("hold");
+    let first = client.write("POST", &[], &request(1));
+    world.until_effects(1);
+    let beside = client.write("POST", &[], &request(1));
+    world.until_askers(2);
+    drop((first, beside));
+    world.until_askers(0);
+    let waiting = client.write("POST", &[], &request(2));
+    world.until_askers(1);
+    world.let_go();
+    let said = read(waiting);
+    assert!(text(said.result()).starts_with("done, 1 so far"), "{}", said.result());
+    assert_eq!(world.effects().len(), 1);
+    world.check();
+}
+
 /// A stream that breaks is taken up again where it broke.
 #[test]
 fn a_stream_that_broke_is_taken_up_again() {

@@ -84,7 +84,7 @@ pub(crate) fn write(
     });
     written.parts.renew(request.messages.chunks(1), |piece| {
         let blocks = &piece[0].blocks;
-        blocks.iter().filter_map(|block| encode_block(block, blocks)).map(Part::of).collect()
+        blocks.iter().filter_map(|block| encode_block(block, blocks)).map(|content| Part::of(&content)).collect()
     });
     let roles = request.messages.iter().map(|message| message.role);
     let (spoken, said) = speeches(roles.zip(written.parts.iter()));
@@ -96,9 +96,9 @@ pub(crate) fn write(
 }
 
 impl Part {
-    fn of(content: Content<'_>) -> Self {
+    fn of(content: &Content<'_>) -> Self {
         let is_result = matches!(content, Content::Plain(Plain::ToolResult { .. }));
-        match serde_json::to_string(&content) {
+        match serde_json::to_string(content) {
             Ok(json) => Self { json, is_result },
             Err(why) => unreachable!("a message is made of strings and JSON, which always serialise: {why}"),
         }

@@ -14,7 +14,8 @@ use super::{HttpConnection, Inner, Reply};
 use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 
-/// How much of a refusal's body is kept, and how long it may take to come.
+/// How much of a refusal's body is read, since it may be an answer, how much of it is kept, and how long it may take to come.
+const MAX_READ: usize = 64 * 1024;
 const MAX_REFUSAL: usize = 8 * 1024;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 /// How often in a row a broken stream is taken up again without anything new coming of it.
@@ -70,11 +71,11 @@ pub(super) fn retry_after(response: &Response, env: &Env) -> Option<u64> {
     ua_core::retry_after(header, env.now()).map(|span| span.as_secs() + u64::from(span.subsec_nanos() > 0))
 }
 
-/// The beginning of a refusal's body, as far as it comes.
+/// A refusal's body, as far as it comes.
 pub(super) async fn refusal(mut response: Response, env: &Env) -> String {
     let mut body = Vec::new();
     let read = async {
-        while body.len() < MAX_REFUSAL {
+        while body.len() < MAX_READ {
             let Ok(Some(chunk)) = response.chunk().await else { break };
             body.extend_from_slice(&chunk);
         }
@@ -83,8 +84,43 @@ pub(super) async fn refusal(mut response: Response, env: &Env) -> String {
         () = read => {}
         () = env.clock.sleep(REFUSAL_PATIENCE) => {}
     }
-    body.truncate(MAX_REFUSAL);
+    body.truncate(MAX_READ);
     String::from_utf8_lossy(&body).into_owned()
+}
+
+/// The reply to request `id`, a call: of a refusal, the answer that is its body, if there is one. A body that gives our id was made by somebody
+/// who read the request, so what it says counts, whatever the status. Who does not let us in reads nothing, but a result is one all the same.
+pub(super) fn as_it_was_read(reply: Reply, id: i64) -> Reply {
+    match reply {
+        Reply::Status { status, body, not_let_in, retry_after } => match answered_all_the_same(status, &body, id) {
+            Some(answer) => answer,
+            None => Reply::Status { status, body: kept(body), not_let_in, retry_after },
+        },
+        reply @ (Reply::Result(..) | Reply::Error { .. }) => reply,
+    }
+}
+
+fn answered_all_the_same(status: StatusCode, body: &str, id: i64) -> Option<Reply> {
+    let mut message: Map<String, Value> = serde_json::from_str(body).ok()?;
+    if message.contains_key("method") || answered_id(&message) != Some(id) {
+        return None;
+    }
+    match answer(&mut message).ok()? {
+        Answer::Result(result) => Some(Reply::Result(result, body.len())),
+        Answer::Error { code, message } => (!is_at_the_door(status)).then_some(Reply::Error { code, message }),
+    }
+}
+
+/// Whether a status is about who asks, and not about what is asked.
+pub(super) fn is_at_the_door(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// What is kept of it.
+pub(super) fn kept(mut body: String) -> String {
+    let end = (0..=MAX_REFUSAL.min(body.len())).rev().find(|end| body.is_char_boundary(*end)).unwrap_or_default();
+    body.truncate(end);
+    body
 }
 
 /// Follows a stream to the answer. A stream that breaks is taken up again after the last event that came from it, if
@@ -275,5 +311,38 @@ impl Inner {
                 tracing::debug!(server = inner.server, why = failure.into_why(), "a question was not answered");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What somebody answered who read the request is the answer, whatever the status beside it.
+    #[test]
+    fn an_answer_in_the_body_of_a_refusal_is_the_answer() {
+        let read = |status: u16, body: Value| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let reply = Reply::Status { status, body: body.to_string(), not_let_in: None, retry_after: None };
+            match as_it_was_read(reply, 7) {
+                Reply::Result(result, _) => result.to_string(),
+                Reply::Error { code, .. } => code.to_string(),
+                Reply::Status { status, .. } => format!("status {}", status.as_u16()),
+            }
+        };
+        let result = json!({"jsonrpc": "2.0", "id": 7, "result": "done"});
+        let error = json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": "who knows"}});
+        for status in [400, 401, 403, 404, 429, 500] {
+            assert_eq!(read(status, result.clone()), "\"done\"", "{status}");
+            let expected = if matches!(status, 401 | 403) { format!("status {status}") } else { "-32603".to_owned() };
+            assert_eq!(read(status, error.clone()), expected, "{status}");
+            for other in [
+                json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "no session"}}),
+                json!("no"),
+                json!({"id": 8, "result": "done"}),
+            ] {
+                assert_eq!(read(status, other), format!("status {status}"));
+            }
+        }
     }
 }

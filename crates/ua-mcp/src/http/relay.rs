@@ -134,25 +134,30 @@ impl Relay {
         let status = response.status();
         if !status.is_success() {
             let has_session = !is_stateless && lock(&wire.agreed).session.is_some();
+            let not_let_in = wire.endpoint.refused(&response).await;
+            let retry_after = reading::retry_after(&response, &wire.env);
+            let body = reading::refusal(response, &wire.env).await;
+            // A body that gives a call's id was made by somebody who read the call, and in the newer era an error of the protocol has a status of
+            // its own.
+            let is_call = message["method"] == "tools/call";
+            let answers = |body: &Value| {
+                let is_read = is_stateless || (is_call && !reading::is_at_the_door(status));
+                let is_error = is_read && body["error"]["code"].is_i64();
+                body["id"].as_u64() == Some(id) && ((is_call && body.get("result").is_some()) || is_error)
+            };
+            if let Some(answer) = serde_json::from_str::<Value>(&body).ok().filter(answers) {
+                return Relayed::Answer(answer);
+            }
             if !is_stateless {
                 wire.note(status);
             }
-            let not_let_in = wire.endpoint.refused(&response).await;
-            let retry_after = reading::retry_after(&response, &wire.env);
-            let mut body = reading::refusal(response, &wire.env).await;
+            let mut body = reading::kept(body);
             match not_let_in {
                 Some(NotLetIn::Renewed) => {
                     return Relayed::NotSent(format!("its login had ended (HTTP status {status}) and was renewed"));
                 }
                 Some(NotLetIn::OwnHeader | NotLetIn::NoToken) | None => {}
                 Some(why) => body = format!("{body} ({})", why.hint(&wire.server)),
-            }
-            // In this era an error of the protocol has a status of its own.
-            if let Some(refused) = serde_json::from_str::<Value>(&body)
-                .ok()
-                .filter(|body| is_stateless && body["id"].as_u64() == Some(id) && body["error"]["code"].is_i64())
-            {
-                return Relayed::Answer(refused);
             }
             let of_session = status == StatusCode::NOT_FOUND && has_session;
             return Relayed::Status { status: status.as_u16(), body, of_session, retry_after };
