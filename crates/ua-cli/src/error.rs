@@ -116,7 +116,7 @@ mod tests {
                 "{repository}/blob/main/docs/guide/secrets.md says how ({repository}/blob/main/docs/security.md); nothing was started"
             )
         );
-        for other in ["look into /home/me/docs/a.md", "no page", "mydocs/x"] {
+        for other in ["look into /home/me/docs/security.md", "no page", "mydocs/x"] {
             assert_eq!(with_pages(other), other);
         }
     }

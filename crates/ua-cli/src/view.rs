@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use ua_core::{RunStatus, RunStop, Timestamp};
 use ua_host::Database;
-use ua_resume::answers::Reach;
+use ua_resume::answers::{Reach, WayToAnswer};
 use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
 use ua_store::{
@@ -232,7 +232,7 @@ impl OpenQuestion {
 
     fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
         let ways = ua_resume::answers::ways(question, reach);
-        let words = ways.iter().map(|way| way.shown_word()).collect();
+        let words = ways.iter().map(WayToAnswer::shown_word).collect();
         Self {
             question: question.clone(),
             answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),

@@ -37,7 +37,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         }
         let new = done.wrong();
         if options.trace {
-            new.iter().for_each(|words| println!("wrong: {words}"));
+            for words in &new {
+                println!("wrong: {words}");
+            }
         }
         let Some(first) = new.first() else { return false };
         if broken.is_some() {

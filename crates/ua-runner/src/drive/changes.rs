@@ -9,12 +9,11 @@ impl Driver<'_> {
     /// The files that are not as a marker of this process last named them. The first look names all. Where it takes a while, an answer that
     /// waits is stored before.
     pub(super) async fn changed_files(&mut self) -> Result<Vec<ArtifactRef>, RunError> {
-        let changed = match self.ports.workspace.little_news(&mut self.marked_files) {
-            Some(changed) => changed,
-            None => {
-                self.ports.store.flush().await.map_err(RunError::at("store an answer"))?;
-                self.ports.workspace.changed_files(&mut self.marked_files)
-            }
+        let changed = if let Some(changed) = self.ports.workspace.little_news(&mut self.marked_files) {
+            changed
+        } else {
+            self.ports.store.flush().await.map_err(RunError::at("store an answer"))?;
+            self.ports.workspace.changed_files(&mut self.marked_files)
         };
         Ok(changed.into_iter().map(|file| ArtifactRef { path: file.path, sha256: file.sha256 }).collect())
     }

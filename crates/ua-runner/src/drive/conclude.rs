@@ -95,7 +95,7 @@ impl Driver<'_> {
     /// forks and the runs beside it do not wait for a resume.
     pub(super) async fn finish_replay(&mut self, note: bool) -> Result<Event, RunError> {
         let artifacts = self.ports.workspace.artifacts()?;
-        let refs = artifacts.iter().map(|a| ArtifactRef { path: a.path.clone(), sha256: a.sha256.clone() }).collect();
+        let refs = artifacts.iter().map(|a| ArtifactRef { path: a.path.clone(), sha256: a.sha256 }).collect();
         self.checkpoint(CheckpointKind::PostReplay, None, refs).await?;
         let records = load_standing(self.ports).await?;
         let packet = self.write_packet(&records, &artifacts);

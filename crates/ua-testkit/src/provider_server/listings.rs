@@ -51,11 +51,11 @@ fn plain(entries: Vec<Value>) -> Said {
 }
 
 fn notion_list(results: Vec<Value>) -> Said {
-    Said::Json(json!({"object": "list", "results": results, "next_cursor": null, "has_more": false}))
+    Said::Json(json!({"object": "list", "results": Value::Array(results), "next_cursor": null, "has_more": false}))
 }
 
 fn slack_history(messages: Vec<Value>) -> Said {
-    Said::Json(json!({"ok": true, "messages": messages, "has_more": false}))
+    Said::Json(json!({"ok": true, "messages": Value::Array(messages), "has_more": false}))
 }
 
 /// An entry of GitHub before its tools listed issues by the time at which they were made.
@@ -335,7 +335,8 @@ fn mail(index: usize, made: &Made, _asked: &Value) -> Value {
 }
 
 fn mails(found: Vec<Value>) -> Said {
-    Said::Text(found.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"))
+    let text = |mail: Value| mail.as_str().map(str::to_owned);
+    Said::Text(found.into_iter().filter_map(text).collect::<Vec<_>>().join("\n"))
 }
 
 /// A moment as mails say it.
