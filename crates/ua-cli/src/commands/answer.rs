@@ -265,7 +265,14 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
     let store = host.home().open()?;
     let mut then = questions::answer(host, &store, &question, Answer { choice, proof, text }).await?;
     if choice == Choice::Abort {
-        then = super::cancel::end_if_asked(host, &store, &question.run_id).await?.unwrap_or(then);
+        then = match super::cancel::end_if_asked(host, &store, &question.run_id).await {
+            Ok(ended) => ended.unwrap_or(then),
+            // The answer is stored; what keeps the run from ending is said.
+            Err(kept) if kept.kind() == ua_host::Kind::Waiting => {
+                format!("{}; {}", kept.message(), kept.hint_text().unwrap_or_default())
+            }
+            Err(error) => return Err(error),
+        };
     }
     ua_host::home::close(store);
     report(&question, choice)?;
