@@ -81,25 +81,21 @@ fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
 
 /// What is not here that fuzzing needs.
 fn missing() -> Option<&'static str> {
-    let is_there = |args: &[&str]| {
-        let mut command = cargo(args);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    if !is_there(&["+nightly", "--version"]) {
-        return Some("it needs a nightly toolchain (`rustup toolchain install nightly`)");
-    }
-    (!is_there(&["+nightly", "fuzz", "--version"]))
+    let mut command = fuzzer(&["--version"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    (!command.status().is_ok_and(|status| status.success()))
         .then_some("it needs cargo-fuzz (`cargo install cargo-fuzz --locked`) in PATH")
 }
 
-/// Cargo as its user would run it: not as the one that runs this, whose choices of toolchain and features are its own.
-fn cargo(args: &[&str]) -> Command {
+/// Cargo-fuzz as its user would run it: not as the one that runs this, whose choices of toolchain and features are its own. What it counts coverage
+/// with is in each compiler; that it may be asked for is said to one that is not a nightly build.
+fn fuzzer(args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
-    command.args(args);
+    command.arg("fuzz").args(args);
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_TARGET_DIR"] {
         command.env_remove(name);
     }
+    command.env("RUSTC_BOOTSTRAP", "1");
     command
 }
 
@@ -114,12 +110,12 @@ fn fuzz(root: &Path, target: &str, options: &Options) -> anyhow::Result<Came> {
         format!("-timeout={PATIENCE}"),
         "-print_final_stats=1".to_owned(),
     ];
-    let mut command = cargo(&["+nightly", "fuzz", "run", "-s", "none", target]);
+    let mut command = fuzzer(&["run", "-s", "none", target]);
     command.arg(&found).arg(&shipped).arg("--").args(&limits).current_dir(root);
     let said = output(&mut command, target)?;
     let came = read(&said).with_context(|| format!("{target} said nothing about what it did"))?;
     if options.keep {
-        let mut command = cargo(&["+nightly", "fuzz", "run", "-s", "none", target]);
+        let mut command = fuzzer(&["run", "-s", "none", target]);
         command.args([&shipped, &found]).args(["--", "-merge=1", "-max_len=4096"]).current_dir(root);
         output(&mut command, target)?;
     }

@@ -75,7 +75,7 @@ enum Task {
     Explore(explore::Options),
     /// Breaks rules on purpose, one after the other, and checks that a lane sees each
     Mutants(mutants::Options),
-    /// Fuzzes each reader of foreign bytes for a while, where a nightly toolchain and cargo-fuzz are
+    /// Fuzzes each reader of foreign bytes for a while, where cargo-fuzz is installed
     Fuzz(fuzz::Options),
     /// Writes or checks the generated parts of docs/reliability.md and docs/mutants.md
     Reliability(reliability::Options),
