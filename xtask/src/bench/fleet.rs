@@ -309,9 +309,11 @@ impl Bench<'_> {
         println!("| the same after SIGKILL | {:.2} s |", median(killed));
         // It takes a lease.
         let elsewhere = Takeover::new(self, "elsewhere")?.elsewhere()?;
-        println!(
-            "| a worker of another machine has a run that was claimed and not begun, after SIGKILL | {elsewhere:.1} s, the lease being 30 s |"
+        let after = elsewhere.map_or_else(
+            || "not measured: the program of `--ua` has no kill points".to_owned(),
+            |seconds| format!("{seconds:.1} s, the lease being 30 s"),
         );
+        println!("| a worker of another machine has a run that was claimed and not begun, after SIGKILL | {after} |");
         Ok(())
     }
 
@@ -453,33 +455,48 @@ impl<'a> Takeover<'a> {
     fn here(&self, signal: Signal) -> anyhow::Result<f64> {
         let first = self.worker("first", &[])?;
         first.until("run r: taken")?;
-        let comments = || fs::read_to_string(self.path("comments.log")).unwrap_or_default().lines().count();
         let second = self.worker("second", &[])?;
         second.until("takes runs")?;
         let seen = Instant::now();
-        while comments() == 0 {
+        while self.comments() == 0 {
             ensure!(seen.elapsed() < Duration::from_mins(1), "nothing was posted");
             std::thread::sleep(Duration::from_millis(1));
         }
         let pid = Pid::from_raw(i32::try_from(first.child.id())?).context("a child has a process id")?;
         kill_process(pid, signal)?;
         let gone = if signal == Signal::TERM { first.until("run r: stopped")? } else { Instant::now() };
-        Ok(second.until("run r: taken")?.duration_since(gone).as_secs_f64())
+        Ok(Some(second.until("run r: taken")?.duration_since(gone).as_secs_f64()))
+    }
+
+    fn comments(&self) -> usize {
+        fs::read_to_string(self.path("comments.log")).unwrap_or_default().lines().count()
     }
 
     /// Two workers of two machines: seconds from the death of the first, which had begun nothing, until the second has its run.
-    fn elsewhere(&self) -> anyhow::Result<f64> {
+    fn elsewhere(&self) -> anyhow::Result<Option<f64>> {
         let mut first = self.worker("first", &[("UA_KILL_AT", "before:store.acquire_run")])?;
-        let status = first.child.wait()?;
+        let status = loop {
+            if let Some(status) = first.child.try_wait()? {
+                break status;
+            }
+            if self.comments() > 0 {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
         let gone = Instant::now();
         if status.success() || status.code().is_some() {
-            bail!("the first worker was not killed ({status}); `--ua` is a program without kill points");
+            bail!("the first worker was not killed ({status}): {}", fs::read_to_string(&first.log)?);
         }
         // Another machine has the same paths and a root of its own.
         fs::rename(self.path("root"), self.path("root.first"))?;
         fs::create_dir(self.path("root"))?;
         let second = self.worker("second", &[])?;
-        Ok(second.until("run r: taken")?.duration_since(gone).as_secs_f64())
+        Ok(Some(second.until("run r: taken")?.duration_since(gone).as_secs_f64()))
+    }
+
+    fn comments(&self) -> usize {
+        fs::read_to_string(self.path("comments.log")).unwrap_or_default().lines().count()
     }
 }
 
