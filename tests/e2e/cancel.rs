@@ -30,9 +30,9 @@ fn is_over_with(env: &TestEnv, calls: &[&str], said: &[&str]) {
     assert!(env.workspace().join("job_completion_r.md").exists());
     env.run(&["db", "check", "--invariants"]).code(0);
     let comments = env.comments().len();
-    env.run(&["resume", "r"]).code(1).says(&["finished already"]);
+    env.run(&["resume", "r"]).code(1).says(&["already finished"]);
     assert_eq!(env.comments().len(), comments);
-    env.run(&["runs", "cancel", "r"]).code(2).says(&["has ended already (cancelled)"]);
+    env.run(&["runs", "cancel", "r"]).code(2).says(&["has already ended (cancelled)"]);
 }
 
 #[test]

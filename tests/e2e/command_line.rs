@@ -193,7 +193,7 @@ fn a_silence_in_a_log_is_broken_by_what_is_being_done_and_never_with_quiet() {
     let job = env.named_job("told", &json!({"tools": {"builtin": false}}), &turns("go"));
     let driver = env.start(&["job", &job, "--run-id", "told"]);
     until("a line that says what is waited for", || {
-        driver.stderr().contains("] turn 1 · post_comment · still at it after ")
+        driver.stderr().contains("] turn 1 · post_comment · still running after ")
     });
     env.write("go", "");
     driver.wait().code(0);
@@ -203,7 +203,7 @@ fn a_silence_in_a_log_is_broken_by_what_is_being_done_and_never_with_quiet() {
     // A third run, whose silence is broken meanwhile, says that the second one's lasted as long.
     let third = env.named_job("third", &json!({"tools": {"builtin": false}}), &turns("gone"));
     let loud = env.start(&["job", &third, "--run-id", "third"]);
-    until("a line of the third", || loud.stderr().contains("still at it"));
+    until("a line of the third", || loud.stderr().contains("still running"));
     env.write("went", "");
     env.write("gone", "");
     loud.wait().code(0);

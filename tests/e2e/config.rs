@@ -133,7 +133,7 @@ fn a_variable_with_a_value_that_its_setting_does_not_take_is_an_error() {
         (("UA_PROVIDER", "antropic"), "one of anthropic"),
     ] {
         let refused = env.start_with(variable, &["job", &job]).wait();
-        refused.refused(2, &[variable.0, &format!("is `{}`, and takes {takes}", variable.1)]);
+        refused.refused(2, &[variable.0, &format!("is `{}`, but must be {takes}", variable.1)]);
         env.start_with(variable, &["doctor"]).wait().code(1).shows(&["fail configuration: ", variable.0]);
     }
     assert!(!env.root().exists());

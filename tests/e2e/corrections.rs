@@ -69,7 +69,7 @@ fn what_was_wrongly_said_to_have_happened_is_put_right_after_the_end_and_a_fork_
     assert_eq!(env.comments().len(), 1, "what did not happen is done");
     // Said again it is refused, and nothing was changed.
     let again = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "again", "--yes"];
-    env.run(&again).refused(2, &["is recorded as not_happened already"]);
+    env.run(&again).refused(2, &["is already recorded as not_happened"]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_call_that_a_living_process_is_at_work_on_is_its_owners() {
     until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
     let id = call(&env);
     let said = ["calls", "resolve", &id, "--as", "not_happened", "--reason", "no", "--yes"];
-    env.run(&said).refused(2, &["running", "works on its turn", "ua runs cancel r"]);
+    env.run(&said).refused(2, &["running", "is working on its turn", "ua runs cancel r"]);
     assert_eq!(env.calls(), ["post_comment running"]);
     process.signal(Signal::KILL);
     process.wait().killed();
@@ -150,7 +150,7 @@ fn what_the_other_side_may_still_begin_is_not_said_to_have_not_happened() {
     let id = call(&env);
     let said = |what| ["calls", "resolve", &id, "--as", what, "--reason", "It is not there", "--yes"];
     env.run(&said("not_happened"))
-        .refused(75, &["may still begin at the other side until", "look again after that time"]);
+        .refused(75, &["may still begin at the other side until", "check again after that time"]);
     assert_eq!(env.rows("SELECT status, correction_json IS NULL FROM tool_calls WHERE turn = 1"), ["unknown 1"]);
     assert_eq!(env.value("SELECT status FROM questions"), "open", "nothing was changed");
     // What is there is there, and what is left is left, whatever may still begin.

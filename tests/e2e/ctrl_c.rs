@@ -97,7 +97,7 @@ fn ctrl_c_in_a_terminal_leaves_the_tool_server_alone_until_its_answer_is_stored(
     terminal.type_ctrl_c();
     terminal.sees("nothing new is started");
     terminal.sees("Waiting up to 30 s for post_comment");
-    terminal.sees("Ctrl-C again ends at once and leaves its outcome unknown");
+    terminal.sees("Press Ctrl-C again to exit at once and leave its outcome unknown");
     assert_eq!((env.calls(), tool_servers(&env)), (vec!["post_comment running".to_owned()], 1));
     env.write("gate", "");
     assert_eq!(terminal.exit_code(), 130, "{}", terminal.contents());

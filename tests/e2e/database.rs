@@ -1,4 +1,4 @@
-//! `ua db`: the database is examined, copied and put back, and one that went back in time sends nothing.
+//! `ua db`: the database is examined, copied and put back, and one that is an older copy sends nothing.
 
 use std::fs;
 
@@ -131,7 +131,7 @@ fn a_database_that_went_back_in_time_sends_nothing_until_a_person_looked() {
     ]);
 
     env.run(&["resume", "r", "--mcp-config", &good])
-        .refused(74, &["went back in time", "post_comment", "ua db accept r"]);
+        .refused(74, &["is an older copy", "post_comment", "ua db accept r"]);
     assert_eq!((env.comments().len(), env.run_status()), (1, "stopped".to_owned()));
     let page = checked(&env, 74);
     assert_eq!((page["ok"].clone(), page["forgotten"][0]["run_id"].clone()), (json!(false), json!("r")));

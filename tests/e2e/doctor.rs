@@ -117,7 +117,7 @@ fn rules_and_names_that_are_about_no_tool_are_warnings() {
     assert!(!shown.stdout.contains("`good`") && !shown.stdout.contains("`get_page`"), "{}", shown.shown());
     shown.shows(&[
         "warn policies: `mine` (",
-        "policy.toml) is about no tool",
+        "policy.toml) matches no tool",
         "`lisst_parcels` (setting side_effect_denylist)",
         "warn packs: `gihub=github`",
     ]);
@@ -157,7 +157,7 @@ fn a_call_that_a_migration_put_in_doubt_is_listed_until_somebody_says_what_becam
     let [finding] = &listed(&env)[..] else { panic!("one call is to be looked at") };
     let text = |field: &str| finding[field].as_str().unwrap().to_owned();
     assert_eq!(text("level"), "warn");
-    assert!(text("detail").contains(&call) && text("detail").contains("nobody knows"), "{finding}");
+    assert!(text("detail").contains(&call) && text("detail").contains("its outcome is unknown"), "{finding}");
     assert!(text("fix").contains(&format!("ua calls resolve {call} --as")), "{finding}");
     env.run(&["calls", "resolve", &call, "--as", "happened", "--reason", "It is there", "--yes"]).code(0);
     assert_eq!(listed(&env), [Value::Null; 0]);
@@ -194,7 +194,7 @@ fn what_the_records_may_not_say_is_listed_and_is_no_damage() {
         (&json!("r"), &json!(question), &json!("an_answer_beside_a_run_is_applied"))
     );
     let shown = env.run(&check).code(0);
-    shown.shows(&["To look at", "1 place", &question, "resume the run once"]).says(&["ua calls resolve CALL --as"]);
+    shown.shows(&["To review", "1 place", &question, "resume the run once"]).says(&["ua calls resolve CALL --as"]);
     // What it advises helps.
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.calls(), ["post_comment succeeded"]);

@@ -114,7 +114,7 @@ fn lists_of_a_folder_where_nothing_was_run_are_empty() {
     for words in ["runs list", "status", "questions", "queue list", "queue depth", "workers list", "schedule list"] {
         env.run(&words.split(' ').collect::<Vec<_>>())
             .code(0)
-            .says(&["note: there is no folder ", "is --root spelt right?"]);
+            .says(&["note: the folder ", "check the spelling of --root"]);
     }
     assert!(!env.root().exists());
 }
@@ -244,7 +244,7 @@ fn a_word_that_other_programs_have_leads_to_the_command() {
 #[test]
 fn every_command_has_a_manual_page() {
     let env = env();
-    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "whose process died"]);
+    env.run_bare(&["man", "runs", "list"]).code(0).shows(&[".TH ua-runs-list 1", "ua runs list", "its process died"]);
     env.run_bare(&["man", "rnus"]).refused(2, &["`rnus`", "ua --help"]);
     env.run_bare(&["man", "--out", "man"]).code(0);
     let pages = fs::read_dir(env.path("work/man")).unwrap().count();

@@ -173,7 +173,7 @@ fn a_worker_that_is_told_to_stop_waits_for_its_effect_and_gives_its_run_back() {
     on_both("fleet_term", |env, _| {
         let worker = at_the_gate(env);
         worker.signal(Signal::TERM);
-        until("the worker to take notice", || worker.stderr().contains("no run is taken any more"));
+        until("the worker to take notice", || worker.stderr().contains("taking no more runs"));
         open_the_gate(env);
         worker.wait().code(0);
         assert_eq!((state(env, "r"), status(env, "r")), ("ready".to_owned(), "stopped".to_owned()));
@@ -248,8 +248,8 @@ fn a_worker_says_how_it_is() {
         (&listed[0]["worker"], &listed[0]["claimed"], &listed[0]["status"]),
         (&json!("first"), &json!(1), &json!("alive"))
     );
-    env.run(&["worker", "--name", "first"]).refused(2, &["a worker of the name first"]);
-    env.run(&["queue", "remove", "r"]).refused(2, &["a worker has it", "ua runs cancel r"]);
+    env.run(&["worker", "--name", "first"]).refused(2, &["a worker named first"]);
+    env.run(&["queue", "remove", "r"]).refused(2, &["a worker is running r", "ua runs cancel r"]);
     open_the_gate(&env);
     until("the run", || status(&env, "r") == "succeeded");
     worker.signal(Signal::TERM);

@@ -263,7 +263,7 @@ fn what_cannot_be_forked_is_refused_and_nothing_is_made() {
     env.run(&["fork", "r", "--job-overrides", &wrong]).refused(2, &["promt", "prompt"]);
     let list = env.write("work/list.json", "[]");
     env.run(&["fork", "r", "--job-overrides", &list]).refused(2, &["not a JSON object"]);
-    env.run(&["job", &job, "--at-turn", "1"]).refused(2, &["belong to a fork"]);
+    env.run(&["job", &job, "--at-turn", "1"]).refused(2, &["are for forks"]);
     let told = env.run(&["fork", "r", "--at-turn", "9", "--json"]).code(2);
     let told: Value = serde_json::from_str(&told.stderr).unwrap();
     assert_eq!(told["error"]["code"], 2);

@@ -29,7 +29,7 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2);
 
     let shown = env.run(&["runs", "show", "last"]).code(0);
-    shown.shows(&["Tool calls of probe to `mail`", "a new call", "the same result was handed out, nothing was sent"]);
+    shown.shows(&["Tool calls of probe to `mail`", "a new call", "the same result was returned, nothing was sent"]);
     let text = env.run(&["runs", "show", "last"]).code(0).stdout;
     assert!(!text.contains("Resume with") && !text.contains("Workspace"), "{text}");
 
@@ -41,7 +41,7 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     let page = env.path("page.html");
     env.run(&["runs", "export", "last", "--html", &page.display().to_string()]).code(0);
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains("the same result was handed out, nothing was sent"));
+    assert!(page.contains("the same result was returned, nothing was sent"));
     // Without a place for it the page has none: the client's folder is not ours to write to.
     env.run(&["runs", "export", "last", "--html"]).refused(2, &["has no folder of its own"]);
 }
@@ -174,9 +174,9 @@ fn the_gateways_file_is_read_strictly_and_doctor_says_how_it_stands() {
     std::fs::write(env.root().join("gateway.toml"), budget).unwrap();
     env.run(&["gateway", "start"]).refused(2, &["`budget[1].effect`", "did you mean `email.send`?"]);
     std::fs::write(env.root().join("gateway.toml"), "hold_wait = \"5m\"\n").unwrap();
-    env.run(&["gateway", "restart"]).code(0).shows(&["no broker ran; one does now"]);
+    env.run(&["gateway", "restart"]).code(0).shows(&["no broker was running; one is now"]);
     let first = env.run(&["gateway", "status", "--json"]).code(0).json()["broker"]["pid"].clone();
-    env.run(&["gateway", "restart"]).code(0).shows(&["the next broker runs"]);
+    env.run(&["gateway", "restart"]).code(0).shows(&["a new broker is running"]);
     assert_ne!(env.run(&["gateway", "status", "--json"]).code(0).json()["broker"]["pid"], first);
     env.run(&["gateway", "stop"]).code(0);
 }
@@ -193,7 +193,7 @@ fn an_agent_is_not_a_person() {
     let questions = env.run(&["questions", "--json"]).code(0).json();
     let question = questions[0]["question_id"].as_str().unwrap().to_owned();
     let live = env.start_with(("CLAUDECODE", "1"), &["answer", &question, "approve"]);
-    live.wait().refused(2, &["a person's to answer", "Claude Code"]);
+    live.wait().refused(2, &["must be answered by a person", "Claude Code"]);
     assert!(
         !env.path("work/outbox/new").exists() || std::fs::read_dir(env.path("work/outbox/new")).unwrap().count() == 0
     );
@@ -253,9 +253,12 @@ wc -l < posts
 "#
     ));
     let said = said.code(0).stdout;
-    for words in
-        ["post_note", "ends once 1 call under way is over", "; it ends once 1 call under way is over", "it is posted"]
-    {
+    for words in [
+        "post_note",
+        "ends once 1 call under way is finished",
+        "; it ends once 1 call under way is finished",
+        "it is posted",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(said.trim().ends_with('1'), "it was posted once: {said}");
@@ -285,7 +288,7 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     ));
     let said = said.code(0).stdout;
     assert_eq!(said.matches("1 question of the gateway waits for you: q_").count(), 2, "{said}");
-    assert!(said.contains("no broker runs; it starts with the first client"), "{said}");
+    assert!(said.contains("no broker is running; it starts with the first client"), "{said}");
     let folder = env.path("home/.local/state/ua/gateway");
     let command = format!("`ua questions --root {}`", folder.display());
     let status =
@@ -297,7 +300,7 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     let listed = env.run(&["questions"]).code(0);
     assert!(listed.stderr.contains(&id) && listed.stderr.contains(&command), "{}", listed.stderr);
     // Where a person answers it is said to whoever tries it elsewhere.
-    env.run(&["answer", &id, "skip"]).refused(2, &["is one of the gateway", "--root"]);
+    env.run(&["answer", &id, "skip"]).refused(2, &["belongs to the gateway", "--root"]);
 }
 
 /// What a client hears is true each time, and in its own names.
@@ -323,7 +326,7 @@ gone
     let said = said.code(0).stdout;
     let answers: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for told in &answers[..2] {
-        assert!(told.to_string().contains("its program `no-such-program-4711` is not there"), "{told}");
+        assert!(told.to_string().contains("its program `no-such-program-4711` was not found"), "{told}");
     }
     let refused = answers[3].to_string();
     assert!(refused.contains("Did you mean `post_note`?") && !refused.contains("mcp__"), "{refused}");
@@ -336,11 +339,12 @@ fn a_broker_that_runs_is_said_to_whoever_starts_another_one() {
     let env = env();
     with_servers(&env, "");
     env.run(&["gateway", "start"]).code(0);
-    env.run(&["gateway", "start"]).code(0).shows(&["a broker runs already"]);
+    env.run(&["gateway", "start"]).code(0).shows(&["a broker is already running"]);
     let second = env.run(&["gateway", "serve"]).code(0);
-    assert!(second.stderr.contains("a broker of this gateway runs already: process"), "{}", second.stderr);
+    assert!(second.stderr.contains("a broker of this gateway is already running: process"), "{}", second.stderr);
     std::fs::write(env.root().join("gateway.toml"), "hold_wiat = \"5m\"\n").unwrap();
-    env.run(&["gateway", "start"]).refused(1, &["a broker runs", "did you mean `hold_wait`?", "ua gateway restart"]);
+    env.run(&["gateway", "start"])
+        .refused(1, &["a broker is running", "did you mean `hold_wait`?", "ua gateway restart"]);
     env.run(&["gateway", "stop"]).code(0);
     // An entry without a command is a mistake like any other.
     let code = env.run_by_bash("\"$1\" gateway --; echo \"code $?\"").code(0).shows(&["code 2"]);

@@ -190,7 +190,7 @@ fn iterations_are_started_shown_and_raised_from_the_command_line() {
     let job = env.job(&json!({"stop_conditions": ["email_sent_once"]}), &turns);
     let bare = env.named_job("bare", &json!({}), &turns);
     env.run(&["job", &bare, "--completion-promise", "ALL DONE"])
-        .refused(2, &["never taken by its words alone", "docs/guide/long-runs.md"]);
+        .refused(2, &["a promise alone is no evidence", "docs/guide/long-runs.md"]);
     env.run(&["job", &job, "--max-iterations", "0"]).code(2);
 
     let start = ["job", &job, "--run-id", "r", "--max-iterations", "2", "--completion-promise", "ALL DONE"];

@@ -77,7 +77,7 @@ fn a_job_whose_files_changed_is_not_the_job_of_its_run() {
     let env = env();
     let job = job(&env, "scripted", &json!([{"text": "Done."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(0);
-    env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);
+    env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["already finished"]);
     fs::write(beside(&job, "notes.md"), "It is red.").unwrap_or_default();
     env.run(&["job", &job, "--run-id", "r"]).refused(2, &["was started with other files: notes.md", "ua resume"]);
 }

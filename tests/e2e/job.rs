@@ -112,9 +112,9 @@ fn the_same_command_again_says_that_the_run_is_finished() {
     );
     env.run(&["job", &job, "--run-id", "once"]).code(0);
     let again = env.run(&["job", &job, "--run-id", "once"]).code(0);
-    again.says(&["run once is finished already", "nothing was run"]).shows(&["succeeded · run once"]);
-    env.run(&["resume", "last"]).code(0).says(&["finished already"]);
-    env.run(&["job", "--resume", "--run-id", "once"]).code(0).says(&["finished already"]);
+    again.says(&["run once is already finished", "nothing was run"]).shows(&["succeeded · run once"]);
+    env.run(&["resume", "last"]).code(0).says(&["already finished"]);
+    env.run(&["job", "--resume", "--run-id", "once"]).code(0).says(&["already finished"]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     assert_eq!(env.calls(), ["send_email succeeded"]);
 }
@@ -138,7 +138,7 @@ fn a_job_key_is_used_once() {
     env.run(&["job", &job]).code(0).says(&["\"invoice 2026-11\"", "--again"]).shows(&["succeeded · run r", "Sent."]);
     assert_eq!(env.effects(), [1, 0, 0, 0]);
     // The same run by its name is no second start; a copy of the job under another name is one.
-    env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["finished already"]);
+    env.run(&["job", &job, "--run-id", "r"]).code(0).says(&["already finished"]);
 }
 
 #[test]

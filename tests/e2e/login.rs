@@ -217,7 +217,7 @@ fn log_in(env: &TestEnv) {
     let forged = format!("{}?code=x&state=y", back.split('?').next().unwrap());
     assert!(browse(&forged).starts_with("HTTP/1.1 404"));
     assert!(browse(&back).contains("You can close this page"));
-    program.wait().code(0).shows(&["logged in at `web`", "in a file that only you can read", "renewed by itself"]);
+    program.wait().code(0).shows(&["logged in to `web`", "in a file that only you can read", "renewed automatically"]);
 }
 
 fn post(text: &str) -> Value {
@@ -263,7 +263,7 @@ fn a_login_lets_runs_in_is_renewed_in_the_middle_of_one_and_is_in_no_record() {
         (&listed[0]["server"], &listed[0]["kept_in"], &listed[0]["renewable"]),
         (&json!("web"), &json!("file"), &json!(true))
     );
-    env.run(&["login", "--list"]).code(0).shows(&["web", "renewed by itself", "file"]);
+    env.run(&["login", "--list"]).code(0).shows(&["web", "renewed automatically", "file"]);
     let records = String::from_utf8_lossy(&written(&env.root())).into_owned();
     assert!(!records.contains("canary"), "no token, no code and no secret is in a record");
     let shown = env.run(&["login", "--list"]).code(0).stdout;
@@ -271,7 +271,7 @@ fn a_login_lets_runs_in_is_renewed_in_the_middle_of_one_and_is_in_no_record() {
         shown.lines().next().unwrap().split("  ").map(str::trim).filter(|head| !head.is_empty()).collect();
     assert_eq!(heads, ["SERVER", "ADDRESS", "SCOPES", "UNTIL", "KEPT IN"]);
     assert!(!shown.contains("canary"), "{shown}");
-    env.run(&["logout", "wep"]).refused(2, &["nobody is logged in at `wep`", "did you mean `web`?"]);
+    env.run(&["logout", "wep"]).refused(2, &["you are not logged in to `wep`", "did you mean `web`?"]);
     env.run(&["logout", "web"]).code(0);
     env.run(&["login", "--list"]).code(0).says(&["no logins yet"]);
     assert_eq!(env.run(&["login", "--list", "--json"]).code(0).json(), json!([]));
@@ -306,8 +306,8 @@ fn logging_out_forgets_the_login_and_what_cannot_be_logged_in_at_says_why() {
         .find(|entry| entry.path().extension().is_some_and(|e| e == "json"));
     let mode = kept.unwrap().metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    env.run(&["logout", "web"]).code(0).shows(&["the login at `web` is forgotten"]);
-    env.run(&["logout", "web"]).refused(2, &["nobody is logged in at `web`"]);
+    env.run(&["logout", "web"]).code(0).shows(&["the login to `web` is forgotten"]);
+    env.run(&["logout", "web"]).refused(2, &["you are not logged in to `web`"]);
     env.run(&["login", "nobody"]).refused(2, &["no tool server is called `nobody`", "web"]);
     env.run(&["login"]).code(2).says(&["SERVER"]);
 
@@ -320,5 +320,5 @@ fn logging_out_forgets_the_login_and_what_cannot_be_logged_in_at_says_why() {
     );
     env.run(&["login", "own", "--mcp-config", &file]).refused(2, &["is a program, not a remote server"]);
     env.run(&["login", "token", "--mcp-config", &file]).refused(2, &["a token of its own"]);
-    env.run(&["login", "plain", "--mcp-config", &file]).refused(1, &["https only"]);
+    env.run(&["login", "plain", "--mcp-config", &file]).refused(1, &["needs https"]);
 }

@@ -265,7 +265,7 @@ fn an_answer_whose_command_died_is_applied_by_the_next_resume() {
     database.execute("UPDATE questions SET status = 'answered' WHERE question_id = ?1", [&question]).unwrap();
     drop(database);
     assert_eq!(env.calls(), ["post_comment unknown"]);
-    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    env.run(&["resume", "r"]).code(0).says(&["already finished"]);
     assert_eq!(env.calls(), ["post_comment succeeded"]);
 }
 

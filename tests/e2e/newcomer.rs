@@ -157,7 +157,8 @@ fn what_a_policy_says_about_nothing_stops_the_start() {
                     probe = { tool = \"look\", arguments = { q = \"{key}\" }, found = { items = \"all\", field = \"text\", contains = \"{key}\" }, settle = \"1s\" }\n";
         let file = policy("probe", &format!("{class}{rule}"));
         refused_by_both(&env, &job, &["--policy", &file], &["the policy `probe` wants to ask a probe", "`look`"]);
-        env.run(&["tools", "explain", "post_comment", "--policy", &file]).shows(&["no job starts with this", "`look`"]);
+        env.run(&["tools", "explain", "post_comment", "--policy", &file])
+            .shows(&["no job would start with this", "`look`"]);
     }
     // An effect that no tool makes, because a rule says so.
     let file = policy("reads", "name = \"post_comment\"\nside_effect_class = \"read_only\"\n");

@@ -118,7 +118,7 @@ fn without_a_terminal_an_answer_needs_a_question_and_the_open_ones_are_listed() 
     env.run(&["answer", &question]).code(2).says(&["needs an answer", "approve, skip, abort"]);
     // `last` is a run everywhere else; an answer cannot be taken back, so nothing is guessed.
     env.run(&["answer", "last", "approve"]).refused(2, &["`last` names a run, not a question", "ua questions"]);
-    env.run(&["answer", "q_01a", "approve"]).refused(2, &["too short for the name of a question"]);
+    env.run(&["answer", "q_01a", "approve"]).refused(2, &["too short to name a question"]);
     assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
 }
 
@@ -143,7 +143,7 @@ fn the_model_may_ask_and_the_answer_is_the_result() {
         }
         let question = open_questions(&env);
         assert_eq!(question.len(), 1, "{point}");
-        env.run(&["answer", &question[0], "continue"]).code(2).says(&["answered by words"]);
+        env.run(&["answer", &question[0], "continue"]).code(2).says(&["takes an answer in words"]);
         env.run(&["answer", &question[0], "--text", "a deep blue"]).code(0);
         env.run_killed_at("after:store.start_attempt:ask_user", &["resume", "r"]);
         env.run(&["resume", "r"]).code(0);
@@ -246,7 +246,7 @@ fn asking_job(env: &TestEnv) -> String {
 fn a_tool_whose_question_nobody_answered_is_told_no_and_a_line_says_so() {
     let env = env().with_env("UA_ELICITATION_WAIT", "1");
     let job = asking_job(&env);
-    let said = "post_comment asked a question, and was told no: ";
+    let said = "post_comment asked a question, which was declined: ";
     env.run(&["job", &job, "--run-id", "late"]).code(0).says(&[said, "nobody answered within 1 s"]);
     let log = std::fs::read_to_string(env.workspace().join("run.log")).unwrap();
     assert!(log.contains("nobody answered within 1 s"), "{log}");

@@ -426,7 +426,7 @@ fn a_probe_by_hand_answers_the_question_when_it_is_told_to() {
     let job = env.job(&json!({"tools": {"builtin": false}, "policies": ["slow.toml"]}), &turns);
     assert!(policy.ends_with("slow.toml"));
     env.run_killed_at("before:tool.invoke:chat_postMessage", &["job", &job, "--run-id", "r"]);
-    env.run(&["resume", "r"]).code(75).shows(&["waiting for you", "cannot be told before"]);
+    env.run(&["resume", "r"]).code(75).shows(&["waiting for you", "cannot be decided before"]);
     let call = call_id(&env);
     let probe = ["calls", "probe", &call, "--apply"];
     env.run(&probe).code(0).shows(&["absent", "counts from"]).says(&["proves nothing yet"]);

@@ -193,7 +193,7 @@ fn abort_ends_the_run() {
         assert_eq!((env.run_status().as_str(), env.effects()), ("failed", [0, 0, 0, 1]));
         env.run(&["db", "check", "--invariants"]).code(0);
         env.run(&["resume", "r"]).code(1).shows(&["failed", "abort"]);
-        env.run(&["resume", "r"]).code(1).says(&["finished already"]);
+        env.run(&["resume", "r"]).code(1).says(&["already finished"]);
     }
 }
 
@@ -209,11 +209,11 @@ fn a_question_is_answered_once_and_only_with_what_it_takes() {
     env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["cannot be used with"]);
     assert_eq!(env.rows("SELECT * FROM answers"), [""; 0]);
     env.run(&["answer", &question, "skip"]).code(0);
-    env.run(&["answer", &question, "execute"]).refused(2, &["answered already", "ua resume r"]);
-    env.run(&["calls", "resolve", &call, "--happened"]).refused(2, &["answered already"]);
+    env.run(&["answer", &question, "execute"]).refused(2, &["already been answered", "ua resume r"]);
+    env.run(&["calls", "resolve", &call, "--happened"]).refused(2, &["already been answered"]);
     assert_eq!(env.rows("SELECT choice, applied_at FROM answers"), ["skip -"]);
     env.run(&["resume", "r"]).code(0);
-    env.run(&["answer", &question, "execute"]).refused(2, &["answered already"]);
+    env.run(&["answer", &question, "execute"]).refused(2, &["already been answered"]);
     assert_eq!(env.comments().len(), 1);
 }
 
@@ -256,7 +256,7 @@ fn files_that_were_removed_from_a_finished_run_are_written_again() {
     for name in ["job_completion_r.md", "job_completion_r.json", "session_summary.txt", "transcript.md"] {
         fs::remove_file(env.workspace().join(name)).unwrap();
     }
-    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    env.run(&["resume", "r"]).code(0).says(&["already finished"]);
     assert_eq!(fs::read_to_string(&completion).unwrap(), before);
     for name in ["job_completion_r.json", "session_summary.txt", "transcript.md"] {
         assert!(env.workspace().join(name).exists(), "{name}");
@@ -271,7 +271,7 @@ fn a_cancelled_run_ends_when_it_is_resumed() {
     env.run(&["runs", "cancel", "r", "--reason", "not needed any more"]).code(0).says(&["cancelled run r"]);
     env.run(&["resume", "r"]).code(1).shows(&["cancelled", "not needed any more"]);
     assert_eq!(env.effects(), [0, 0, 0, 1]);
-    env.run(&["runs", "cancel", "r"]).code(2).says(&["has ended already (cancelled)"]);
+    env.run(&["runs", "cancel", "r"]).code(2).says(&["has already ended (cancelled)"]);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_kill_after_the_last_write_loses_no_file() {
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("after:store.end_run", &["job", &job, "--run-id", "r"]);
     assert_eq!(env.run_status(), "succeeded");
-    env.run(&["resume", "r"]).code(0).says(&["finished already"]);
+    env.run(&["resume", "r"]).code(0).says(&["already finished"]);
     for name in ["job_completion_r.md", "job_completion_r.json", "session_summary.txt", "transcript.md", "trace.json"] {
         assert!(env.workspace().join(name).exists(), "{name}");
     }

@@ -54,7 +54,8 @@ fn is_whole(env: &TestEnv, runs: u32) {
 #[test]
 fn a_job_runs_on_a_server_once_its_schema_is_made() {
     let Some((env, direct)) = on_server("first", false) else { return };
-    env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["has no schema", "ua db migrate"]);
+    env.run(&["job", &comment_job(&env), "--run-id", "r"])
+        .refused(74, &["does not have this program's schema", "ua db migrate"]);
     assert!(env.comments().is_empty());
     env.run(&["db", "migrate", "--database-url", &direct]).code(0).shows(&["database first on", "has schema 4"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
@@ -168,7 +169,7 @@ fn a_gateway_keeps_its_sessions_on_a_server() {
     assert_eq!(said.matches("\"isError\":true").count(), 0, "{said}");
     assert_eq!(std::fs::read_dir(env.path("work/outbox/new")).unwrap().count(), 2);
     let shown = env.run(&["runs", "show", "last"]).code(0);
-    shown.shows(&["Tool calls of probe to `mail`", "the same result was handed out, nothing was sent"]);
+    shown.shows(&["Tool calls of probe to `mail`", "the same result was returned, nothing was sent"]);
     let document = env.run(&["runs", "export", "last", "--json"]).code(0).json();
     let rules: Vec<&str> = document["arrivals"].as_array().unwrap().iter().filter_map(|a| a["rule"].as_str()).collect();
     assert_eq!(rules, ["new", "repeat", "new"]);

@@ -19,7 +19,7 @@ fn s1_a_poisoned_page_mails_nothing_also_after_a_kill_and_a_resume() {
     let job = env.job(&json!({"escalation": {"ask_human_on_ambiguous_recipient": false}}), &turns);
     env.run_killed_at("after:store.raise_question", &["job", &job, "--run-id", "r"]);
     for _ in 0..2 {
-        env.run(&["resume", "r"]).code(75).shows(&["words of others and private data", "evil@example.net"]);
+        env.run(&["resume", "r"]).code(75).shows(&["untrusted text and private data", "evil@example.net"]);
         assert_eq!((env.run_status().as_str(), env.mails().len()), ("waiting_for_human", 0));
     }
     let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");

@@ -50,7 +50,7 @@ fn s1_what_a_sub_agent_read_is_asked_about_in_its_parent_also_after_a_kill() {
         let job = env.job(&job, &json!([]));
         env.run_killed_at(point, &["job", &job, "--run-id", "r"]);
         for _ in 0..2 {
-            env.run(&["resume", "r"]).code(75).shows(&["words of others and private data", "evil@example.net"]);
+            env.run(&["resume", "r"]).code(75).shows(&["untrusted text and private data", "evil@example.net"]);
             let status = env.rows("SELECT status FROM runs WHERE run_mode = 'job'");
             assert_eq!((status, env.mails().len()), (vec!["waiting_for_human".to_owned()], 0), "{point}");
         }

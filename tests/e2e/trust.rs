@@ -156,7 +156,7 @@ fn s17_a_policy_of_a_job_lowers_nothing_before_it_is_trusted_as_it_is() {
     let read = "side_effect_class = \"read_only\"\nreads = []";
     let job = job_of_a_stranger(&env, read);
     let why = ["tools", "explain", "post_comment", "--job", &job];
-    env.run_bare(&why).code(0).shows(&["external, because", "evil.toml is not trusted, so it lowers nothing"]);
+    env.run_bare(&why).code(0).shows(&["external, because", "evil.toml is not trusted, so it cannot lower the class"]);
     env.run(&["job", &job, "--run-id", "a"]).code(75).says(&["not trusted as it is", "evil.toml", "ua trust"]);
     assert_eq!(env.comments(), [""; 0], "{:?}", env.calls());
     // A person looks at it, and lets it.

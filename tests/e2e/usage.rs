@@ -228,7 +228,7 @@ fn a_budget_of_money_that_cannot_be_kept_is_refused_before_anything_starts() {
     env.run(&["job", &job]).refused(
         2,
         &[
-            "nothing says what `scripted` of `anthropic` costs",
+            "no price table has a price for `scripted` of `anthropic`",
             "--pricing or UA_PRICING",
             "[providers.anthropic.\"scripted\"]",
         ],
@@ -252,8 +252,8 @@ fn a_budget_of_money_that_cannot_be_kept_is_not_put_on_a_run() {
     let env = env().with_forum().with_model(&model);
     env.run(&["job", &job(&env, &json!({"max_tokens": 50_000})), "--run-id", "r"]).code(75);
     env.run(&["resume", "r", "--max-cost", "5"])
-        .refused(2, &["nothing says what `scripted` of `anthropic` costs", "on a resume add --accept pricing"]);
-    env.run(&["resume", "r", "--max-cost", "0"]).refused(2, &["nothing could be asked for", "+1.50 USD"]);
+        .refused(2, &["no price table has a price for `scripted` of `anthropic`", "on a resume add --accept pricing"]);
+    env.run(&["resume", "r", "--max-cost", "0"]).refused(2, &["no request would be possible", "+1.50 USD"]);
     assert_eq!(model.requests(), 1);
     env.run(&["resume", "r", "--max-tokens", "+500000"]).code(0);
 }

@@ -119,7 +119,7 @@ fn a_played_run_that_is_killed_goes_on_with_the_same_recording() {
     let other = env().with_pdf();
     let job = other.job(&json!({"objective": "Another one.", "model": {"provider": "replay"}}), &json!([]));
     let output = other.run(&["job", &job, "--cassette", &tape, "--run-id", "r"]).code(69);
-    output.shows(&["no recorded request is like it", "Another one."]);
+    output.shows(&["no recorded request matches", "Another one."]);
 }
 
 #[test]

@@ -210,9 +210,9 @@ fn a_hint_is_about_what_is_wrong() {
     let env = env();
     let file = env.write("root-file", "");
     env.run_in(file.as_ref(), &["runs", "list"])
-        .refused(74, &[&format!("{file} is a file, and has to be a folder"), "choose another folder with --root"]);
+        .refused(74, &[&format!("{file} is a file, but must be a folder"), "choose another folder with --root"]);
     let down = env.write("down.json", r#"{"mcpServers": {"down": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}"#);
     let listed = env.run(&["tools", "list", "--mcp-config", &down]).code(2);
     assert!(!listed.stderr.contains("command"), "{}", listed.stderr);
-    listed.says(&["cannot be reached", "see that the server is up"]);
+    listed.says(&["cannot be reached", "check that the server is running"]);
 }

@@ -110,7 +110,7 @@ impl Args {
             return Err("`--name` is missing: a `--url` names no tool server".to_owned());
         }
         if read.url.is_none() && read.command.is_empty() && !read.all {
-            return Err("the tool server's command is missing behind `--`".to_owned());
+            return Err("the tool server's command is missing after `--`".to_owned());
         }
         if read.socket.as_os_str().is_empty() {
             return Err("`--socket` is missing".to_owned());
@@ -207,7 +207,7 @@ mod tests {
         for (words, why) in [
             ("--socket /s mail", "unknown option"),
             ("--socket /s", "are missing"),
-            ("--socket /s --", "is missing behind"),
+            ("--socket /s --", "is missing after"),
             ("-- mail", "--socket"),
             ("--socket /s --name a__b -- mail", "is not a valid name"),
             ("--socket /s --name", "needs a value"),

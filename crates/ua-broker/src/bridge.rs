@@ -113,7 +113,7 @@ async fn read(
             },
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
             Some(BridgeLine::Gone { is_orderly }) => return is_orderly,
-            None => tracing::debug!("a bridge said something that is no line of ours"),
+            None => tracing::debug!("a bridge sent a line that cannot be read"),
         }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn refused(method: &str, params: &Value) -> Option<(i64, String, Valu
     };
     if version != NEWER {
         let data = json!({"supported": [NEWER], "requested": version});
-        return Some((UNSUPPORTED_VERSION, format!("revision {version} of the protocol is not spoken here"), data));
+        return Some((UNSUPPORTED_VERSION, format!("protocol version {version} is not supported"), data));
     }
     if !meta[CAPABILITIES].is_object() {
         return Some((INVALID_PARAMS, format!("`_meta` has no object `{CAPABILITIES}`"), Value::Null));

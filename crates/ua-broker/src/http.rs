@@ -214,7 +214,7 @@ impl Front {
         };
         match session.reader_after(text_of(headers, "last-event-id")) {
             Some(reader) => reader.into_stream(false),
-            None => refusal(StatusCode::NOT_FOUND, "what was said on that stream is not kept any more"),
+            None => refusal(StatusCode::NOT_FOUND, "the events of that stream are no longer kept"),
         }
     }
 
@@ -325,7 +325,7 @@ impl Front {
         let id = message["id"].clone();
         let version = text_of(headers, "mcp-protocol-version");
         if let Some(version) = version.filter(|version| !WITH_HANDSHAKE.contains(version)) {
-            let why = format!("revision {version} of the protocol is not spoken here");
+            let why = format!("protocol version {version} is not supported");
             let data = json!({"supported": WITH_HANDSHAKE, "requested": version});
             return said(StatusCode::BAD_REQUEST, &id, era::UNSUPPORTED_VERSION, &why, data);
         }

@@ -234,7 +234,7 @@ impl Broker {
         let mut sessions = self.sessions.lock().await;
         let found = self.store.sessions_of(SessionsOf::Run(run.clone())).await;
         let found = found.map_err(Broken::at("look for the session"))?.pop();
-        let record = found.ok_or_else(|| Broken::new(format!("run {run} is no session of the gateway")))?;
+        let record = found.ok_or_else(|| Broken::new(format!("run {run} is not a session of the gateway")))?;
         self.take(&mut sessions, record).await
     }
 

@@ -274,10 +274,10 @@ impl Upstream {
         let Some((program, args)) = command.split_first() else { return Err("it has no command".to_owned()) };
         if !is_program_there(program, env, cwd) {
             return Err(format!(
-                "its program `{program}` is not there: install it, or correct the command behind `--` in the client's configuration"
+                "its program `{program}` was not found: install it, or correct the command after `--` in the client's configuration"
             ));
         }
-        let generation = self.locks.begin(name).map_err(|error| format!("its lock cannot be made: {error}"))?;
+        let generation = self.locks.begin(name).map_err(|error| format!("cannot create its lock: {error}"))?;
         let shim_args = ShimArgs {
             lock: self.locks.path(name, &generation),
             grace: DEFAULT_GRACE,
@@ -292,7 +292,7 @@ impl Upstream {
         // Not killed on drop: that would kill the shim and leave the server. A closed pipe is what ends both.
         let mut child = start.spawn().map_err(|error| format!("the shim cannot be run: {error}"))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("its pipes are not there".to_owned());
+            return Err("its pipes are missing".to_owned());
         };
         let pipe = Arc::new(Pipe {
             stdin: AsyncMutex::new(Some(stdin)),

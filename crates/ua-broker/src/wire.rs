@@ -87,7 +87,7 @@ impl Hello {
     /// The headers of its requests, with what their variables hold. The error names no value.
     pub(crate) fn headers(&self) -> Result<BTreeMap<String, String>, String> {
         let header = |line: &String| {
-            let (name, value) = line.split_once(':').ok_or("a header is no `Name: value`")?;
+            let (name, value) = line.split_once(':').ok_or("a header is not of the form `Name: value`")?;
             Ok((name.trim().to_owned(), self.filled_in(value.trim())?))
         };
         self.headers.iter().map(header).collect()
@@ -150,9 +150,13 @@ pub(crate) enum Visitor {
 impl Visitor {
     /// Reads the first line; the error is told to whoever sent it.
     pub(crate) fn read(line: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(line).map_err(|error| format!("the first line is no JSON: {error}"))?;
+        let value: Value =
+            serde_json::from_str(line).map_err(|error| format!("the first line is not JSON: {error}"))?;
         if value["wire"] != WIRE {
-            return Err(format!("it speaks version {} of the gateway's lines, this broker {WIRE}", value["wire"]));
+            return Err(format!(
+                "it speaks version {} of the gateway's protocol, and this broker speaks {WIRE}",
+                value["wire"]
+            ));
         }
         if value.get("control").is_some() {
             let control: Control = serde_json::from_value(value).map_err(|error| error.to_string())?;
@@ -234,7 +238,7 @@ mod tests {
             matches!(Visitor::read(hidden), Ok(Visitor::Bridge(hello)) if hello.shown_reach() == json!({"url": "https://x:1/mcp"}))
         );
         assert_eq!(remote("X-Key: <${KEY}${KEY}>"), Ok([("X-Key".to_owned(), "<kk>".to_owned())].into()));
-        for (header, why) in [("X-Key", "no `Name"), ("A: ${KEY", "without"), ("A: ${HOME}", "--env HOME")] {
+        for (header, why) in [("X-Key", "of the form `Name"), ("A: ${KEY", "without"), ("A: ${HOME}", "--env HOME")] {
             assert!(remote(header).is_err_and(|refused| refused.contains(why)), "{header}");
         }
         let all = r#"{"wire":1,"bridge":"b","name":"all","command":[],"all":true,"cwd":"/"}"#;

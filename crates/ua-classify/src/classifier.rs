@@ -350,7 +350,8 @@ impl Classifier {
                 let mut opinion = rule_opinion(rule, ClassSource::JobPolicy, &file.rules.file, tool);
                 if opinion.applies && !file.is_trusted {
                     (opinion.class, opinion.settings) = (None, None);
-                    opinion.note = format!("the job's {} is not trusted, so it lowers nothing", file.rules.file);
+                    opinion.note =
+                        format!("the job's {} is not trusted, so it cannot lower the class", file.rules.file);
                 }
                 opinion
             }));
@@ -414,7 +415,7 @@ impl Classifier {
             opinion.rule_id = format!("pack:{}:{}", pack.id(), rule.id);
             if !is_vouched && opinion.applies {
                 opinion.class = opinion.class.filter(|class| *class > without_pack);
-                "nothing in the configuration says that this server is what the pack is about, so it may only raise caution"
+                "nothing in the configuration shows that this server is the one the pack describes, so it can only raise caution"
                     .clone_into(&mut opinion.note);
             }
             opinion

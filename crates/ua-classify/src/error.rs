@@ -16,7 +16,7 @@ pub enum PolicyError {
         /// What the parser said.
         why: String,
     },
-    /// A field that does not exist, or a value that it can not have.
+    /// A field that does not exist, or a value that it cannot have.
     #[error("invalid policy file {file}, line {line}: {rule}, field `{field}`: {why}")]
     Field {
         /// The file, as it was named to the parser.
@@ -30,7 +30,7 @@ pub enum PolicyError {
         /// What is wrong, and what to write instead.
         why: String,
     },
-    /// An entry of one of the two lists can not be read.
+    /// An entry of one of the two lists cannot be read.
     #[error("cannot read {entry:?} in {list}: {why}")]
     List {
         /// `side_effect_denylist` or `read_only_allowlist`.
@@ -51,7 +51,7 @@ pub enum PolicyError {
         second: String,
     },
     /// A server is to be judged by a policy pack that is not there.
-    #[error("there is no policy pack {pack:?}, by which the tools of {server:?} are to be classified")]
+    #[error("there is no policy pack {pack:?} to classify the tools of {server:?}")]
     UnknownPack {
         /// The server's name in the configuration.
         server: String,

@@ -135,9 +135,9 @@ impl fmt::Display for Explanation {
             let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
                 (true, false) => "the same content is the same effect",
                 (true, true) => {
-                    "known by its name only: the same content again is a question in a job, and gets the first answer at the gateway"
+                    "inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway"
                 }
-                (false, _) => "each call is its own",
+                (false, _) => "each call is a separate effect",
             };
             writeln!(f, "  effect       {} ({identity})", effect.as_str())?;
         }

@@ -1,4 +1,4 @@
-//! Policy files: TOML to rules, checked so strictly that a typing error can not quietly lower a tool's class.
+//! Policy files: TOML to rules, checked so strictly that a typing error cannot quietly lower a tool's class.
 //!
 //! Durable Jobs v1 spec §7.4 (overrides by configuration). Invariants: unknown fields, unknown words, globs and regular
 //! expressions that do not compile, and rules that contradict themselves are refused with file, line and field.
@@ -54,7 +54,7 @@ impl PolicyRules {
     ///
     /// # Errors
     /// [`PolicyError::Syntax`] when the text is not TOML, [`PolicyError::Field`] when a field is unknown, has a value
-    /// it can not have, or contradicts another, and [`PolicyError::DuplicateId`] when two rules share an id.
+    /// it cannot have, or contradicts another, and [`PolicyError::DuplicateId`] when two rules share an id.
     pub fn parse(text: &str, file_name: &str) -> Result<Self, PolicyError> {
         Self::read(text, file_name, None, Origin::Anybody)
     }
@@ -150,13 +150,13 @@ fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<u
         return Err(at("id", "give each rule an id; the ledger records it as what decided"));
     };
     if selector.is_empty() {
-        return Err(at("name", "say which tools the rule is about: name, patterns, server or tool_namespace"));
+        return Err(at("name", "say which tools the rule matches: name, patterns, server or tool_namespace"));
     }
     if selector.name.is_some() && selector.patterns.is_some() {
         return Err(at("patterns", "give name or patterns, not both; a pattern without wildcards is an exact name"));
     }
     if settings == Settings::default() {
-        return Err(at("side_effect_class", "the rule says nothing; give it at least one setting"));
+        return Err(at("side_effect_class", "the rule sets nothing; give it at least one setting"));
     }
     if let Some((field, why)) = contradiction(&settings) {
         return Err(at(field, &why));
@@ -164,7 +164,7 @@ fn parse_rule(top: &Place<'_>, number: usize, table: &DeTable<'_>, span: Range<u
     Ok(Rule { id, selector, settings, source })
 }
 
-/// What in a rule can not be true at the same time: the field to change, and why.
+/// What in a rule cannot be true at the same time: the field to change, and why.
 fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
     if settings.on_unknown == Some(OnUnknown::RedoKeyed) && settings.key_channel.is_none() {
         let why =
@@ -216,7 +216,7 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
             ("scope", settings.scope.is_some()),
         ];
         if let Some((field, _)) = of_actions.into_iter().find(|(_, is_set)| *is_set) {
-            return Some((field, "a composite tool has no effect of its own; say this of its actions".to_owned()));
+            return Some((field, "a composite tool has no effect of its own; set this for its actions".to_owned()));
         }
     }
     let key_argument = match &settings.key_channel {
@@ -226,10 +226,10 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
     let scope = settings.scope.iter().flat_map(|scope| &scope.0).map(ScopeField::argument);
     for argument in scope.chain(settings.sends_files.iter().flatten().map(String::as_str)) {
         if settings.volatile_fields.iter().flatten().any(|volatile| volatile == argument) {
-            return Some(("volatile_fields", format!("{argument:?} can not both name the effect and not matter")));
+            return Some(("volatile_fields", format!("{argument:?} cannot both identify the effect and be volatile")));
         }
         if key_argument.is_some_and(|key| key == argument) {
-            return Some(("key_channel", format!("{argument:?} carries the key, so it can not name the effect")));
+            return Some(("key_channel", format!("{argument:?} carries the key, so it cannot identify the effect")));
         }
     }
     None
@@ -314,14 +314,14 @@ impl Field<'_> {
         let why = match value.get_ref().as_str() {
             Some(text) if !text.trim().is_empty() => return Ok(text.to_owned()),
             Some(_) => "it is empty",
-            None => "write a text in quotes",
+            None => "write a string in quotes",
         };
         Err(self.place.error(self.name, value.span().start, why))
     }
 
     pub(crate) fn texts(&self) -> Result<Vec<String>, PolicyError> {
         let DeValue::Array(items) = self.value.get_ref() else {
-            return Err(self.error("write a list of texts, as in [\"one\", \"two\"]"));
+            return Err(self.error("write a list of strings, as in [\"one\", \"two\"]"));
         };
         items.iter().map(|item| self.text_of(item)).collect()
     }
@@ -365,7 +365,7 @@ impl Field<'_> {
     fn patterns(&self) -> Result<Patterns, PolicyError> {
         let texts = self.texts()?;
         if texts.is_empty() {
-            return Err(self.error("the list is empty, so the rule is about no tool"));
+            return Err(self.error("the list is empty, so the rule matches no tool"));
         }
         Patterns::compile(texts).map_err(|(glob, why)| self.error(&format!("{glob:?} is not a glob: {why}")))
     }

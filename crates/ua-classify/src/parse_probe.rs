@@ -128,7 +128,7 @@ impl Field<'_> {
                 "holds" => {
                     for (path, value) in field.table("write a table, as in { body = \"{arg.body}\" }")? {
                         let Value::String(text) = field.template(value)? else {
-                            return Err(field.error("a text is looked for, so write texts"));
+                            return Err(field.error("strings are compared, so write strings"));
                         };
                         holds.insert(path.get_ref().to_string(), text);
                     }
@@ -307,7 +307,7 @@ impl Field<'_> {
                 Value::Object(fields.collect::<Result<_, PolicyError>>()?)
             }
             DeValue::Float(_) | DeValue::Datetime(_) => {
-                return Err(self.error("write texts, whole numbers, true or false, lists and tables"));
+                return Err(self.error("write strings, whole numbers, true or false, lists and tables"));
             }
         })
     }

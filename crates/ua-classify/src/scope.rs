@@ -19,7 +19,7 @@ const LONGEST_VALUE: usize = 256;
 /// Names the effect of a call: `effect` (an effect kind, or a tool's name when none is declared) and the arguments that
 /// `rule` projects, as canonical JSON.
 ///
-/// `digest_of` digests the content of a workspace file. A file it can not digest enters by its path, so that the rest
+/// `digest_of` digests the content of a workspace file. A file it cannot digest enters by its path, so that the rest
 /// of the scope still counts. Arguments that are missing, `null` or empty are all the same. `None` when nothing of
 /// what the rule names is there: such a call shares its scope with no other.
 pub fn project_scope(

@@ -91,12 +91,12 @@ const EXAMPLES: &str = concat!(
 Examples:
   ua init                                       make a job that runs offline
   ua job job.json                               run a job
-  ua status                                     what runs, and what waits for you?
+  ua status                                     show what is running and what waits for you
   ua resume last                                resume after a kill, an answer or a stop
-  ua calls list --run last --unknown            which calls may or may not have happened?
-  ua calls resolve call_01… --happened          settle one, then `ua resume last`
+  ua calls list --run last --unknown            list the calls whose outcome is unknown
+  ua calls resolve call_01… --happened          resolve one, then `ua resume last`
   ua runs tail last                             watch a run from another terminal
-  ua doctor                                     is everything there that a job needs?
+  ua doctor                                     check that everything a job needs is there
 
 Exit codes: 0 succeeded · 1 failed · 2 usage · 69 model provider · 74 storage · 75 waiting or stopped · 130 interrupted
 

@@ -56,7 +56,10 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
     let (home, settings) = (host.home(), host.settings());
     if cli.global.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
         // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
-        crate::output::tell(format!("note: there is no folder {}; is --root spelt right?", home.root().display()));
+        crate::output::tell(format!(
+            "note: the folder {} does not exist; check the spelling of --root",
+            home.root().display()
+        ));
     }
     let _still = what_takes_long(&cli.command)
         .filter(|_| !crate::terminal::is_json())
@@ -100,8 +103,8 @@ pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, Host
                 Err(error) => Err(HostError::failed(crate::error::chain(&error))),
             }
         }
-        Command::GatewayBridge(_) => Err(HostError::usage("the bridge is started by an agent that the runner started")),
-        Command::Shim(_) => Err(HostError::usage("the shim is started by the runner only")),
+        Command::GatewayBridge(_) => Err(HostError::usage("this command is internal: an agent that ua runs starts it")),
+        Command::Shim(_) => Err(HostError::usage("this command is internal: ua starts it")),
     }
 }
 
@@ -130,7 +133,7 @@ fn what_takes_long(command: &Command) -> Option<&'static str> {
     } else if matches!(command, Command::Tools(_)) {
         Some("asking the tool servers")
     } else if matches!(command, Command::Doctor(_)) {
-        Some("looking at what a job needs")
+        Some("checking what a job needs")
     } else if matches!(command, Command::Db(_)) {
         Some("working on the database")
     } else if matches!(command, Command::Runs(runs::RunsCommand::Export(_))) {

@@ -290,7 +290,7 @@ fn toml_problem(text: &str) -> Option<String> {
     let text = &text.replace("\"…\"", "\"a value of a reader\"");
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
-        Err(error) => return Some(format!("it is no TOML: {error}")),
+        Err(error) => return Some(format!("it is not valid TOML: {error}")),
     };
     let of_models = |value: &toml::Value| {
         let mut entries = value.as_table().into_iter().flatten();

@@ -112,8 +112,8 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         return Err(HostError::usage("`last` names a run, not a question").hint("`ua questions` lists the questions"));
     }
     if text.len() < SHORTEST_QUESTION {
-        return Err(HostError::usage(format!("`{text}` is too short for the name of a question"))
-            .hint(format!("write {SHORTEST_QUESTION} letters of it at least: an answer cannot be taken back")));
+        return Err(HostError::usage(format!("`{text}` is too short to name a question"))
+            .hint(format!("write at least {SHORTEST_QUESTION} characters of its id: an answer cannot be taken back")));
     }
     let mut open = store.open_questions(None).await.map_err(|e| HostError::store("look for the question", &e))?;
     // What is answered already is meant only where nothing that waits is.

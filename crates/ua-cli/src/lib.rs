@@ -187,12 +187,12 @@ fn told_apart(error: &clap::Error) -> Option<HostError> {
         let names: Vec<_> = names.iter().filter_map(clap::ValueEnum::to_possible_value).collect();
         let names: Vec<&str> = names.iter().map(clap::builder::PossibleValue::get_name).collect();
         let hint = format!(
-            "known are {}; of another client name the file: `ua gateway install --file FILE` (JSON, TOML or YAML with its \
-             tool servers)",
+            "known clients are {}; for another client, name the file: `ua gateway install --file FILE` (JSON, TOML or YAML with \
+             its tool servers)",
             names.join(", ")
         );
         return Some(HostError::not_found(
-            format!("where the client `{}` has its configuration is not known", output::line(&client, 60)),
+            format!("the client `{}` is not known", output::line(&client, 60)),
             &client,
             names,
             &hint,

@@ -110,7 +110,7 @@ listings! {
     /// `ua login --list`.
     LOGINS = "ua login --list": [
         whole("SERVER", "github"), text("ADDRESS", "https://mcp.example.org/v1/mcp"), extra("SCOPES", "read write"),
-        whole("UNTIL", "renewed by itself"), extra("KEPT IN", "keyring"),
+        whole("UNTIL", "renewed automatically"), extra("KEPT IN", "keyring"),
     ];
     /// What a session of the gateway was asked for.
     ASKED = "ua runs show SESSION": [
@@ -125,7 +125,7 @@ listings! {
     /// Calls of the gateway that are under way.
     UNDER_WAY = "ua gateway status, calls": [
         whole("CALL", ID), text("TOOL", "get_core_memory_blocks"), extra("SERVER", "github"), extra("SINCE", "59 min ago"),
-        whole("NOW", "asks a person"), extra("CLIENTS WAITING", "1"),
+        whole("NOW", "waits for you"), extra("CLIENTS WAITING", "1"),
     ];
     /// Two runs side by side.
     SIDES = "ua runs diff": [whole("", "own tokens"), text("A", WORDS), text("B", WORDS)];

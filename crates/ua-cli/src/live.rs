@@ -164,7 +164,7 @@ impl State {
             RunEvent::IterationBegun { number, of, .. } => self.doing = format!("iteration {number} of {of}"),
             RunEvent::PhaseEntered { phase, .. } => self.doing = format!("phase {}", line(phase, 24)),
             RunEvent::DatabaseBusy { .. } => "waiting for the database".clone_into(&mut self.doing),
-            RunEvent::Retrying { .. } => "pausing before the model is asked again".clone_into(&mut self.doing),
+            RunEvent::Retrying { .. } => "waiting before the model is asked again".clone_into(&mut self.doing),
             RunEvent::Recorded { turn, tool_calls, max_tool_calls, .. } => {
                 self.turn = *turn;
                 self.tool_calls = *tool_calls;
@@ -186,7 +186,7 @@ impl State {
                 }
             }
             RunEvent::Call(CallProgress::Waiting { call, .. } | CallProgress::Probed { call, .. }) => {
-                self.doing = format!("in doubt about {}", line(&call.name.tool, 40));
+                self.doing = format!("outcome unknown: {}", line(&call.name.tool, 40));
             }
             RunEvent::Call(CallProgress::Held { .. } | CallProgress::Asking { .. }) => {
                 FOR_A_PERSON.clone_into(&mut self.doing);

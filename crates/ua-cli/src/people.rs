@@ -104,10 +104,10 @@ impl UnderWay {
     fn stopping(&self, patience: Duration) -> String {
         let now = "stopping; nothing new is started";
         if self.calls.is_empty() {
-            return format!("{now}, and no call of a tool is unanswered. Ctrl-C again ends at once");
+            return format!("{now}. No tool call is in flight. Press Ctrl-C again to exit at once");
         }
         format!(
-            "{now}. Waiting up to {} for {} to finish. Ctrl-C again ends at once and leaves its outcome unknown",
+            "{now}. Waiting up to {} for {} to finish. Press Ctrl-C again to exit at once and leave its outcome unknown",
             span_in_words(patience),
             self.names()
         )
@@ -116,9 +116,9 @@ impl UnderWay {
     /// What a second signal leaves behind.
     fn ended(&self) -> String {
         let doubt = if self.calls.is_empty() {
-            "ended at once; no call is in doubt".to_owned()
+            "ended at once; no call has an unknown outcome".to_owned()
         } else {
-            format!("ended at once; whether {} happened is not known: the resume finds out, or asks you", self.names())
+            format!("ended at once; whether {} happened is unknown: `ua resume` finds out, or asks you", self.names())
         };
         format!("{doubt}\nresume with: {}", self.resume_command)
     }
@@ -164,7 +164,7 @@ impl AtTerminal {
             && is_here
         {
             return Some(Cow::Owned(format!(
-                "a tool asks, and waits up to {} for your answer",
+                "a tool asked a question, and waits up to {} for your answer",
                 span_in_words(*patience)
             )));
         }

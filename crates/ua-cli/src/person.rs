@@ -45,11 +45,11 @@ pub(crate) fn required(command: &Command, host: &Host) -> Result<(), HostError> 
     match place(&host.home().locks()) {
         Place::Outside => Ok(()),
         Place::Below => Err(HostError::usage(format!("cannot {doing} from inside a tool server"))
-            .hint("a person does this, in a terminal of their own")),
+            .hint("run this command yourself, in a terminal of your own")),
         Place::Unclear(why) => Err(HostError::usage(format!(
-            "cannot {doing}: it cannot be told whether a tool server started this command: {why}"
+            "cannot {doing}: ua cannot tell whether a tool server started this command: {why}"
         ))
-        .hint("do this on the machine, and in the container, that the runs are driven in; nothing was changed")),
+        .hint("run it on the machine, and in the container, where the runs are driven; nothing was changed")),
     }
 }
 
@@ -111,13 +111,13 @@ fn persons_only(command: &Command) -> Option<&'static str> {
             DbCommand::Copy => Some("move the database"),
             DbCommand::Backup { .. } => Some("copy the database"),
             DbCommand::Restore { .. } => Some("restore the database"),
-            DbCommand::Accept { .. } => Some("accept what the database forgot"),
+            DbCommand::Accept { .. } => Some("accept what the database does not know"),
             DbCommand::Prune(_) => Some("prune the database"),
         },
         Command::Gateway(args) => match args.command {
             Some(GatewayCommand::Install(_) | GatewayCommand::Uninstall(_)) => Some("change a client's configuration"),
             Some(GatewayCommand::Stop | GatewayCommand::Restart) => Some("stop the gateway's broker"),
-            Some(GatewayCommand::Token { list: false, .. }) => Some("change who may come to the gateway over HTTP"),
+            Some(GatewayCommand::Token { list: false, .. }) => Some("change who may use the gateway over HTTP"),
             // A client that an agent started has its tool servers behind the gateway as any other has.
             Some(
                 GatewayCommand::Status { .. }
@@ -193,7 +193,7 @@ mod system {
                 return Ok(found);
             }
         }
-        Err("the processes above it end while they are looked at".to_owned())
+        Err("its parent processes ended while they were examined".to_owned())
     }
 
     /// Whether this is the machine's own process namespace, not one of a container or of somebody's making. It has a number of its own.
@@ -323,9 +323,9 @@ mod system {
             if super::is_shim(words.as_bytes()) {
                 return Ok(true);
             }
-            process = parent.ok_or_else(|| format!("process {process} cannot be looked at"))?;
+            process = parent.ok_or_else(|| format!("process {process} cannot be examined"))?;
         }
-        Err("there are too many processes above it".to_owned())
+        Err("it has too many parent processes".to_owned())
     }
 }
 

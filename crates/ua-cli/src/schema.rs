@@ -123,12 +123,12 @@ pub(crate) fn find(command: &str) -> Option<&'static Entry> {
 pub(crate) fn page() -> String {
     let mut out = String::from(
         "# JSON for machines\n\n\
-         Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error, \
-         where an error is one line of JSON, the last one; sentences for a person (`note: …`) may stand in front of it.\n\
+         Every command takes `--json`. Standard output is then JSON and nothing else; what is meant for a person goes to standard error. \
+         An error is one line of JSON there, the last one; sentences for a person (`note: …`) may come before it.\n\
          `ua schema COMMAND` prints the JSON Schema of what is described here. Fields are added, never renamed or removed: ignore those \
          you do not know.\n\n\
-         Instants are RFC 3339 text in UTC. Text that a model, a tool or a file gave is as it was, with control characters escaped as \
-         JSON escapes them. A *row* is a record of the runtime database as it is stored; its fields carry the names of the columns; \
+         Instants are RFC 3339 text in UTC. Text from a model, a tool or a file is unchanged, with control characters escaped as JSON \
+         requires. A *row* is a record of the runtime database as it is stored; its fields carry the names of the columns; \
          [database.md](database.md#what-is-in-it) says what each table is for.\n\n\
          This page is made from the program's types; a test fails when they differ (`UPDATE_PAGES=1 cargo test -p ua-cli the_page` writes it again).\n",
     );

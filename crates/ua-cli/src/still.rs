@@ -98,7 +98,7 @@ impl Silence {
         self.told_at = now;
         self.most = (self.most * 2).min(LONGEST);
         let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(now.since(self.doing_from)));
-        Some(format!("[{elapsed}] {} · still at it after {so_far}", self.doing))
+        Some(format!("[{elapsed}] {} · still running after {so_far}", self.doing))
     }
 }
 
@@ -115,6 +115,6 @@ mod tests {
             (1..=300).filter_map(|second| Some((second, silence.line_at(at(second))?))).collect();
         let seconds: Vec<u64> = told.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [2, 6, 14, 30, 62, 122, 182, 242]);
-        assert_eq!(told[0].1, "[00:02] turn 1 · run_command · still at it after 2 s");
+        assert_eq!(told[0].1, "[00:02] turn 1 · run_command · still running after 2 s");
     }
 }

@@ -117,7 +117,7 @@ pub enum CanonicalError {
     Syntax(String),
     /// An integer that no 64-bit type holds; a parser would round it.
     #[error(
-        "the number {0} has too many digits: one that counts something is at most 18446744073709551615, and one that names something stands in quotes"
+        "the number {0} has too many digits: a count is at most 18446744073709551615, and an identifier must be a string in quotes"
     )]
     IntegerTooLarge(String),
 }

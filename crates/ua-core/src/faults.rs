@@ -34,8 +34,8 @@ pub fn json_fault(text: &str, error: &serde_json::Error) -> String {
 /// The same of TOML.
 pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
-    let message = error.message().lines().next().unwrap_or("it is no TOML");
-    format!("line {}: {}", before.matches('\n').count() + 1, value_fault(message))
+    let message = error.message().trim().replace('\n', ", ");
+    format!("line {}: {}", before.matches('\n').count() + 1, value_fault(&message))
 }
 
 /// What a parser says of a value of another shape, as a clause.
@@ -65,22 +65,46 @@ pub fn value_fault(message: &str) -> String {
         return not_one_of(&quoted(word).unwrap_or_default(), &known);
     }
     if message.starts_with("data did not match any variant") {
-        return "it has none of the forms that can stand here".to_owned();
+        return "it has none of the forms that are allowed here".to_owned();
     }
     if let Some((length, wanted)) =
         message.strip_prefix("invalid length ").and_then(|rest| rest.split_once(", expected "))
     {
         // A list in the place of an object is read as one without names.
         return match wanted.strip_prefix("struct ") {
-            Some(_) => "it is a list, and takes an object".to_owned(),
-            None => format!("it has {}, and takes {wanted}", crate::words::counted(length, "value")),
+            Some(_) => "it is a list, but must be an object".to_owned(),
+            None => format!("it has {}, but must have {wanted}", crate::words::counted(length, "value")),
         };
     }
     let told = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match told.and_then(|told| told.split_once(", expected ")) {
-        Some((found, wanted)) => format!("it is {}, and takes {}", given(found), taken(wanted)),
-        None => message.to_owned(),
+        Some((found, wanted)) => format!("it is {}, but must be {}", given(found), taken(wanted)),
+        None => toml_syntax(message),
     }
+}
+
+/// What a parser of TOML says of a text that is none: what is wrong, then what it expected.
+fn toml_syntax(message: &str) -> String {
+    let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let said = match what {
+        "string values must be quoted" => "the value is missing, or it is a string without quotes",
+        "invalid basic string" | "invalid literal string" if expected.contains('"') => "a closing \" is missing",
+        "invalid basic string" | "invalid literal string" if expected.contains('\'') => "a closing ' is missing",
+        "unclosed table" | "unclosed array" => "a closing ] is missing",
+        "unclosed array of tables" => "a closing ]] is missing",
+        "unclosed inline table" => "a closing } is missing",
+        "key with no value" => "after the name, `=` and a value are missing",
+        "duplicate key" => "the name is given twice",
+        "`_` may only go between digits" => "an underscore in a number must be between digits",
+        "unexpected leading zero" => "a number must not begin with 0",
+        "unexpected key or value" => "there is something after the end of the value",
+        "invalid boolean" => "it must be true or false, in lower case",
+        "unquoted keys cannot be empty" => "the name before `=` is missing",
+        "invalid key-value pair" => "it must be `name = value`",
+        _ if expected.is_empty() || expected == "nothing" => what,
+        _ => return format!("{what}: it must be {expected}"),
+    };
+    said.to_owned()
 }
 
 /// What was found, as it stands in the file.
@@ -101,7 +125,6 @@ pub(crate) fn taken(wanted: &str) -> String {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
-        "a string" => "text",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "an object",
@@ -138,18 +161,18 @@ fn syntax(message: &str, rest: &str) -> String {
             "single quotes; JSON takes double quotes".to_owned()
         }
         "key must be a string" if word.is_empty() => "a name in double quotes is missing".to_owned(),
-        "key must be a string" => format!("the name {word} has to stand in double quotes"),
-        "trailing comma" => "a comma with nothing behind it".to_owned(),
+        "key must be a string" => format!("the name {word} must be in double quotes"),
+        "trailing comma" => "a trailing comma, which JSON does not allow".to_owned(),
         "expected value" | "expected ident" if !word.is_empty() => {
-            format!("{word} is not a value; text stands in double quotes, and true, false and null have small letters")
+            format!("{word} is not a value; strings need double quotes, and true, false and null are lower case")
         }
         "expected value" | "expected ident" => "a value is missing".to_owned(),
         "expected `,` or `}`" => "a comma between two fields is missing, or the closing }".to_owned(),
         "expected `,` or `]`" => "a comma between two values is missing, or the closing ]".to_owned(),
         "expected `:`" => "a colon between the name and its value is missing".to_owned(),
-        "trailing characters" => "something stands behind the end of the value".to_owned(),
-        "invalid escape" => "a backslash that stands for nothing; a backslash itself is written \\\\".to_owned(),
-        "invalid number" => "a number that JSON does not know".to_owned(),
+        "trailing characters" => "there is something after the end of the value".to_owned(),
+        "invalid escape" => "an unknown escape; a backslash itself is written \\\\".to_owned(),
+        "invalid number" => "an invalid number".to_owned(),
         "number out of range" => "a number that is too large".to_owned(),
         "recursion limit exceeded" => "it is nested too deeply".to_owned(),
         other if other.starts_with("control character") => {
@@ -170,29 +193,26 @@ mod tests {
     fn every_mistake_in_json_is_said_in_the_words_of_the_one_who_wrote_it() {
         for (text, wanted) in [
             ("", "it is empty"),
-            (
-                "hello",
-                "hello is not a value; text stands in double quotes, and true, false and null have small letters",
-            ),
+            ("hello", "hello is not a value; strings need double quotes, and true, false and null are lower case"),
             (
                 "{\"a\": True}",
-                "True is not a value; text stands in double quotes, and true, false and null have small letters",
+                "True is not a value; strings need double quotes, and true, false and null are lower case",
             ),
             ("{'a': 1}", "single quotes; JSON takes double quotes"),
-            ("{a: 1}", "the name a has to stand in double quotes"),
+            ("{a: 1}", "the name a must be in double quotes"),
             ("{\n// c\n\"a\": 1}", "line 2: a comment, which JSON does not have"),
             ("{\n\"a\": 1, # c\n}", "line 2: a comment, which JSON does not have"),
-            ("{\n\"a\": 1,\n}", "line 3: a comma with nothing behind it"),
-            ("[1,]", "a comma with nothing behind it"),
+            ("{\n\"a\": 1,\n}", "line 3: a trailing comma, which JSON does not allow"),
+            ("[1,]", "a trailing comma, which JSON does not allow"),
             ("{\n\"a\": 1\n\"b\": 2}", "line 3: a comma between two fields is missing, or the closing }"),
             ("[1 2]", "a comma between two values is missing, or the closing ]"),
             ("{\"a\" 1}", "a colon between the name and its value is missing"),
             ("{\"a\": 1", "it ends in line 1 before it is complete: a closing } is missing"),
             ("{\"a\": \"b", "it ends in line 1 before it is complete: a closing \" is missing"),
-            ("{\"a\": 1} x", "something stands behind the end of the value"),
-            ("{\"a\": \"\\d\"}", "a backslash that stands for nothing; a backslash itself is written \\\\"),
+            ("{\"a\": 1} x", "there is something after the end of the value"),
+            ("{\"a\": \"\\d\"}", "an unknown escape; a backslash itself is written \\\\"),
             ("{\"a\": \"x\ny\"}", "line 2: a line break or tab within text; write \\n or \\t"),
-            ("{\"a\": 01}", "a number that JSON does not know"),
+            ("{\"a\": 01}", "an invalid number"),
         ] {
             let error = serde_json::from_str::<Value>(text).unwrap_err();
             assert_eq!(json_fault(text, &error), wanted, "{text}: {error}");
@@ -221,16 +241,35 @@ mod tests {
             ("{}", "the field `count` is missing"),
             ("{\"cuont\": 1}", "there is no field `cuont`; did you mean `count`?"),
             ("{\"zzz\": 1}", "there is no field `zzz`; known are count, way"),
-            ("{\"count\": -1}", "it is -1, and takes a whole number that is not negative"),
-            ("{\"count\": \"x\"}", "it is \"x\", and takes a whole number that is not negative"),
+            ("{\"count\": -1}", "it is -1, but must be a whole number that is not negative"),
+            ("{\"count\": \"x\"}", "it is \"x\", but must be a whole number that is not negative"),
             ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),
             ("{\"count\": 1, \"way\": \"skipp\"}", "`skipp` is not one of ask, skip; did you mean `skip`?"),
-            ("[]", "it is a list, and takes an object"),
+            ("[]", "it is a list, but must be an object"),
         ] {
             let error = serde_json::from_str::<Shape>(text).unwrap_err();
             let said = json_fault(text, &error);
             assert_eq!(said, wanted, "{text}");
             assert!(!said.contains("expected") && !said.contains("variant") && !said.contains("column"), "{said}");
+        }
+        for (text, wanted) in [
+            ("count = x", "line 1: the value is missing, or it is a string without quotes"),
+            ("\ncount = \"x", "line 2: a closing \" is missing"),
+            ("count = 'x", "line 1: a closing ' is missing"),
+            ("[count", "line 1: a closing ] is missing"),
+            ("count = [1, 2", "line 1: a closing ] is missing"),
+            ("count = {a = 1", "line 1: a closing } is missing"),
+            ("count 1", "line 1: after the name, `=` and a value are missing"),
+            ("count = 1\ncount = 2", "line 2: the name is given twice"),
+            ("count = 01", "line 1: a number must not begin with 0"),
+            ("count = 1_", "line 1: an underscore in a number must be between digits"),
+            ("count = 1 2", "line 1: there is something after the end of the value"),
+            ("way = True", "line 1: it must be true or false, in lower case"),
+            ("= 1", "line 1: the name before `=` is missing"),
+            ("{\"count\": 1}", "line 1: it must be `name = value`"),
+        ] {
+            let error = toml::from_str::<Shape>(text).unwrap_err();
+            assert_eq!(toml_fault(text, &error), wanted, "{text}: {error}");
         }
         let text = "count = 1\nway = \"sip\"";
         let error = toml::from_str::<Shape>(text).unwrap_err();

@@ -64,7 +64,7 @@ impl HarnessSpec {
         }
         let promise = self.completion_promise.as_deref()?;
         if promise.trim().is_empty() || promise.trim() != promise || promise.chars().count() > MAX_PROMISE {
-            return Some(("completion_promise", "must be 1 to 200 characters, without white space around them"));
+            return Some(("completion_promise", "must be 1 to 200 characters, without spaces around them"));
         }
         if promise.contains(['<', '>']) || promise.chars().any(char::is_control) {
             return Some((
@@ -78,7 +78,7 @@ impl HarnessSpec {
             || spec.constraints.must_cite_sources;
         (!has_evidence).then_some((
             "completion_promise",
-            "needs a stop condition or an expected output beside it: a promise is never taken by its words alone",
+            "needs a stop condition or an expected output as well: a promise alone is no evidence",
         ))
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         }
         assert!(matches!(job(r#"{"iterations": 3}"#), Err(SpecError::UnknownField { .. })));
         let without = RunSpec::parse(r#"{"objective": "x", "harness": {"completion_promise": "DONE"}}"#);
-        assert!(without.is_err_and(|error| error.to_string().contains("never taken by its words alone")));
+        assert!(without.is_err_and(|error| error.to_string().contains("a promise alone is no evidence")));
     }
 
     #[test]

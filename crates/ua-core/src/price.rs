@@ -184,13 +184,15 @@ impl Reader<'_> {
                             other => {
                                 return Err(self.invalid(
                                     &format!("cost.{other}"),
-                                    "is unknown; known are `providers` and `strict`",
+                                    "is unknown; known fields are `providers` and `strict`",
                                 ));
                             }
                         }
                     }
                 }
-                other => return Err(self.invalid(other, "is unknown; known are `currency`, `providers` and `cost`")),
+                other => {
+                    return Err(self.invalid(other, "is unknown; known fields are `currency`, `providers` and `cost`"));
+                }
             }
         }
         let mut table = PriceTable::default();

@@ -491,14 +491,14 @@ mod tests {
         for (job, wanted) in [
             (
                 r#"{"budgets": {"max_tool_calls": -5}}"#,
-                "`budgets.max_tool_calls` is -5, and takes a whole number that is not negative",
+                "`budgets.max_tool_calls` is -5, but must be a whole number that is not negative",
             ),
             (
                 r#"{"budgets": {"max_turns": "ten"}}"#,
-                "`budgets.max_turns` is \"ten\", and takes a whole number that is not negative",
+                "`budgets.max_turns` is \"ten\", but must be a whole number that is not negative",
             ),
-            (r#"{"tools": {"builtin": "yes"}}"#, "`tools.builtin` is \"yes\", and takes true or false"),
-            (r#"{"policies": "a.toml"}"#, "`policies` is \"a.toml\", and takes a list"),
+            (r#"{"tools": {"builtin": "yes"}}"#, "`tools.builtin` is \"yes\", but must be true or false"),
+            (r#"{"policies": "a.toml"}"#, "`policies` is \"a.toml\", but must be a list"),
             (r#"{"phases": [{"name": "a"}]}"#, "`phases[0]` needs the field `instructions`"),
             (
                 r#"{"stop_conditions": [{"artefact": "a"}]}"#,
@@ -511,7 +511,7 @@ mod tests {
             ),
             (
                 r#"{"stop_conditions": [{"effect": "a.b", "count": -1}]}"#,
-                "`stop_conditions[0].count` is -1, and takes a whole number that is not negative",
+                "`stop_conditions[0].count` is -1, but must be a whole number that is not negative",
             ),
             (
                 r#"{"stop_conditions": [{"artifact": "../a"}]}"#,

@@ -47,9 +47,9 @@ impl Subagents {
             ("subagents.max_turns", self.max_turns),
         ];
         if let Some((field, _)) = zero.into_iter().find(|(_, value)| *value == 0) {
-            return Some((field, "is 0: leave `subagents` out when no task is to be handed on"));
+            return Some((field, "is 0: leave `subagents` out to have no sub-agents"));
         }
-        (self.max_depth > 5).then_some(("subagents.max_depth", "is above 5: nobody could follow such a tree"))
+        (self.max_depth > 5).then_some(("subagents.max_depth", "is above the limit of 5"))
     }
 }
 

@@ -346,7 +346,7 @@ impl Dispatcher {
                         if started.as_ref() != Some(&generation) {
                             starts += 1;
                             if starts > MAX_STARTS {
-                                let why = "it ended again each time before a call could be sent".to_owned();
+                                let why = "it ended every time before a call could be sent".to_owned();
                                 return Err(TransportError::NotStarted { server, why }.into());
                             }
                             started = Some(generation);
@@ -372,7 +372,7 @@ impl Dispatcher {
                         self.tell(CallProgress::Sending { call: Box::new(permit.call().clone()) });
                         self.send(&permit, stop).await
                     } else {
-                        Outcome::NotSent { why: "the time was over for which its key is good".to_owned() }
+                        Outcome::NotSent { why: "its idempotency key had expired".to_owned() }
                     };
                     self.finish(permit, outcome, stop).await?
                 }

@@ -44,7 +44,7 @@ pub fn verify_key(permit: &Permit, payload: Payload<'_>) -> Result<(), String> {
         }
         Some(KeyChannel::Meta) => ("request's _meta".to_owned(), permit.key_in(payload.meta)),
         None if policy.requires_idempotency_key => {
-            return Err("the call has to get an idempotency key, and its tool has no way to receive one".to_owned());
+            return Err("the call requires an idempotency key, and its tool has no way to receive one".to_owned());
         }
         None => return Ok(()),
     };
@@ -98,7 +98,7 @@ pub(crate) fn no_channel(policy: &CallPolicy, audience: Audience) -> String {
         ),
     );
     format!(
-        "it has to get an idempotency key (`requires_idempotency_key` of its policy, or {who}), but has no way to receive one; give the \
+        "it requires an idempotency key (`requires_idempotency_key` of its policy, or {who}), but has no way to receive one; give the \
          policy `{}` a {how}, leave the tool out{out}, or do not enforce keys",
         policy.rule_id
     )

@@ -18,7 +18,7 @@ pub enum DispatchError {
     #[error("cannot reach a tool server")]
     Transport(#[from] TransportError),
     /// An earlier process of the tool server may still act, so nothing can be decided about its calls.
-    #[error("an earlier process of the tool server `{server}` is not ended {detail}")]
+    #[error("an earlier process of the tool server `{server}` has not ended {detail}")]
     OrphanAlive {
         /// The server.
         server: String,

@@ -139,7 +139,7 @@ impl Dispatcher {
             }
             if is_overdue(&permit, started_at, self.ledger.env().now()) {
                 self.transport.give_up(&permit, &handle).await;
-                let why = "its time is up; the other side was told that nobody wants the result any more".to_owned();
+                let why = "it timed out; the other side was told that the result is no longer needed".to_owned();
                 return Ok(LongCallOutcome::Ended(Box::new(permit), Outcome::Lost { why }));
             }
             let before = handle.clone();

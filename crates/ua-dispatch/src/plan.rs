@@ -261,7 +261,7 @@ pub(crate) fn violation(error: &jsonschema::ValidationError<'_>) -> String {
             let each: BTreeSet<String> = context.iter().filter_map(|errors| errors.first()).map(violation).collect();
             let forms: Vec<String> = each.into_iter().take(3).collect();
             let why = if forms.is_empty() { String::new() } else { format!(": {}", forms.join(", or ")) };
-            format!("it has none of the forms that can stand here{why}")
+            format!("it has none of the forms that are allowed here{why}")
         } else {
             error.to_string()
         };
@@ -282,7 +282,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"to": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
         let validator = jsonschema::options().build(&schema).unwrap();
         let told = violations(&validator, &json!({"to": 7})).unwrap();
-        assert!(told.starts_with("/to: it has none of the forms that can stand here: "), "{told}");
+        assert!(told.starts_with("/to: it has none of the forms that are allowed here: "), "{told}");
         assert!(told.contains("string") && told.contains("null") && !told.contains("keyword"), "{told}");
     }
 

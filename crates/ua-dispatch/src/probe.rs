@@ -116,8 +116,8 @@ impl Dispatcher {
                             return Ok(Admission::Held(*question));
                         }
                         let because = format!(
-                            "it cannot be told before {until}, when the other side can neither begin it any more nor hide it; resume \
-                             then, and it is looked up again"
+                            "this cannot be decided before {until}, because until then the other side may still begin it or hide it; resume \
+                             then to look it up again"
                         );
                         return Ok(self.ledger.hold(&unknown, &because).await?);
                     }

@@ -176,7 +176,7 @@ impl Evidence<'_> {
                 needed: format!("one of {}", StopCondition::NAMES.join(", ")),
                 found: 0,
                 evidence: Vec::new(),
-                missing: Some("nobody knows this condition, so it cannot be met".to_owned()),
+                missing: Some("this condition is not known, so it cannot be met".to_owned()),
                 to_do: Some("end your reply and say so".to_owned()),
                 for_a_person: false,
             },
@@ -299,7 +299,7 @@ fn overrun(effect: &str, found: u32) -> Shortcoming {
 /// What is to be said when a call that nobody declared may have been the effect.
 fn undeclared(wanted: &DeclaredEffect, found: u32, call: &CallRecord) -> Shortcoming {
     let what = format!(
-        "{found} of {} confirmed by a receipt. Call {} of {} {}, and nobody declared whether that is {}: a policy rule with `effect_kind` does",
+        "{found} of {} confirmed by a receipt. Call {} of {} {}, and whether that is {} is not declared: a policy rule with `effect_kind` declares it",
         wanted.count,
         call.call_id,
         code(&call.name.raw, 100),

@@ -54,7 +54,7 @@ impl Alerts {
         if let Some(address) = &webhook {
             let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
             if !is_web {
-                return Err(HostError::usage("cannot use UA_ALERT_WEBHOOK: it is no http:// or https:// address")
+                return Err(HostError::usage("cannot use UA_ALERT_WEBHOOK: it is not an http:// or https:// address")
                     .hint("correct it, or unset it; nothing was started"));
             }
             if !cfg!(feature = "toolserver") {
@@ -129,7 +129,7 @@ impl Alerts {
             fs::create_dir_all(&self.told)
                 .and_then(|()| Folder::open_itself(&self.told)?.open_or_make(format!("{key}.{way}")))
                 .map(drop)
-                .map_err(|error| format!("it was told, but that could not be noted: {error}"))
+                .map_err(|error| format!("it was sent, but that could not be recorded: {error}"))
         });
         if let Err(why) = noted {
             people.tell(&format!("warning: alert by {way}: {}", crate::text::plain(&why)));
@@ -142,7 +142,7 @@ fn argv(text: &str) -> Result<Vec<String>, HostError> {
     let words = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
             HostError::usage(format!("cannot use UA_ALERT_COMMAND: {}", ua_core::json_fault(text, &error))).hint(
-                "write words, or a JSON list of texts such as [\"notify-send\", \"a run waits\"]; nothing was started",
+                "write a command line, or a JSON list of strings such as [\"notify-send\", \"a run waits\"]; nothing was started",
             )
         })?
     } else {

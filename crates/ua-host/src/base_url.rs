@@ -14,13 +14,13 @@ pub fn check(variable: &str, address: &str) -> Result<(), HostError> {
     };
     let url = Url::parse(address.trim()).map_err(|e| refused(&format!("it is not an address ({e})")))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused("it holds a name or a password"));
+        return Err(refused("it contains a user name or a password"));
     }
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_this_machine(&url) => Ok(()),
         "http" => Err(refused("a key would go there unencrypted")),
-        _ => Err(refused("it is no https:// address")),
+        _ => Err(refused("it is not an https:// address")),
     }
 }
 

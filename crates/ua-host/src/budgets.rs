@@ -34,14 +34,14 @@ impl BudgetChange {
                     "--{} is a budget of the run, not of a phase",
                     budget.replace('_', "-")
                 ))
-                .hint("give it in a command of its own, without --phase"));
+                .hint("give it in a separate command, without --phase"));
             }
             let change = Self { budget, phase, text: text.clone() };
             change.over(&json!(Budgets::default()))?;
             changes.push(change);
         }
         if changes.is_empty() && phase.is_some() {
-            return Err(HostError::usage("--phase says whose budget changes, but no budget is given")
+            return Err(HostError::usage("--phase names the phase whose budget changes, but no budget is given")
                 .hint("name one with it, for example --max-turns +5"));
         }
         Ok(changes)
@@ -68,7 +68,7 @@ impl BudgetChange {
         let flag = format!("--{}", self.budget.replace('_', "-"));
         let wrong = || {
             HostError::usage(format!("cannot use {flag} {}", self.text))
-                .hint(format!("write {flag} +100 to add to what counts now, or {flag} 400 to set it"))
+                .hint(format!("write {flag} +100 to add to the current value, or {flag} 400 to set it"))
         };
         let before = Some(&now[self.budget]).filter(|_| adds);
         if self.budget == "max_cost" {
@@ -80,12 +80,12 @@ impl BudgetChange {
             let sum = match before {
                 Some(now) => now.checked_add(money).ok_or_else(|| {
                     HostError::usage(format!("cannot add {money} to a budget of {now}"))
-                        .hint("both have to be in one currency")
+                        .hint("both must be in the same currency")
                 })?,
                 None => money,
             };
             if sum.nanos() == 0 {
-                return Err(HostError::usage(format!("cannot use {flag} {}: nothing could be asked for", self.text))
+                return Err(HostError::usage(format!("cannot use {flag} {}: no request would be possible", self.text))
                     .hint("write an amount above zero and its currency, for example +1.50 USD"));
             }
             return Ok(json!(sum));

@@ -84,11 +84,11 @@ fn check_address(address: Option<&str>) -> Result<(), HostError> {
 pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
     check_address(settings.var(ADDRESS).as_deref())?;
     if !CREDENTIALS.iter().any(|name| settings.var(name).is_some()) {
-        return Err(HostError::usage("there is nothing that the provider `claude-code` could sign in with")
-            .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home of its own, where nobody is signed in"));
+        return Err(HostError::usage("there are no credentials for the provider `claude-code`")
+            .hint("set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN: it runs with a home folder of its own, which has no login"));
     }
     program(settings).ok_or_else(|| {
-        HostError::usage("the program `claude` is not there").hint(
+        HostError::usage("the program `claude` was not found").hint(
             "install it with `npm install -g @anthropic-ai/claude-code`, or name it with UA_CLAUDE_CODE; nothing was started",
         )
     })

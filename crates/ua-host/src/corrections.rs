@@ -44,7 +44,7 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
             .hint("put it into a file and name the file"));
     }
     if said.proof.is_some() && said.outcome != CorrectedTo::Happened {
-        return Err(HostError::usage("--proof names what happened, so it goes with `--as happened` only"));
+        return Err(HostError::usage("--proof identifies what happened, so it is only allowed with `--as happened`"));
     }
     if call.name.is_task() {
         return Err(HostError::usage(format!("call {id} is a task: what it did is in the calls of its sub-agent"))
@@ -60,8 +60,8 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
     }
     let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(ua_core::Resolution::Skipped);
     if call.status.on(said.outcome.event()).is_err() || (is_skipped && said.outcome == CorrectedTo::Skipped) {
-        return Err(HostError::usage(format!("call {id} is recorded as {} already", said.outcome))
-            .hint(format!("`ua calls show {id}` says since when and by whose word")));
+        return Err(HostError::usage(format!("call {id} is already recorded as {}", said.outcome))
+            .hint(format!("`ua calls show {id}` shows since when and by whom")));
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ pub async fn correct(
                 "call {} may still begin at the other side until {until}",
                 call.call_id
             ))
-            .hint("look again after that time; until then nobody can say that it did not happen"));
+            .hint("check again after that time; until then it cannot be ruled out"));
         }
     }
     let correction = Correction {
@@ -132,7 +132,7 @@ async fn idle_lock(
         Err(LockError::Held { owner, .. }) => {
             let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));
             return Err(HostError::usage(format!(
-                "call {} is {} and {who} works on its turn: what comes of it is still being found out",
+                "call {} is {} and {who} is working on its turn: its outcome is still being determined",
                 call.call_id, call.status
             ))
             .hint(format!(
@@ -148,7 +148,7 @@ async fn idle_lock(
             return Err(HostError::waiting(format!(
                 "a tool server of run {run} is still alive and could not be ended: {detail}"
             ))
-            .hint("end that process, then say it again: until then the call may still happen"));
+            .hint("end that process, then run the command again: until then the call may still happen"));
         }
     }
     Ok(Some(lock))
@@ -157,13 +157,13 @@ async fn idle_lock(
 fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostError {
     match error {
         StoreError::KeyTaken { by, status, .. } => HostError::usage(format!(
-            "call {} cannot be recorded so: call {by} has the same idempotency key and is {status}, and under one key one effect is on record",
+            "call {} cannot be recorded as that: call {by} has the same idempotency key and is {status}, and one key stands for one effect",
             call.call_id
         ))
         .hint(format!("if that one is wrong, correct it first: `ua calls resolve {by} --as not_happened --reason …`")),
         StoreError::Conflict { why, .. } => {
             HostError::usage(format!("call {} cannot be corrected: {why}", call.call_id))
-                .hint(format!("`ua calls show {}` shows it as it is; `ua resume {top}` finds out what came of it", call.call_id))
+                .hint(format!("`ua calls show {}` shows its record; `ua resume {top}` finds out what came of it", call.call_id))
         }
         StoreError::NotFound { .. }
         | StoreError::Exists { .. }

@@ -151,22 +151,22 @@ impl HostError {
             | StoreError::EffectLimit { .. }
             | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::WentBack { .. } => Self::failed(message).hint(
-                "it was put back from a copy, or another server took over that had not everything; receipts may be missing: compare \
+                "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
                  `ua calls list` with what was received, then `ua resume` the run (`ua queue move` when workers have it)",
             ),
             StoreError::TailLost { .. } => Self::storage(message).hint("`ua resume` continues from there; a worker does so by itself"),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
-                "nothing new was sent after this; make room on that disk (`ua runs delete`, `ua db prune`), then `ua resume` the run: it \
-                 finds out about a call that was under way, or asks",
+                "nothing new was sent after this; free space on that disk (`ua runs delete`, `ua db prune`), then `ua resume` the run: it \
+                 finds out what became of a call that was in flight, or asks",
             ),
             StoreError::Unavailable { .. } if is_look(doing) => {
                 Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
             }
             StoreError::Unavailable { .. } => Self::storage(message).hint(
-                "nothing new was sent after this; make the database usable, then `ua resume` the run: it finds out about a call that was \
-                 under way, or asks",
+                "nothing new was sent after this; make the database usable, then `ua resume` the run: it finds out what became of a call \
+                 that was in flight, or asks",
             ),
         }
     }
@@ -238,7 +238,7 @@ impl From<RunError> for HostError {
         match &error {
             RunError::Resume(error) => match error {
                 ResumeError::FingerprintMismatch { .. } => {
-                    Self::waiting(message).hint("put the setup back as it was, then `ua resume`")
+                    Self::waiting(message).hint("restore the original setup, then `ua resume`")
                 }
                 ResumeError::NotAcceptable { .. } => Self::usage(message),
                 ResumeError::Behind { .. }
@@ -246,7 +246,7 @@ impl From<RunError> for HostError {
                 | ResumeError::CasConflict { .. }
                 | ResumeError::LeaseLost { .. }
                 | ResumeError::StoreBusy { .. } => {
-                    Self::waiting(message).hint("nothing was sent after this point; `ua resume` looks again")
+                    Self::waiting(message).hint("nothing was sent after this point; `ua resume` checks again")
                 }
                 ResumeError::CorruptState { .. } => Self::storage(message)
                     .hint("nothing was changed; keep a copy of the database file before anything else"),

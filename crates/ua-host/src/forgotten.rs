@@ -11,8 +11,8 @@ impl From<&PastError> for HostError {
     fn from(error: &PastError) -> Self {
         match error {
             PastError::Forgotten { run, .. } => Self::storage(error.to_string()).hint(format!(
-                "nothing was sent; restore a newer copy of the database; or look what became of them (`ua db check` lists all), then `ua db \
-                 accept {run}`, and say with `ua calls resolve CALL` again what a person had said"
+                "nothing was sent; restore a newer copy of the database; or find out what became of them (`ua db check` lists all), then run \
+                 `ua db accept {run}`, and give a person's answers again with `ua calls resolve CALL`"
             ))
             .field("kind", WENT_BACK),
             PastError::Store(source) => Self::store("compare the database with effects.log", source),

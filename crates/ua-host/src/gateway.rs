@@ -78,7 +78,7 @@ pub struct Entry {
 /// Why a session of the gateway is not gone on with from here.
 pub(crate) fn refused(run: &RunRecord) -> HostError {
     HostError::usage(format!("run {} is a session of a client at the gateway", run.run_id))
-        .hint("the client decides when: the same call again gets what came of it")
+        .hint("the client decides when: the same call, made again, returns its outcome")
 }
 
 /// The gateway's folder: the one that is named, else the user's own.
@@ -89,8 +89,7 @@ pub fn root(settings: &Settings, named: Option<&Path>) -> Result<PathBuf, HostEr
     match named {
         Some(named) => settings.absolute(named),
         None => state_folder(settings).map(|state| state.join("gateway")).ok_or_else(|| {
-            HostError::usage("there is nowhere to keep what the gateway does")
-                .hint("set HOME, or name a folder with --root")
+            HostError::usage("the gateway has no folder for its records").hint("set HOME, or name a folder with --root")
         }),
     }
 }
@@ -186,7 +185,7 @@ impl Said {
                     file.display(),
                     place + 1
                 ))
-                .hint("a rule of a policy says of a tool what its effect is (`effect_kind`); docs/guide/policies.md"));
+                .hint("a policy rule declares the effect of a tool (`effect_kind`); see docs/guide/policies.md"));
             }
         }
         let entries = config.entries(host, root)?;
@@ -241,7 +240,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
         }
         host.env().clock.sleep(POLL).await;
     }
-    Err(HostError::failed("the gateway's broker did not come up in time"))
+    Err(HostError::failed("the gateway's broker did not start in time"))
 }
 
 /// Starts a broker as a process of its own.

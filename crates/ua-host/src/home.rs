@@ -124,7 +124,7 @@ impl Home {
     #[cfg(feature = "postgres")]
     pub fn place(&self) -> Result<Place, HostError> {
         Place::of(&self.root, &self.locks(), &ua_core::system::env().uuid_v7()).map_err(|e| {
-            HostError::storage(format!("cannot make files in {}: {e}", self.locks().display()))
+            HostError::storage(format!("cannot create files in {}: {e}", self.locks().display()))
                 .hint("make that folder writable; nothing was started")
         })
     }
@@ -187,7 +187,7 @@ impl Home {
     pub fn adopt(settings: &Settings, folder: &Path) -> Result<(), HostError> {
         let folder = settings.absolute(folder)?;
         Roots::new(state_folder(settings)).adopt(&folder).map_err(|e| {
-            HostError::storage(format!("cannot note that {} is yours: {e}", folder.display()))
+            HostError::storage(format!("cannot record that {} is yours: {e}", folder.display()))
                 .hint("set HOME or XDG_STATE_HOME, and make sure that both folders are writable; or name it with --root each time")
         })
     }
@@ -211,7 +211,7 @@ fn server(settings: &Settings) -> Result<Option<PostgresConfig>, HostError> {
     let Some(url) = settings.var("UA_DATABASE_URL") else { return Ok(None) };
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(HostError::usage("the database URL does not begin with postgres://").hint(
-            "for example postgres://ua@db.example/ua; a file is named by UA_RUNTIME_DB_PATH, or lies in --root",
+            "for example postgres://ua@db.example/ua; a database file is named by UA_RUNTIME_DB_PATH, or is in --root",
         ));
     }
     let config = PostgresConfig::from_url(&url).map_err(|error| {

@@ -20,8 +20,8 @@ pub fn take(redactor: &Redactor, spec: &mut RunSpec, folder: &Path) -> Result<Ve
     })?;
     for (file, blob) in spec.taken_files().zip(&held) {
         if let Some(name) = redactor.found_in(&blob.content) {
-            return Err(HostError::usage(format!("the job's file {} holds the value of {name} itself", file.path))
-                .hint("take it out: the file would be stored, and sent to the model; nothing was started"));
+            return Err(HostError::usage(format!("the job's file {} contains the value of {name}", file.path))
+                .hint("remove it: the file would be stored, and sent to the model; nothing was started"));
         }
     }
     Ok(held)

@@ -463,14 +463,14 @@ fn refuse_secrets(host: &Host, spec: &RunSpec) -> Result<(), HostError> {
     let grants = host.secrets()?.grants();
     let job = serde_json::to_value(spec).unwrap_or_default();
     if let Some(name) = grants.unknown_in(&job) {
-        return Err(HostError::usage(format!("the job refers to the secret `{name}`, and there is none of that name"))
+        return Err(HostError::usage(format!("the job refers to the secret `{name}`, which does not exist"))
             .hint("docs/guide/secrets.md says where secrets are kept and who may have them; nothing was started"));
     }
     let text = job.to_string();
     match host.redactor().found_in(&text) {
         None => Ok(()),
-        Some(name) => Err(HostError::usage(format!("the job holds the value of {name} itself")).hint(
-            "take it out: a model writes `${secret:NAME}` where a tool needs it, docs/guide/secrets.md says how; nothing was started",
+        Some(name) => Err(HostError::usage(format!("the job contains the value of {name}")).hint(
+            "remove it: a model writes `${secret:NAME}` where a tool needs it, as docs/guide/secrets.md explains; nothing was started",
         )),
     }
 }

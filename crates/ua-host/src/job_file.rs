@@ -20,14 +20,14 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
-            .hint("`ua job FILE` wants a JSON file; `ua job --help` shows one, `ua init` writes one")
+            .hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
     })?;
     parse(settings, file, &text)
 }
 
 fn too_large(file: &dyn std::fmt::Display, size: impl std::fmt::Display) -> HostError {
     HostError::usage(format!("{file} has {size} bytes; a job file has at most {MAX_JOB_BYTES}"))
-        .hint("put material into files beside the job, and let it name them")
+        .hint("move material into separate files, and name them in the job")
 }
 
 /// Reads the text of a job. `file` is where it stands, or would.

@@ -482,7 +482,7 @@ impl Launch {
                 (_, None) => "name a file with an `mcpServers` object with --mcp-config".to_owned(),
             };
             return Err(HostError::usage(format!(
-                "the job wants the tool server `{missing}`, which is not configured"
+                "the job requires the tool server `{missing}`, which is not configured"
             ))
             .hint(hint));
         }

@@ -99,12 +99,12 @@ pub async fn log_in(
         back = come_back(listener, port, &pending, host.env()) => back?,
         Some(back) = brought => back,
         () = host.env().clock.sleep(options.patience) => {
-            return Err(HostError::failed(format!("the browser did not come back within {} s", options.patience.as_secs()))
+            return Err(HostError::failed(format!("the browser did not return within {} s", options.patience.as_secs()))
                 .hint("run the command again; --wait gives more time"));
         }
     };
     if !pending.is_answered_by(&back) {
-        return Err(HostError::usage("that is not the address that this login came back to")
+        return Err(HostError::usage("that is not the address that this login returns to")
             .hint("copy the whole address from the browser, with `state=…`, and run the command again"));
     }
     let facts = pending.finish(&back).await.map_err(|error| failed(&name, &error))?;
@@ -131,7 +131,7 @@ pub fn log_out(host: &Host, server: &str) -> Result<Vec<String>, HostError> {
     let addresses: Vec<String> = of_server.collect();
     if addresses.is_empty() {
         let known: Vec<String> = all(host)?.into_iter().map(|kept| kept.server).collect();
-        let message = format!("nobody is logged in at `{}`", plain(server));
+        let message = format!("you are not logged in to `{}`", plain(server));
         let known = known.iter().map(String::as_str);
         return Err(HostError::not_found(message, server, known, "`ua login --list` lists the logins"));
     }
@@ -174,7 +174,7 @@ fn remote(
 }
 
 fn failed(server: &str, error: &LoginError) -> HostError {
-    let message = format!("cannot log in at `{server}`: {error}");
+    let message = format!("cannot log in to `{server}`: {error}");
     match error {
         LoginError::Unreachable(_) => {
             HostError::failed(message).hint("try again; a server in a private network needs --private-network")
@@ -221,7 +221,7 @@ async fn come_back(listener: TcpListener, port: u16, pending: &PendingLogin, env
         refused = accepting => refused,
     };
     let why = refused.err().map_or_else(String::new, |error| error.to_string());
-    Err(HostError::failed(format!("the browser cannot come back to this machine: {why}")))
+    Err(HostError::failed(format!("the browser cannot return to this machine: {why}")))
 }
 
 /// What a request asks for, if it is a GET.

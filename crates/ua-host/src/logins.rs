@@ -192,7 +192,7 @@ impl Vault for LoginFiles {
     }
 
     fn lock(&self, address: &str) -> Result<Box<dyn Send>, String> {
-        let unusable = |error: std::io::Error| format!("the lock of the login cannot be had: {error}");
+        let unusable = |error: std::io::Error| format!("cannot lock the login: {error}");
         let file: File = self.folder()?.open_or_make(format!("{}.lock", digest(address))).map_err(unusable)?;
         file.lock().map_err(unusable)?;
         Ok(Box::new(file))
@@ -227,7 +227,7 @@ fn entry(folder: &Folder, name: &str) -> Result<Option<LoginEntry>, String> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
     let kept: LoginEntry = serde_json::from_str(&text).map_err(|error| {
-        unusable(format!("line {}, column {} is not as ua writes it", error.line(), error.column()))
+        unusable(format!("line {}, column {} is not in the form that ua writes", error.line(), error.column()))
     })?;
     if kept.version != VERSION {
         return Err(unusable(format!("it has version {}, and this program knows {VERSION}", kept.version)));

@@ -95,7 +95,7 @@ pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
         };
         if !is_there {
             return Err(HostError::usage(format!(
-                "the program `{}` of the tool server `{}` is not there",
+                "the program `{}` of the tool server `{}` was not found",
                 plain(command),
                 plain(&server.name)
             ))

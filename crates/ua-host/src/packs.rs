@@ -80,7 +80,7 @@ fn by_word(settings: &Settings) -> Result<BTreeMap<String, Option<String>>, Host
         Some((server, pack)) if !server.is_empty() && !pack.is_empty() => {
             Ok((server.to_owned(), Some(pack.to_owned())))
         }
-        _ => Err(HostError::usage(format!("server_packs cannot have {entry:?}"))
+        _ => Err(HostError::usage(format!("server_packs does not accept {entry:?}"))
             .hint("write SERVER=PACK, or SERVER=none, separated by commas; `ua tools packs` lists the packs")),
     });
     read.collect()

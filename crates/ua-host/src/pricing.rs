@@ -72,7 +72,7 @@ fn check_one(
             ),
         ),
         (None, None) => refused(
-            format!("the job has a max_cost, but nothing says what `{model}` of `{provider}` costs"),
+            format!("the job has a max_cost, but no price table has a price for `{model}` of `{provider}`"),
             format!(
                 "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; on a resume add \
                  --accept pricing; nothing was started",
@@ -88,6 +88,6 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
     let price = table.find(provider, model).and_then(|facts| facts.price.as_ref());
     price.map_or_else(String::new, |price| {
         let day = table.prices_as_of().unwrap_or("an unknown day");
-        format!(" (on {day} it was said to be {} and {} dollars; check it)", price.input, price.output)
+        format!("(its list price on {day} was {} and {} dollars; check it)", price.input, price.output)
     })
 }

@@ -84,10 +84,10 @@ impl Progress {
                 Some(format!("accepted {component} as it is now: {}", line(&texts.join("; "), 300)))
             }
             RunEvent::NothingToAccept { component } => {
-                Some(format!("nothing to accept: `{component}` is as it was pinned"))
+                Some(format!("nothing to accept: `{component}` has not changed"))
             }
             RunEvent::NotNoted { why } => Some(format!(
-                "not noted in {}; an older copy of the database would not be noticed to lack what was sent",
+                "not recorded in {}; if the database is replaced by an older copy, ua will not notice that it lacks what was sent",
                 line(why, 300)
             )),
             RunEvent::PhaseEntered { phase, number, of } => Some(format!("phase {number}/{of} · {phase}")),
@@ -111,7 +111,7 @@ impl Progress {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
-                "the job and the newest messages alone are over {max_tokens} tokens, the most of a history that is sent"
+                "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
             )),
             RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
@@ -179,10 +179,15 @@ impl Progress {
                 )
             }
             CallProgress::Waiting { call, wait } => {
-                format!("{} · {} in doubt, to be decided in {}", place(call), call.name.tool, span_in_words(*wait))
+                format!(
+                    "{} · {} outcome unknown, to be decided in {}",
+                    place(call),
+                    call.name.tool,
+                    span_in_words(*wait)
+                )
             }
             CallProgress::Probed { call, asked } => {
-                format!("{} · {} in doubt: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
+                format!("{} · {} outcome unknown: {}", place(call), call.name.tool, line(&finding_text(asked), 160))
             }
             CallProgress::Resuming { call, task } => {
                 let how = if task.is_some() { "asking for its task" } else { "continuing" };
@@ -199,10 +204,14 @@ impl Progress {
                 question.question_id
             ),
             CallProgress::Declined { call, waited } if waited.is_zero() => {
-                format!("{} · {} asked a question, and was told no: nobody is to be asked", place(call), call.name.tool)
+                format!(
+                    "{} · {} asked a question, which was declined: nobody may be asked",
+                    place(call),
+                    call.name.tool
+                )
             }
             CallProgress::Declined { call, waited } => format!(
-                "{} · {} asked a question, and was told no: nobody answered within {}",
+                "{} · {} asked a question, which was declined: nobody answered within {}",
                 place(call),
                 call.name.tool,
                 span_in_words(*waited)
@@ -238,7 +247,7 @@ pub fn finding_text(asked: &Asked) -> String {
             let from = asked
                 .conclusive_from
                 .map_or_else(|| "once its attempt is known to have ended".to_owned(), |from| format!("from {from} on"));
-            format!("`{}` does not have it, which counts {from}", asked.tool)
+            format!("`{}` does not have it, which is conclusive {from}", asked.tool)
         }
         Finding::Unclear { why } => format!("unclear: {why}"),
     }
@@ -368,7 +377,7 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
         String::new()
     } else {
         format!(
-            "; not counted, since nobody declared what they do: {} (a policy rule with `effect_kind` does)",
+            "; not counted, because their effect is not declared: {} (declare it with `effect_kind` in a policy rule)",
             listed(perhaps)
         )
     };

@@ -109,7 +109,7 @@ pub async fn ask(
     if current.status == QuestionStatus::Open {
         answer(host, store, &current, said).await?;
     } else {
-        people.tell("it was answered elsewhere meanwhile; that answer stands");
+        people.tell("it was answered elsewhere in the meantime; that answer counts");
     }
     Ok(true)
 }
@@ -179,7 +179,7 @@ pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<Host
         return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
     }
-    let error = HostError::usage(format!("question {id} is answered already"));
+    let error = HostError::usage(format!("question {id} has already been answered"));
     Ok(match question.status {
         QuestionStatus::Closed => match &question.call_id {
             Some(call) => {
@@ -208,7 +208,7 @@ pub async fn answer(
     let is_gateway = ua_store::is_gateway(&run);
     if is_gateway && let Some(agent) = crate::gateway::agent_above() {
         return Err(HostError::usage(format!(
-            "question {} is a person's to answer, and this was started by an agent ({agent})",
+            "question {} must be answered by a person, and this command was started by an agent ({agent})",
             question.question_id
         ))
         .hint("answer it in a terminal of your own"));
@@ -264,7 +264,9 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
             HostError::usage(format!("--{what} is longer than {} bytes", ua_ledger::MAX_ANSWER))
                 .hint("put it into a file of the workspace and name the file")
         }
-        NotTaken::ProofOfNothing => HostError::usage("--proof names what happened, so it goes with `happened` only"),
+        NotTaken::ProofOfNothing => {
+            HostError::usage("--proof identifies what happened, so it is only allowed with `happened`")
+        }
         NotTaken::MayStillBegin { .. } => HostError::waiting(why.to_string())
             .hint("look again after that time, and answer then; `happened` and `skip` are taken at once"),
         NotTaken::Store { doing, source } => HostError::store(doing, &source),
@@ -275,9 +277,9 @@ async fn not_taken(store: &Database, question: &QuestionRecord, why: NotTaken) -
 /// What comes of an answer to a question of the gateway, whose sessions nobody resumes.
 fn after_gateway_answer(is_abort: bool) -> String {
     let then = if is_abort {
-        "nothing is started in this session any more, and its client continues in another one"
+        "this session starts no more calls, and its client continues in another one"
     } else {
-        "whoever makes the same call again gets what comes of it"
+        "the same call, made again, returns its outcome"
     };
     format!("answered; {then}")
 }

@@ -68,7 +68,7 @@ pub async fn resume(
     }
     if run.lease_epoch > 0 && !Path::new(&run.workspace_dir).is_dir() {
         return Err(HostError::storage(format!(
-            "the workspace of run {} is not there: {}",
+            "the workspace of run {} is missing: {}",
             run.run_id, run.workspace_dir
         ))
         .hint("put it back where it was; its files are part of the run"));
@@ -145,7 +145,7 @@ async fn finished(host: &Host, people: &dyn People, run: &RunRecord) -> Result<E
     }
     // A process that died right behind the run's last write left a page that still says how to resume it.
     restart::write(host.home(), &store).await;
-    people.tell(&format!("run {} is finished already; nothing was run", run.run_id));
+    people.tell(&format!("run {} is already finished; nothing was run", run.run_id));
     people.show_end(&End { records: &records, resume_command: restart::resume_command(host.home(), run) })?;
     Ok(if run.status == RunStatus::Succeeded { Ending::Succeeded } else { Ending::Failed })
 }

@@ -141,7 +141,7 @@ impl SecretFiller for Secrets {
         self.grants().check(tool, arguments)?;
         arguments.values_mut().try_for_each(|value| {
             fill_secrets(value, &mut |name| {
-                self.value(name).map_err(|why| format!("the secret `{name}` cannot be had: {why}"))
+                self.value(name).map_err(|why| format!("cannot get the secret `{name}`: {why}"))
             })
         })
     }
@@ -167,8 +167,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, Declared>, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         // Without the line itself: it may hold a value.
         let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
-        let message = error.message().lines().next().unwrap_or("it is no TOML");
-        format!("line {line}: {}", ua_core::value_fault(message))
+        format!("line {line}: {}", ua_core::value_fault(&error.message().trim().replace('\n', ", ")))
     })?;
     for (name, declared) in &file.secrets {
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

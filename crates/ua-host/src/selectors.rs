@@ -348,7 +348,7 @@ pub(crate) async fn listed(
     launch: &Launch,
     spec: &RunSpec,
 ) -> Result<Result<Offered, TransportError>, HostError> {
-    let fail = |e: std::io::Error| HostError::storage(format!("cannot make a folder to list tools from: {e}"));
+    let fail = |e: std::io::Error| HostError::storage(format!("cannot create a temporary folder: {e}"));
     let folder = tempfile::tempdir().map_err(fail)?;
     let mut specs: Vec<ServerSpec> = Vec::new();
     if spec.tools.builtin {

@@ -116,7 +116,7 @@ pub fn what_helps(error: &TransportError) -> &'static str {
     match error {
         TransportError::Changed { .. } => "look at what changed before you accept it; nothing was called",
         TransportError::NotStarted { why, .. } if why.contains("cannot be reached") => {
-            "see that the server is up, and correct its address in the MCP configuration"
+            "check that the server is running, and correct its address in the MCP configuration"
         }
         TransportError::UnknownServer { .. }
         | TransportError::NotStarted { .. }

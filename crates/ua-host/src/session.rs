@@ -160,7 +160,7 @@ async fn life(
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
         let failure = HostError::store("take the run", &error);
         if error.is_refusal() && failure.hint_text().is_none() {
-            failure.hint("`ua runs list` shows how it stands; `ua answer` and `ua runs cancel` work from anywhere")
+            failure.hint("`ua runs list` shows its state; `ua answer` and `ua runs cancel` work from anywhere")
         } else {
             failure
         }
@@ -212,7 +212,7 @@ async fn life(
 fn can_lock(home: &Home) -> Result<(), HostError> {
     let folder = home.locks();
     tempfile::tempfile_in(&folder).map(drop).map_err(|e| {
-        HostError::storage(format!("cannot make files in {}: {e}", folder.display()))
+        HostError::storage(format!("cannot create files in {}: {e}", folder.display()))
             .hint("make that folder writable, then `ua resume last`; nothing was sent")
     })
 }

@@ -159,7 +159,7 @@ impl Settings {
         };
         let said = crate::text::line(&value, 60);
         Some(
-            HostError::usage(format!("{place} is `{said}`, and takes {takes}"))
+            HostError::usage(format!("{place} is `{said}`, but must be {takes}"))
                 .hint("`ua config show` lists every setting; nothing was done"),
         )
     }
@@ -294,7 +294,7 @@ mod tests {
         ] {
             assert_eq!(problems(variable, right), [""; 0], "{variable}={right}");
             let said = problems(variable, wrong).join("");
-            assert!(said.starts_with(&format!("{variable} is `{wrong}`, and takes ")), "{said}");
+            assert!(said.starts_with(&format!("{variable} is `{wrong}`, but must be ")), "{said}");
         }
         assert!(problems("UA_PROVIDER", "antropic")[0].ends_with("(did you mean `anthropic`?)"));
     }

@@ -21,7 +21,7 @@ pub const MAX_ANSWER: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
     /// The question was answered before, or is closed.
-    #[error("question {} is answered already, or closed", .0.question_id)]
+    #[error("question {} has already been answered or closed", .0.question_id)]
     Settled(Box<QuestionRecord>),
     /// The run has ended, and nobody would act on it.
     #[error("run {run} is {status}: nothing would act on an answer")]
@@ -51,13 +51,13 @@ pub enum NotTaken {
         run: RunId,
     },
     /// What the model asked is answered by words, and there are none.
-    #[error("question {question} is answered by words")]
+    #[error("question {question} takes an answer in words")]
     NoWords {
         /// Which question.
         question: ua_core::QuestionId,
     },
     /// The values do not fit the form that a tool asked for.
-    #[error("question {question} does not take that: {why}")]
+    #[error("question {question} does not accept that: {why}")]
     Form {
         /// Which question.
         question: ua_core::QuestionId,
@@ -71,7 +71,7 @@ pub enum NotTaken {
         what: &'static str,
     },
     /// A proof of something that did not happen.
-    #[error("a proof names what happened, so it goes with `happened` only")]
+    #[error("a proof identifies what happened, so it is only allowed with `happened`")]
     ProofOfNothing,
     /// That it did not happen cannot be said yet.
     #[error("the call {call} may still begin at the other side until {until}")]

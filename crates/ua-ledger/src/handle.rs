@@ -188,7 +188,11 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
             .map_err(|error| format!("the values have to be a JSON object: {}", ua_core::json_fault(text, &error)))?,
     };
     if is_by_address(&params) {
-        return if content.is_empty() { Ok(()) } else { Err("an address is visited; it takes no values".to_owned()) };
+        return if content.is_empty() {
+            Ok(())
+        } else {
+            Err("a question that asks you to visit an address takes no values".to_owned())
+        };
     }
     let filled = with_defaults(&content, &params);
     if let Some(unknown) = filled.keys().find(|name| !fields(&params).any(|(field, _)| field == *name)) {
@@ -205,7 +209,7 @@ pub fn check_elicited(question: &QuestionRecord, text: Option<&str>) -> Result<(
         let Some(value) = filled.get(name) else { continue };
         let kind = FieldKind::of(schema);
         if !kind.fits(value) {
-            return Err(format!("the field `{name}` is {value}, and takes {}", kind.takes()));
+            return Err(format!("the field `{name}` is {value}, but must be {}", kind.takes()));
         }
     }
     Ok(())
@@ -246,8 +250,8 @@ mod tests {
             ("{}", "`name` is required"),
             ("[]", "JSON object"),
             (r#"{"name": "x", "nam": 1}"#, "no field `nam`; did you mean `name`?"),
-            (r#"{"name": 1}"#, "`name` is 1, and takes text"),
-            (r#"{"name": "x", "kind": "c"}"#, "`kind` is \"c\", and takes one of a, b"),
+            (r#"{"name": 1}"#, "`name` is 1, but must be text"),
+            (r#"{"name": "x", "kind": "c"}"#, "`kind` is \"c\", but must be one of a, b"),
         ] {
             assert!(check(text).unwrap_err().contains(expected), "{text}: {:?}", check(text));
         }

@@ -120,7 +120,7 @@ pub(crate) fn interpret_again(raw: &RawReply, policy: &CallPolicy, earlier: usiz
     };
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_QUOTED).collect();
     let detail = format!(
-        "its server turned it away again after {earlier} attempts that came to nothing, which is no proof any more that it does nothing \
+        "its server rejected it again after {earlier} failed attempts, which no longer proves that it has no effect \
          ({status}{})",
         said.trim()
     );

@@ -190,8 +190,8 @@ impl Reason<'_> {
                 format!("Calls of this tool ({}) need a person's approval.", class_words(call))
             }
             Self::Tainted => format!(
-                "It is {}. This run has read words of others and private data, and neither the job nor a person named where this goes: \
-                 the words may have asked for it.",
+                "It is {}. This run has read untrusted text and private data, and neither the job nor a person named where this goes: \
+                 the untrusted text may have asked for it.",
                 effect_words(call)
             ),
             Self::MadeAddress(addresses) => {
@@ -200,8 +200,8 @@ impl Reason<'_> {
                 let left = addresses.len().saturating_sub(MAX_LISTED);
                 let more = if left == 0 { String::new() } else { format!(" and {left} more") };
                 format!(
-                    "It reads {}{more}, which stands neither in the job, nor in what a person wrote, nor in anything that others wrote \
-                     in an earlier result. This run has read words of others and private data: the address may carry it away.",
+                    "It reads {}{more}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
+                     earlier result. This run has read untrusted text and private data: the address may leak it.",
                     shown.join(", ")
                 )
             }
@@ -230,7 +230,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             let attempt = sends.last;
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you say what came of it.\nArguments: {arguments}",
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer.\nArguments: {arguments}",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt),
                 sends.in_words(&call.policy)
             );
@@ -249,7 +249,7 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
         Why::AuthFailure { .. } => {
             let text = format!(
                 "The tool server `{}` refused the credentials of `{tool}` ({}). Nothing happened. Correct them (`headers` of the \
-                 MCP configuration, or `ua login {}`) before you have it tried again.",
+                 MCP configuration, or `ua login {}`) before you let it be tried again.",
                 call.name.server,
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP "),
                 call.name.server
@@ -317,8 +317,8 @@ fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String 
     if is_by_address(params) {
         let url = cut(params.get("url").and_then(Value::as_str).unwrap_or_default(), 1000);
         text.push_str(&format!(
-            "\nIt wants you to visit {url:?}. Nothing here opens it. Look at the address, and visit it only if you trust it: \
-             accepting says that you did."
+            "\nIt asks you to visit {url:?}. ua does not open it. Look at the address, and visit it only if you trust \
+             it: accepting says that you visited it."
         ));
     } else {
         let required = missing(&serde_json::Map::new(), params);
@@ -402,7 +402,7 @@ fn shown_late(late: &[LateReply]) -> String {
 /// From when on a look counts.
 fn shown_wait(look_after: Option<Timestamp>) -> String {
     look_after.map_or_else(String::new, |until| {
-        format!("\nLook after {until}: until then the other side may still begin it, and it is not taken for an answer that it did not happen.")
+        format!("\nCheck after {until}: until then the other side may still begin it, so the answer that it did not happen is refused.")
     })
 }
 

@@ -43,7 +43,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider knows no such model: it says so itself (HTTP 404).
-    #[error("the provider knows no model {model:?}: {message}")]
+    #[error("the provider does not know the model {model:?}: {message}")]
     NotFound {
         /// The model that was asked for.
         model: String,
@@ -149,7 +149,7 @@ pub enum LlmError {
         message: String,
     },
     /// The provider failed, and says that the same request will fail again.
-    #[error("cannot get a reply from the provider (HTTP {status}), which says that asking again is in vain: {message}")]
+    #[error("cannot get a reply from the provider (HTTP {status}), which says that a retry is useless: {message}")]
     Hopeless {
         /// The HTTP status.
         status: u16,
@@ -364,7 +364,7 @@ impl LlmError {
                 "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results",
             ),
             Self::InvalidRequest { .. } => Some(
-                "the same request is refused again on a resume: correct what the provider names (the model's settings, a tool, the history) in a \
+                "a resume sends the same request, which is refused again: correct what the provider names (the model's settings, a tool, the history) in a \
                  fork of the run, or leave the tool out there",
             ),
             Self::BadTool { .. } => {

@@ -126,7 +126,7 @@ impl McpConfig {
         for (server, entry) in root.servers.0 {
             check_name(&server, source_name)?;
             if config.disabled.contains(&server) || config.servers.iter().any(|(name, _)| *name == server) {
-                return Err(unreadable(format!("the server `{server}` is there twice")));
+                return Err(unreadable(format!("the server `{server}` is defined twice")));
             }
             match (Entry { source_name, server: &server }).read(entry)? {
                 Some((reach, protocol)) => {
@@ -236,12 +236,12 @@ impl Entry<'_> {
     /// Reads one entry; `None` when it is disabled.
     fn read(&self, entry: Value) -> Result<Option<(Reach, Protocol)>, McpError> {
         let Value::Object(mut entry) = entry else {
-            return Err(self.wrong("(entry)", "it has to be an object with `command` or `url`"));
+            return Err(self.wrong("(entry)", "it must be an object with `command` or `url`"));
         };
         let disabled = match entry.remove("disabled") {
             None => false,
             Some(Value::Bool(disabled)) => disabled,
-            Some(_) => return Err(self.wrong("disabled", "it has to be true or false")),
+            Some(_) => return Err(self.wrong("disabled", "it must be true or false")),
         };
         for ignored in ["timeout", "alwaysAllow", "autoApprove"] {
             entry.remove(ignored);
@@ -280,11 +280,11 @@ impl Entry<'_> {
                 .map(|item| match item {
                     Value::String(text) => Ok(text),
                     Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                        Err(self.wrong("args", "each argument has to be a string"))
+                        Err(self.wrong("args", "each argument must be a string"))
                     }
                 })
                 .collect::<Result<_, _>>()?,
-            Some(_) => return Err(self.wrong("args", "it has to be a list of strings")),
+            Some(_) => return Err(self.wrong("args", "it must be a list of strings")),
         };
         let env = self.texts(entry, "env")?;
         let cwd = self.text(entry, "cwd")?.map(PathBuf::from);
@@ -294,7 +294,7 @@ impl Entry<'_> {
     fn http(&self, entry: &mut Map<String, Value>) -> Result<Reach, McpError> {
         let url = self.text(entry, "url")?.ok_or_else(|| self.wrong("url", "it is missing"))?;
         if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(self.wrong("url", "it has to start with https:// or http://"));
+            return Err(self.wrong("url", "it must start with https:// or http://"));
         }
         let headers = self.texts(entry, "headers")?;
         for name in headers.keys() {
@@ -307,18 +307,18 @@ impl Entry<'_> {
         match entry.remove(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.wrong(field, "it has to be a string")),
+            Some(_) => Err(self.wrong(field, "it must be a string")),
         }
     }
 
     fn texts(&self, entry: &mut Map<String, Value>, field: &str) -> Result<BTreeMap<String, String>, McpError> {
         let Some(value) = entry.remove(field) else { return Ok(BTreeMap::new()) };
-        let Value::Object(map) = value else { return Err(self.wrong(field, "it has to be an object of strings")) };
+        let Value::Object(map) = value else { return Err(self.wrong(field, "it must be an object of strings")) };
         map.into_iter()
             .map(|(name, value)| match value {
                 Value::String(text) => Ok((name, text)),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    Err(self.wrong(&format!("{field}.{name}"), "it has to be a string"))
+                    Err(self.wrong(&format!("{field}.{name}"), "it must be a string"))
                 }
             })
             .collect()
@@ -408,19 +408,19 @@ mod tests {
                 r#"{"command": "x", "comand": 1}"#,
                 "invalid `comand` of the tool server `notes` in test.json: no such field",
             ),
-            (r#"{"command": 5}"#, "invalid `command` of the tool server `notes` in test.json: it has to be a string"),
+            (r#"{"command": 5}"#, "invalid `command` of the tool server `notes` in test.json: it must be a string"),
             (r#"{"command": ""}"#, "invalid `command` of the tool server `notes` in test.json: it is empty"),
             (
                 r#"{"command": "x", "args": "a"}"#,
-                "invalid `args` of the tool server `notes` in test.json: it has to be a list of strings",
+                "invalid `args` of the tool server `notes` in test.json: it must be a list of strings",
             ),
             (
                 r#"{"command": "x", "args": [1]}"#,
-                "invalid `args` of the tool server `notes` in test.json: each argument has to be a string",
+                "invalid `args` of the tool server `notes` in test.json: each argument must be a string",
             ),
             (
                 r#"{"command": "x", "env": {"A": 1}}"#,
-                "invalid `env.A` of the tool server `notes` in test.json: it has to be a string",
+                "invalid `env.A` of the tool server `notes` in test.json: it must be a string",
             ),
             (
                 r#"{"command": "x", "url": "https://a"}"#,
@@ -429,7 +429,7 @@ mod tests {
             (r#"{"type": "http"}"#, "invalid `url` of the tool server `notes` in test.json: it is missing"),
             (
                 r#"{"type": "http", "url": "file:///x"}"#,
-                "invalid `url` of the tool server `notes` in test.json: it has to start with https:// or http://",
+                "invalid `url` of the tool server `notes` in test.json: it must start with https:// or http://",
             ),
             (
                 r#"{"type": "http", "url": "https://a", "headers": {"Host": "b"}}"#,
@@ -437,7 +437,7 @@ mod tests {
             ),
             (
                 r#"{"disabled": 1, "command": "x"}"#,
-                "invalid `disabled` of the tool server `notes` in test.json: it has to be true or false",
+                "invalid `disabled` of the tool server `notes` in test.json: it must be true or false",
             ),
             (r"{}", "invalid `command` of the tool server `notes` in test.json: it is missing"),
         ];
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn a_doubled_server_is_refused() {
         let text = r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
-        assert_eq!(refusal(text), "invalid tool servers in test.json: the server `a` is there twice");
+        assert_eq!(refusal(text), "invalid tool servers in test.json: the server `a` is defined twice");
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Logins {
     async fn renew(&self, address: &str, ending: &str) -> Result<Token, LoginError> {
         let (vault, of) = (Arc::clone(&self.vault), address.to_owned());
         let _alone = blocking(move || vault.lock(&of)).await?;
-        let gone = || LoginError::Ended("somebody logged out".to_owned());
+        let gone = || LoginError::Ended("you logged out".to_owned());
         let kept = self.load(address).await?.ok_or_else(gone)?;
         let token = kept.token().ok_or_else(gone)?;
         if token.secret != ending && token.is_good_at(self.env.now()) {
@@ -170,7 +170,7 @@ impl Logins {
             LoginError::Vault(format!("the login that is kept for {address} cannot be read: {why}; log in again"))
         })?;
         if kept.address() != address {
-            return Err(LoginError::Vault(format!("the login that is kept for {address} is one for another address")));
+            return Err(LoginError::Vault(format!("the login that is kept for {address} belongs to another address")));
         }
         self.vault.learn(kept.secrets());
         Ok(Some(kept))
@@ -197,7 +197,7 @@ pub fn check_address(address: &str) -> Result<(), LoginError> {
     if url.scheme() == "https" || is_this_machine(&url) {
         return Ok(());
     }
-    Err(LoginError::Refused("a login goes over https only: the token would cross the network in the open".to_owned()))
+    Err(LoginError::Refused("a login needs https: the token would cross the network unencrypted".to_owned()))
 }
 
 /// What an endpoint has to do with logins.

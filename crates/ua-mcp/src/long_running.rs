@@ -319,7 +319,7 @@ impl McpTransport {
         if let Connection::Http(http) = connection {
             http.note_task(task, false);
         }
-        Ok(Outcome::Lost { why: format!("the other side does not know the task any more ({why})") })
+        Ok(Outcome::Lost { why: format!("the other side no longer knows the task ({why})") })
     }
 
     /// Fetches the result of a task of revision 2025-11-25, which may ask for something first.

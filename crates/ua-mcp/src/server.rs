@@ -210,7 +210,7 @@ impl Server {
     /// A connection to a session that an earlier process began.
     pub(crate) fn adopt(&self, session: &str, dialect: Arc<Dialect>, shared: &Shared) -> Result<Connection, String> {
         let Reach::Http { url, headers } = &self.spec.reach else {
-            return Err("it was reached over HTTP when the call was sent, and is not any more".to_owned());
+            return Err("it was reached over HTTP when the call was sent, but is not now".to_owned());
         };
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = adopted.get(session).filter(|known| known.ended().is_none()) {
@@ -231,9 +231,7 @@ impl Server {
                 let connection = running.connection();
                 connection.ended().map_or(Ok(connection), Err)
             }
-            Some(_) | None => {
-                Err(format!("generation {generation} of `{}` does not run here any more", self.spec.name))
-            }
+            Some(_) | None => Err(format!("generation {generation} of `{}` is no longer running here", self.spec.name)),
         }
     }
 
@@ -275,10 +273,8 @@ impl Server {
             Reach::Http { url, headers } => return self.connect(url, headers, shared).await,
         };
         let server = &self.spec.name;
-        let generation = shared
-            .locks
-            .begin(server)
-            .map_err(|error| self.not_started(format!("its lock cannot be made: {error}")))?;
+        let generation =
+            shared.locks.begin(server).map_err(|error| self.not_started(format!("cannot create its lock: {error}")))?;
         let launch = Launch {
             shim: &shared.shim,
             server,

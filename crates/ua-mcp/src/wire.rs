@@ -152,8 +152,11 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
                 return Err(format!("it sent a message of more than {MAX_LINE} bytes"));
             }
             if length == 0 {
-                let how =
-                    if self.line.is_empty() { "it closed its output" } else { "it closed its output within a message" };
+                let how = if self.line.is_empty() {
+                    "it closed its output"
+                } else {
+                    "it closed its output in the middle of a message"
+                };
                 return Err(how.to_owned());
             }
         }

@@ -37,8 +37,8 @@ pub enum PdfError {
         /// The limit.
         limit: usize,
     },
-    /// An image can not be shown.
-    #[error("the image {reference:?} in line {line} can not be shown: {problem}")]
+    /// An image cannot be shown.
+    #[error("the image {reference:?} in line {line} cannot be shown: {problem}")]
     Image {
         /// The image as the Markdown names it.
         reference: String,
@@ -62,7 +62,7 @@ pub enum PdfError {
         limit: String,
     },
     /// The layout refused something.
-    #[error("line {line} can not be laid out: {problem}")]
+    #[error("line {line} cannot be laid out: {problem}")]
     Layout {
         /// Where, or near it.
         line: usize,

@@ -63,9 +63,9 @@ impl<'a> Images<'a> {
         if self.bytes > limits::ALL_IMAGE_BYTES {
             return Err(format!("the images are larger than {} MiB together", limits::ALL_IMAGE_BYTES >> 20));
         }
-        let format = Format::of(&bytes).ok_or("it is no PNG, JPEG, GIF, WebP or SVG")?;
+        let format = Format::of(&bytes).ok_or("it is not a PNG, JPEG, GIF, WebP or SVG")?;
         if format != Format::Svg {
-            let size = imagesize::blob_size(&bytes).map_err(|error| format!("its size can not be read: {error}"))?;
+            let size = imagesize::blob_size(&bytes).map_err(|error| format!("its size cannot be read: {error}"))?;
             let pixels = size.width.saturating_mul(size.height);
             if pixels > limits::IMAGE_PIXELS {
                 return Err(format!("it has {} by {} pixels, which is too much", size.width, size.height));
@@ -83,7 +83,7 @@ impl<'a> Images<'a> {
             Format::Jpeg => raster(ExchangeFormat::Jpg),
             Format::Gif => raster(ExchangeFormat::Gif),
             Format::WebP => raster(ExchangeFormat::Webp),
-            Format::Svg => SvgImage::new(bytes.clone()).map(drop).map_err(|_| "it is no valid SVG".to_owned()),
+            Format::Svg => SvgImage::new(bytes.clone()).map(drop).map_err(|_| "it is not a valid SVG".to_owned()),
         }?;
         // The layout knows files by path for the life of the process, so the names are few and always the same.
         Ok((format!("/image-{}.{}", self.files.len(), format.extension()), bytes))
@@ -166,7 +166,7 @@ mod tests {
         let error = Images::new(&find).path("bomb.png", 7).unwrap_err().to_string();
         assert_eq!(
             error,
-            "the image \"bomb.png\" in line 7 can not be shown: it has 60000 by 60000 pixels, which is too much"
+            "the image \"bomb.png\" in line 7 cannot be shown: it has 60000 by 60000 pixels, which is too much"
         );
     }
 }

@@ -33,8 +33,8 @@ pub struct PdfOptions<'a> {
     pub date: Option<String>,
     /// The size of the pages.
     pub paper: Paper,
-    /// Finds the bytes of the image that the Markdown names so, or says why it can not; the text reads after
-    /// "can not be shown:". PNG, JPEG, GIF, WebP and SVG are understood.
+    /// Finds the bytes of the image that the Markdown names so, or says why it cannot; the text reads after
+    /// "cannot be shown:". PNG, JPEG, GIF, WebP and SVG are understood.
     pub images: &'a dyn Fn(&str) -> Result<Vec<u8>, String>,
 }
 

@@ -341,7 +341,7 @@ impl<'a> Writer<'a> {
         if is_known && target.len() <= MAX_TARGET {
             return Some(literal(target));
         }
-        self.warnings.push(format!("line {line}: a PDF can not link to {shown:?}, only its text is kept"));
+        self.warnings.push(format!("line {line}: a PDF cannot link to {shown:?}, only its text is kept"));
         None
     }
 }

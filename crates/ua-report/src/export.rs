@@ -92,11 +92,11 @@ fn arrival(arrival: &ArrivalRecord) -> Value {
 /// What the gateway made of a request, by the name of its rule, for a person.
 pub fn rule_in_words(rule: &str) -> &'static str {
     match rule {
-        "exact" => "the very request, sent again by the client's transport",
+        "exact" => "the same request, sent again by the client's transport",
         "unsettled" => "same call as before; its outcome is unknown",
-        "owed" => "asked again: the result that had never arrived was handed over",
-        "repeat" => "asked again: the same result was handed out, nothing was sent",
-        "twin" => "asked beside it: both get the one result",
+        "owed" => "asked again: the result that had not been delivered was delivered",
+        "repeat" => "asked again: the same result was returned, nothing was sent",
+        "twin" => "asked at the same time: both get the same result",
         "new" => "a new call",
         _ => "by a rule of another version of ua",
     }

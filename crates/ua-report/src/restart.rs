@@ -48,7 +48,7 @@ pub fn restart_page(runs: &[RunRecord], place: &RestartPlace<'_>) -> String {
         ));
     }
     if !finished.is_empty() && !unfinished.is_empty() {
-        page.block("The newest that have ended, of which nothing is left to resume:");
+        page.block("The newest runs that have ended; there is nothing to resume:");
     }
     for run in finished.iter().take(FINISHED) {
         write_run(&mut page, run, place);
@@ -79,7 +79,7 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         }
         Standing::Crashed => ": its process is gone",
         Standing::Interrupted => ": a person ended its process at once",
-        Standing::Answered => "; nothing but a resume is missing",
+        Standing::Answered => "; it only has to be resumed",
         Standing::Stored(..) | Standing::NotQueued | Standing::IdleSession => "",
     };
     let status = format!("{}{more}", line(&standing.to_string(), 100));

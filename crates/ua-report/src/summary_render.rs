@@ -92,7 +92,7 @@ impl CompletionSummary {
     fn write_side_effects(&self, page: &mut Page) {
         page.heading(2, "Side effects");
         if self.side_effects.is_empty() {
-            page.block("No call was to change anything.");
+            page.block("No call with an effect was made.");
         }
         for effect in &self.side_effects {
             write_side_effect(page, effect);

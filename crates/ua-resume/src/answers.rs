@@ -112,11 +112,11 @@ fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
         (Choice::Execute | Choice::Continue, QuestionKind::RepeatedFailures | QuestionKind::MissingEvidence) => {
             "let the model try again; --text tells it something"
         }
-        (Choice::Execute | Choice::Continue, QuestionKind::OrphanAlive) => "that server was ended; look again",
-        (Choice::Execute | Choice::Continue, QuestionKind::CrashLoop) => "the cause is gone; resume once more",
+        (Choice::Execute | Choice::Continue, QuestionKind::OrphanAlive) => "that server was ended; check again",
+        (Choice::Execute | Choice::Continue, QuestionKind::CrashLoop) => "the cause is fixed; resume once more",
         (Choice::Execute | Choice::Continue, QuestionKind::AskUser) => "answer in your own words",
         (Choice::Execute | Choice::Continue, QuestionKind::Elicitation) => {
-            "the tool gets the values; what is left out takes its default"
+            "the tool gets the values; fields left out take their default"
         }
         (
             Choice::Execute | Choice::Continue,
@@ -150,7 +150,7 @@ pub fn ways(question: &QuestionRecord, reach: Reach) -> Vec<WayToAnswer> {
     if let Some(at) = ways.iter().position(|way| way.word == "decline") {
         let word = QuestionRecord::CANCEL;
         let command = format!("ua answer {} {word}", question.question_id);
-        let meaning = "the tool is told that nobody decided";
+        let meaning = "the tool is told that no decision was made";
         ways.insert(at + 1, WayToAnswer { choice: Choice::Skip, word, command, meaning });
     }
     if reach == Reach::Nobody {

@@ -231,7 +231,7 @@ pub const fn action_in_words(action: ReplayStatus, status: Option<CallStatus>) -
         (ReplayStatus::Executed, Some(CallStatus::Prepared)) => {
             "it had never been sent; it is next to be run, for the first time"
         }
-        (ReplayStatus::Resumed, _) => "its sub-agent resumes where it stood",
+        (ReplayStatus::Resumed, _) => "its sub-agent resumes where it left off",
         (ReplayStatus::Executed, _) => "it had never been sent and was run for the first time",
     }
 }

@@ -262,7 +262,7 @@ pub(crate) fn used_up(
 pub(crate) fn calls_stop(max_tool_calls: Option<u32>, phase: Option<&str>, used: &Used) -> Option<BudgetStop> {
     let max = max_tool_calls.filter(|max| used.tool_calls > *max)?;
     let asked = used.tool_calls;
-    let detail = format!("with those of the last reply {asked} calls are asked for, and none of them was sent");
+    let detail = format!("with the last reply, {asked} calls are asked for; none of its calls was sent");
     Some(reached("max_tool_calls", phase, &max, detail))
 }
 
@@ -288,12 +288,12 @@ pub(crate) fn admit_within(
     let of = phase.map_or_else(String::new, |phase| format!("of phase `{phase}` "));
     let Some(price) = price else {
         return Err(format!(
-            "the budget max_cost ({max}) {of}cannot be kept: nobody said what the model's tokens cost"
+            "the budget max_cost ({max}) {of}cannot be enforced: the price table has no price for this model"
         ));
     };
     if price.currency != max.currency() {
         return Err(format!(
-            "the budget max_cost ({max}) {of}cannot be kept: the model's price is in {}, not in {}",
+            "the budget max_cost ({max}) {of}cannot be enforced: the model's price is in {}, not in {}",
             price.currency,
             max.currency()
         ));
@@ -348,7 +348,7 @@ mod tests {
                 &estimate,
                 Some("$0.0093 is used, and the next request may cost up to $0.0007"),
             ),
-            (limits(None, Some("9")), &unpriced, Some("nobody said what the model's tokens cost")),
+            (limits(None, Some("9")), &unpriced, Some("the price table has no price for this model")),
             (limits(None, Some("9 EUR")), &estimate, Some("in USD, not in EUR")),
         ];
         for (limits, estimate, refusal) in cases {

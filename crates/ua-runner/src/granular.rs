@@ -45,7 +45,7 @@ pub struct Agent {
     pub temperature_milli: Option<u32>,
     /// What sampling starts from; refused with a provider that takes no seed.
     pub seed: Option<u64>,
-    /// Whether the model reads images: those that tools answer are sent along then.
+    /// Whether the model reads images: those in tool results are sent along then.
     pub images: bool,
     /// Whether the model writes a reply by a JSON Schema ([`ModelFacts::structured`](ua_llm::ModelFacts)).
     pub structured: bool,

@@ -29,7 +29,7 @@ const IMAGE_TOKENS: u64 = 1_600;
 
 /// Why a file of a job cannot be given to its model.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot take the job's file {path}: {why}")]
+#[error("cannot use the job's file {path}: {why}")]
 pub struct InputFileError {
     /// Its path, as the job says it.
     pub path: String,
@@ -97,7 +97,7 @@ pub async fn place_input_files(run: &RunRecord, workspace: &Workspace, store: &d
         let bytes = if file.is_image() {
             STANDARD.decode(&content).map_err(|e| RunError::BlobCorrupt {
                 blob: file.blob.blob_id.clone(),
-                why: format!("it is no Base64: {e}"),
+                why: format!("it is not Base64: {e}"),
             })?
         } else {
             content.into_bytes()
@@ -260,7 +260,7 @@ mod tests {
         ] {
             let error = take_input_files(&mut spec(&[name]), &inside).unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("cannot take the job's file {name}: ")) && error.contains(why),
+                error.starts_with(&format!("cannot use the job's file {name}: ")) && error.contains(why),
                 "{error}"
             );
         }

@@ -58,10 +58,10 @@ impl LateReplies for LateFile {
         let call = &late.tool_call_id;
         match self.append(late) {
             Ok(()) => {
-                tracing::warn!(%call, path = %self.path.display(), "the database does not take an answer: kept beside it");
+                tracing::warn!(%call, path = %self.path.display(), "the database does not accept an answer: kept beside it");
             }
             Err(error) => {
-                tracing::error!(%call, path = %self.path.display(), %error, "an answer that the database does not take was not kept");
+                tracing::error!(%call, path = %self.path.display(), %error, "an answer that the database does not accept was not kept");
             }
         }
     }

@@ -48,7 +48,7 @@ pub(crate) async fn refuse_forgotten(store: &dyn Store, run: &RunId) -> Result<(
 #[derive(Debug, thiserror::Error)]
 pub enum PastError {
     /// The database went back in time.
-    #[error("the database went back in time: effects.log knows {} about {} that it does not{}", ua_core::counted(forgotten.len(), "thing"), whose(run, forgotten), first(forgotten))]
+    #[error("the database is an older copy: effects.log knows {} about {} that it does not{}", ua_core::counted(forgotten.len(), "thing"), whose(run, forgotten), first(forgotten))]
     Forgotten {
         /// The run.
         run: RunId,

@@ -273,13 +273,13 @@ pub(crate) fn mismatch_text(diff: &FingerprintDiff, run: &RunRecord) -> String {
     let of_policy = || diff.iter().filter(|difference| difference.component == Component::Policy);
     if components.contains(&Component::Policy) && of_policy().all(|difference| difference.tool.is_none()) {
         text.push_str(
-            "\n  (the class of every tool is as it was: keys, probes, approvals or other settings of a rule are not)",
+            "\n  (the class of every tool is unchanged: keys, probes, approvals or other settings of a rule changed)",
         );
     }
     if components.contains(&Component::Policy) && audience == Audience::Terminal {
         text.push_str("\n  (`ua tools explain TOOL` shows which rule decides about a tool now)");
     }
-    text.push_str(audience.pick("\nPut it back as it was and resume", "\nPut it back as it was and run it again"));
+    text.push_str(audience.pick("\nRestore it and resume", "\nRestore it and run it again"));
     let names = accepted.join(",");
     text.push_str(&match (accepted.len() == components.len(), audience) {
         (true, Audience::Terminal) => format!(", or accept it: `ua resume {} --accept {names}`.", run.run_id),

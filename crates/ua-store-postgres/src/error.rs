@@ -98,7 +98,7 @@ pub(crate) fn words(code: Option<&SqlState>) -> (String, Retry) {
         "28000" | "28P01" => ("the server does not accept this user or password", Retry::Never),
         "3D000" => ("the server has no database of that name", Retry::Never),
         code if code.starts_with("08") => ("the connection to PostgreSQL failed", Retry::Later),
-        code if code.starts_with("42") => ("a statement and the database do not fit together", Retry::Never),
+        code if code.starts_with("42") => ("a statement does not match the database", Retry::Never),
         _ => return (format!("PostgreSQL refused (SQLSTATE {})", code.code()), Retry::Never),
     };
     (words.to_owned(), retry)

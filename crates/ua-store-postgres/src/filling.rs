@@ -34,7 +34,9 @@ impl Filling {
         let found = client.query_opt("SELECT max(version) FROM ua.refinery_schema_history", &[]).await;
         let version: Option<i32> = found.ok().flatten().and_then(|row| row.try_get(0).ok());
         if version != Some(schema::newest()) {
-            return Err(refused("the database on the server has not this program's schema; `ua db migrate` makes it"));
+            return Err(refused(
+                "the database on the server does not have this program's schema; `ua db migrate` creates it",
+            ));
         }
         client
             .batch_execute(

@@ -93,7 +93,7 @@ pub(crate) fn check(db: &Db) -> Result<(), DbError> {
         return Err(refused(format!("the database is encoded as {encoding}; make one with encoding UTF8")).into());
     }
     if !has_schema {
-        return Err(refused("the database has no schema of this program; `ua db migrate` makes it").into());
+        return Err(refused("the database does not have this program's schema; `ua db migrate` creates it").into());
     }
     let sql = "SELECT max(version) FROM ua.refinery_schema_history";
     let version = db.row(sql, params![], |row| Ok(row.try_get::<_, Option<i32>>(0)?))?.flatten().unwrap_or(0);

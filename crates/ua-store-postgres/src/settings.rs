@@ -29,8 +29,8 @@ pub(crate) struct Facts {
 const NEEDED: [(&str, &str, &str); 4] = [
     ("fsync", "on", "a crash of the server damages the database"),
     ("full_page_writes", "on", "a power cut damages the database, unless its disk writes whole pages"),
-    ("zero_damaged_pages", "off", "what is damaged is read as if nothing had been there"),
-    ("ignore_checksum_failure", "off", "what is damaged is read as if it were whole"),
+    ("zero_damaged_pages", "off", "damaged data is read as if it were absent"),
+    ("ignore_checksum_failure", "off", "damaged data is read as if it were intact"),
 ];
 
 /// Services that speak PostgreSQL over a storage of their own, by how their settings begin.
@@ -77,7 +77,7 @@ impl Facts {
         for (other, name) in OTHERS {
             if self.version.contains(other) {
                 findings.push(format!(
-                    "the server is {name}, which speaks PostgreSQL and locks otherwise; nothing is promised of it"
+                    "the server is {name}, which speaks PostgreSQL's protocol but locks differently; it is not supported"
                 ));
             }
         }
@@ -113,19 +113,19 @@ impl Facts {
         let names = self.setting("synchronous_standby_names");
         if !hidden.is_empty() {
             warnings.push(format!(
-                "there are standbys, and the role {} may not see whether they are waited for; `GRANT pg_monitor TO {0}` lets it",
+                "there are standbys, and the role {} cannot see whether commits wait for them; `GRANT pg_monitor TO {0}` lets it",
                 self.role
             ));
         }
         if names.is_empty() && !seen.is_empty() {
             warnings.push(
-                "there are standbys and none is waited for (synchronous_standby_names): a failover may lose what was sent, and who sent it \
-                 would not know"
+                "there are standbys, and commits wait for none of them (synchronous_standby_names): a failover may lose the record of what was \
+                 sent"
                     .to_owned(),
             );
         } else if !others.is_empty() {
             warnings.push(format!(
-                "these standbys are not waited for: {}; a failover to one of them may lose what was sent, and who sent it would not know",
+                "commits do not wait for these standbys: {}; a failover to one of them may lose the record of what was sent",
                 others.join(", ")
             ));
         }
@@ -137,8 +137,8 @@ impl Facts {
         for (begin, name) in SERVICES {
             if self.settings.keys().any(|setting| setting.starts_with(begin)) {
                 warnings.push(format!(
-                    "the server is a service ({name}): what its storage and its failover keep cannot be judged from here; ask its operator \
-                     whether a failover keeps every commit that was acknowledged"
+                    "the server is a managed service ({name}): ua cannot check what its storage and its failover keep; ask its operator whether \
+                     a failover keeps every acknowledged commit"
                 ));
             }
         }
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn each_place_where_the_promise_ends_is_named() {
         let table = [
-            (with_standbys("", &[Some("async")]), "none is waited for"),
-            (with_standbys("ANY 1 (s)", &[Some("quorum"), Some("async")]), "these standbys are not waited for: s"),
+            (with_standbys("", &[Some("async")]), "commits wait for none of them"),
+            (with_standbys("ANY 1 (s)", &[Some("quorum"), Some("async")]), "commits do not wait for these standbys: s"),
             (with_standbys("ANY 1 (s)", &[]), "writes wait until one is"),
             (with_standbys("ANY 1 (s)", &[None]), "GRANT pg_monitor TO ua"),
             (set(healthy(), "rds.extensions", "x"), "Amazon RDS or Aurora"),

@@ -67,7 +67,7 @@ pub(crate) fn words(error: &rusqlite::Error) -> (&'static str, Retry) {
         Some(ffi::SQLITE_NOTADB) => "the file is not a database",
         Some(ffi::SQLITE_NOMEM) => "memory ran out",
         Some(_) => "SQLite refused",
-        None => "a statement and the database do not fit together",
+        None => "a statement does not match the database",
     };
     (words, Retry::Never)
 }

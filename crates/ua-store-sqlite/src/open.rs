@@ -149,7 +149,7 @@ impl FileIdentity {
             return Ok(());
         }
         Err(refused(format!(
-            "the database was replaced: {} is not the file any more that this process opened; start again",
+            "the database was replaced: {} is no longer the file that this process opened; start again",
             self.path.display()
         )))
     }
@@ -290,7 +290,7 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     let file = looked(path)?;
     if !file.is_file() {
         return Err(refused(format!(
-            "{} is a link or another thing that is no file; name the file itself",
+            "{} is a link or something else that is not a file; name the file itself",
             path.display()
         )));
     }
@@ -300,7 +300,7 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     }
     if file.mode() & 0o022 != 0 {
         return Err(refused(format!(
-            "others may change {0}; `chmod 600 {0}` if it can still be believed",
+            "other users may change {0}; `chmod 600 {0}` if it can still be trusted",
             path.display()
         )));
     }
@@ -338,7 +338,7 @@ pub(crate) fn schema_findings(connection: &Connection) -> rusqlite::Result<Vec<S
     };
     let mut fresh = Connection::open_in_memory()?;
     if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
-        return Ok(vec![format!("what it should look like cannot be told: {error}")]);
+        return Ok(vec![format!("its expected form cannot be determined: {error}")]);
     }
     let (expected, found) = (objects(&fresh)?, objects(connection)?);
     let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
@@ -360,7 +360,7 @@ pub(crate) fn migrate_lock(path: &Path) -> Result<File, StoreError> {
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> std::io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let refused = |what: &str| {
-        let why = format!("{} is {what}, not a file of ours; nothing was read or written", path.display());
+        let why = format!("{} is {what}, not a regular file; nothing was read or written", path.display());
         std::io::Error::new(ErrorKind::InvalidInput, why)
     };
     let opened = options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path);

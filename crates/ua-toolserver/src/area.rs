@@ -19,7 +19,7 @@ use crate::regular;
 /// The start of every temporary file's name.
 pub(crate) const STAGED: &str = ".ua-tmp-";
 
-/// A directory that can not be left through it.
+/// A directory that cannot be left through it.
 #[derive(Debug)]
 pub(crate) struct Area {
     dir: Dir,
@@ -92,7 +92,7 @@ impl Area {
         Ok(Self { dir: Dir::from_std_file(open.into()), path })
     }
 
-    /// The directory itself; paths given to it are relative and can not leave it.
+    /// The directory itself; paths given to it are relative and cannot leave it.
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
     }

@@ -32,7 +32,7 @@ pub(crate) fn copy_hashing(from: &mut impl Read, to: &mut impl Write) -> io::Res
 /// Bytes as lower-case hexadecimal digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a `String` can not fail.
+        // Writing into a `String` cannot fail.
         write!(text, "{byte:02x}").ok();
         text
     })

@@ -7,7 +7,7 @@ use ua_core::FailureClass;
 /// Reads after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ToolServerError {
-    /// A directory named in the settings can not be used.
+    /// A directory named in the settings cannot be used.
     #[error("cannot open the {role} directory {}", path.display())]
     Directory {
         /// What the directory is for.

@@ -26,7 +26,7 @@
 //! `_meta["dev.universal-agent/key-ttl-seconds"]` says for how long when the provider forgets keys. Bare SMTP (without `--mail-probe`) and a webhook that is not known
 //! to honour keys declare false, and a durable runner holds such a call when its outcome is unknown.
 //!
-//! An answer with `isError: true` means that the effect did not happen. What can not be told (a full disk at the
+//! An answer with `isError: true` means that the effect did not happen. What cannot be told (a full disk at the
 //! wrong moment, a cut connection after a request left) is a JSON-RPC error −32603, which a durable runner reads as
 //! "outcome unknown". Standard output belongs to the protocol; logging goes through `tracing`.
 //!

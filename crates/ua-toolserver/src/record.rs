@@ -56,7 +56,7 @@ where
                 Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                     let path = workspace.absolute(&path);
                     Failure::Unclear(format!(
-                        "the record {} of an earlier attempt can not be read: {error}",
+                        "the record {} of an earlier attempt cannot be read: {error}",
                         path.display()
                     ))
                 })?),
@@ -113,7 +113,7 @@ where
 
     async fn write(&self, entry: &Entry<B, D>) -> Result<(), Failure> {
         let bytes = serde_json::to_vec_pretty(entry).map_err(|error| {
-            Failure::refused(format!("the attempt can not be written down: {error}"), "report this as a bug")
+            Failure::refused(format!("the attempt cannot be written down: {error}"), "report this as a bug")
         })?;
         let (workspace, path) = (Arc::clone(&self.workspace), self.path.clone());
         blocking(move || {

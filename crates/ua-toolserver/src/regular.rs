@@ -25,7 +25,7 @@ pub(crate) fn open(dir: &Dir, path: &Path) -> io::Result<(File, Metadata)> {
 pub(crate) fn open_with(dir: &Dir, path: &Path, options: &mut OpenOptions) -> io::Result<(File, Metadata)> {
     // Reading and writing a regular file is the same with this flag.
     let file = dir.open_with(path, options.custom_flags(NONBLOCK)).map_err(|error| {
-        // A socket, and a pipe for writing that nobody reads, can not be opened at all.
+        // A socket, and a pipe for writing that nobody reads, cannot be opened at all.
         match dir.metadata(path) {
             Ok(metadata) if !is_plain(&metadata) => refusal(metadata.file_type()),
             Ok(_) | Err(_) => error,

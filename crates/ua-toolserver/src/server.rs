@@ -126,7 +126,7 @@ fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData
     match meta.get(IDEMPOTENCY_KEY) {
         None => Ok(None),
         Some(serde_json::Value::String(key)) if is_key(key) => Ok(Some(key.clone())),
-        // A key that can not be honoured must not be ignored: the caller relies on it.
+        // A key that cannot be honoured must not be ignored: the caller relies on it.
         Some(_) => Err(ErrorData::invalid_params(
             format!("_meta[{IDEMPOTENCY_KEY:?}] must be 1 to {MAX_KEY_BYTES} printable ASCII characters"),
             None,

@@ -21,7 +21,7 @@ use crate::trace::AdoptParent;
 #[derive(Debug, Clone, clap::Args)]
 #[command(mut_args = unless_off)]
 pub struct Settings {
-    /// The directory that the tools work in and can not leave; created when missing.
+    /// The directory that the tools work in and cannot leave; created when missing.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub workspace: PathBuf,
 

@@ -1,6 +1,6 @@
 //! The workspace: the one directory tree that tools may name paths in.
 //!
-//! Confinement is `cap-std`'s: every path is opened relative to an open directory and can not lead out of it, whatever
+//! Confinement is `cap-std`'s: every path is opened relative to an open directory and cannot lead out of it, whatever
 //! symbolic links say. What is added here: `..` and foreign absolute paths are refused with a hint, `.ua/` belongs to
 //! the server, and the outbox and the other stores are written by their own tools only.
 

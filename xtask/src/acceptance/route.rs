@@ -63,7 +63,7 @@ impl Route {
             Self::Folders => "folders",
             Self::ProbedSmtp => "SMTP with probe",
             Self::MailApi => "mail API",
-            Self::BareSmtp => "bare SMTP",
+            Self::BareSmtp => "plain SMTP",
         }
     }
 

@@ -166,7 +166,7 @@ fn at_once(place: &Place<'_>, clients: u32, calls: u32) -> anyhow::Result<f64> {
 
 fn broker_pid(place: &Place<'_>) -> anyhow::Result<u32> {
     let status = place.broker("status")?;
-    let pid = status["broker"]["pid"].as_u64().context("no broker runs")?;
+    let pid = status["broker"]["pid"].as_u64().context("no broker is running")?;
     Ok(u32::try_from(pid)?)
 }
 

@@ -105,7 +105,7 @@ impl Upstream {
                 self.found(process, Era::Stateless, &discovered);
                 Ok(json!({"result": greeting}))
             }
-            None => refused.unwrap_or_else(|| Err(Unanswered::Lost("it said nothing about itself".to_owned()))),
+            None => refused.unwrap_or_else(|| Err(Unanswered::Lost("it sent no information about itself".to_owned()))),
         }
     }
 

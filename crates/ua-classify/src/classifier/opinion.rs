@@ -75,8 +75,8 @@ pub(super) fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a st
     };
     let class = rule.settings.side_effect_class.filter(|_| applies);
     let note = match (applies, class) {
-        (false, _) => "it is about other tools".to_owned(),
-        (true, None) => "it names no class".to_owned(),
+        (false, _) => "it matches other tools".to_owned(),
+        (true, None) => "it sets no class".to_owned(),
         (true, Some(class)) if source == ClassSource::JobPolicy => {
             format!("rule {} of the job's {file}, which is trusted, calls it {class}", rule.id)
         }
@@ -107,9 +107,11 @@ pub(super) fn annotation_opinion(tool: &ToolSpec, believed: Believed, name: &Nam
         (Some(true), _) if believed == Believed::Confirming => {
             ("readOnlyHint", None, "its server says readOnlyHint = true, but nothing in its name suggests that")
         }
-        (Some(true), _) => {
-            ("readOnlyHint", None, "its server says readOnlyHint = true, but is not trusted, so that lowers nothing")
-        }
+        (Some(true), _) => (
+            "readOnlyHint",
+            None,
+            "its server says readOnlyHint = true, but is not trusted, so that does not lower the class",
+        ),
         (None, _) => ("none", None, "its server says neither readOnlyHint nor destructiveHint = true"),
     };
     Opinion {
@@ -134,12 +136,10 @@ pub(super) fn name_opinion(says: &NameSays) -> Opinion<'static> {
             (word.as_str(), Some(SideEffectClass::ReadOnly), note)
         }
         NameSays::MayRead(word) => {
-            let note = format!("its name suggests that it looks, by {word:?}, which is no proof");
+            let note = format!("its name suggests a read, by {word:?}, which is no proof");
             ("none", None, note)
         }
-        NameSays::Nothing => {
-            ("none", None, "its name says neither that it looks nor that it changes something".to_owned())
-        }
+        NameSays::Nothing => ("none", None, "its name suggests neither a read nor a change".to_owned()),
     };
     Opinion {
         source: ClassSource::Name,

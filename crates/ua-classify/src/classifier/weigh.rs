@@ -74,7 +74,7 @@ impl Classifier {
         if let Some(KeyChannel::Argument(name)) = &policy.key_channel
             && !policy.volatile_fields.contains(name)
         {
-            // The key is computed over the arguments, so it can not be one of them.
+            // The key is computed over the arguments, so it cannot be one of them.
             policy.volatile_fields.push(name.clone());
         }
         if class.has_effect() {

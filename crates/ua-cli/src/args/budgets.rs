@@ -6,7 +6,7 @@ use ua_host::budgets::BudgetChange;
 
 /// Budgets that a resume may change: `+100` adds to what counts now, `400` sets it.
 #[derive(Debug, Args, Default)]
-#[command(next_help_heading = "Budgets (+N adds to what counts now, N sets it)")]
+#[command(next_help_heading = "Budgets (+N adds to the current value, N sets it)")]
 pub struct BudgetArgs {
     /// Tool calls
     #[arg(long, value_name = "[+]N")]

@@ -26,7 +26,7 @@ use crate::{complete, find};
 #[command(after_help = "\
 Examples:
   ua questions
-  ua questions --run last --full         with all arguments of the calls that are asked about
+  ua questions --run last --full         show the complete arguments of the calls
   ua questions --watch                   shows each new question as it is asked, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
@@ -51,8 +51,8 @@ Examples:
   ua answer                                       choose and answer on the terminal
   ua answer q_01… approve
   ua answer q_01… skip --text \"ask the board first\"
-  ua answer q_01… --text \"the blue one\"            what the model asked with ask_user
-  ua answer q_01… accept --values '{\"size\": 3}'    what a tool asks for
+  ua answer q_01… --text \"the blue one\"            answer what the model asked with ask_user
+  ua answer q_01… accept --values '{\"size\": 3}'    give the values that a tool asks for
 
 Then resume: `ua resume RUN`.")]
 pub struct AnswerArgs {
@@ -190,7 +190,7 @@ async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
     let mut meant = asked.iter().map(|question| question.question_id.as_str());
     let is_it = |id: &&str| name.len() >= find::SHORTEST_QUESTION && (id.starts_with(name) || id.ends_with(name));
     let Some(id) = meant.find(is_it) else { return Err(error) };
-    Err(HostError::usage(format!("question {id} is one of the gateway, whose runs are in a folder of their own"))
+    Err(HostError::usage(format!("question {id} belongs to the gateway, which keeps its runs in a folder of its own"))
         .hint(commands.complete(&format!("`ua answer {id}`")).into_owned()))
 }
 
@@ -232,7 +232,9 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
     let question = named(host, &name).await?;
     let takes = || format!("it takes {}", words(&question));
     if for_a_tool && question.kind != QuestionKind::Elicitation {
-        return Err(HostError::usage(format!("question {} is not asked by a tool", question.question_id)).hint(takes()));
+        return Err(
+            HostError::usage(format!("question {} was not asked by a tool", question.question_id)).hint(takes())
+        );
     }
     let choice = match word {
         Some(word) => chosen(&question, word.as_str()).ok_or_else(|| {

@@ -259,7 +259,7 @@ async fn details(
                 return Ok(Err("the form was not filled in".to_owned()));
             }
             if let Err(why) = ua_ledger::check_elicited(question, answer.text.as_deref()) {
-                return Ok(Err(format!("the tool cannot take that: {}", plain(&why))));
+                return Ok(Err(format!("the tool does not accept that: {}", plain(&why))));
             }
         }
         "skip" if question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome => {

@@ -40,7 +40,7 @@ pub(crate) fn run(host: &Host, policies: &[PathBuf]) -> Result<u8, HostError> {
     if !open.is_empty() {
         let rules: Vec<String> = open.iter().map(|row| plain(&row.suggestion)).collect();
         print(
-            "\nA policy file (policy.toml in the user's configuration, or --policy) could say, once you know better than `external`:\n\n",
+            "\nA policy file (policy.toml in the user's configuration, or --policy) can classify them, once you know what they do:\n\n",
         )?;
         // To be copied, so nothing in it is broken.
         print_exactly(rules.join("\n"))?;

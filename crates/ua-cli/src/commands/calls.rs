@@ -27,7 +27,7 @@ pub enum CallsCommand {
     #[command(after_help = "\
 Examples:
   ua calls list --run last
-  ua calls list --unknown                    which calls may or may not have happened?
+  ua calls list --unknown                    list the calls whose outcome is unknown
   ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
     List {
         /// Only this run: an id, its beginning or end, or `last`
@@ -74,7 +74,7 @@ Examples:
   ua calls resolve call_019 --as not_happened --reason \"no mail in their inbox\"
   ua calls resolve call_019 --as happened --proof msg_123 --reason \"Ada has it\" --yes
 
-The first two answer the question about a call. --as puts its record right, whatever it says, also after the run has ended."
+The first two answer the question about a call. --as corrects its record, whatever it says, even after the run has ended."
 )]
 pub struct ResolveArgs {
     /// A call id, its beginning or its end
@@ -169,7 +169,7 @@ async fn list(home: &Home, run: Option<&str>, unknown: bool, json: bool) -> Resu
         print_json(&calls.iter().map(CallRow::of).collect::<Vec<_>>())?;
     } else {
         if calls.is_empty() {
-            tell(if unknown { "no call is in doubt" } else { "no such calls" });
+            tell(if unknown { "no call has an unknown outcome" } else { "no such calls" });
         }
         let ids = ShortIds::of(&calls.iter().map(|call| call.call_id.as_str()));
         let mut their_runs: Vec<&str> = calls.iter().map(|call| call.run_id.as_str()).collect();
@@ -207,7 +207,7 @@ fn in_a_list(call: &CallRecord) -> String {
     match &call.correction {
         Some(correction) => format!("corrected by {}: {}", correction.by, correction.reason),
         None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
-            "left unresolved; `ua calls resolve` puts it right".to_owned()
+            "left unresolved; `ua calls resolve` settles it".to_owned()
         }
         None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
     }
@@ -347,7 +347,9 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
         (false, false, false) => Choice::Abort,
     };
     if args.proof.is_some() && !args.happened {
-        return Err(HostError::usage("--proof names what happened, so it goes with --happened or --as happened only"));
+        return Err(HostError::usage(
+            "--proof identifies what happened, so it is only allowed with --happened or --as happened",
+        ));
     }
     let store = host.home().open()?;
     let call = find::call(&store, &args.call).await?;
@@ -374,7 +376,7 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     if !args.yes {
         if !is_attended() {
             return Err(HostError::usage("not a terminal, so nobody can confirm it")
-                .hint("run it on a terminal, or add --yes when you have looked at `ua calls show`"));
+                .hint("run it on a terminal, or look at `ua calls show` and add --yes"));
         }
         tell(plain(&shown(&look, &seen).await?));
         let ask = format!("Record it as {}, with the reason {:?}?", said.outcome, line(&said.reason, 200));
@@ -403,11 +405,11 @@ async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<Question
         let failure = HostError::usage(format!("call {} is {} and has no open question", call.call_id, call.status));
         if call.status == CallStatus::Running {
             failure.hint(format!(
-                "its process is gone or still at work: `ua resume {}` finds out, and asks if it cannot",
+                "its process has ended or is still running: `ua resume {}` finds out, and asks if it cannot",
                 call.run_id
             ))
         } else {
-            failure.hint("`ua calls list --unknown` shows the calls in doubt, `ua questions` what waits for an answer")
+            failure.hint("`ua calls list --unknown` shows the calls whose outcome is unknown, `ua questions` what waits for an answer")
         }
     })
 }

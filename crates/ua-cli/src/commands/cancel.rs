@@ -81,7 +81,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
             run.run_id
         ))
         .hint(format!(
-            "that the run is to end is stored; end that process, then `ua resume {}` ends the run",
+            "the request to end the run is stored; end that process, then `ua resume {}` ends the run",
             run.run_id
         )));
     }

@@ -21,7 +21,7 @@ Examples:
   ua config show --json | jq '.settings[] | select(.source != \"default\")'
 
 Later wins: built-in defaults, the user's config.toml, the project's ua.toml, the environment, flags. Keys are never printed. \
-docs/guide/cli.md says more of each.")]
+docs/guide/cli.md explains each of them.")]
     Show,
 }
 

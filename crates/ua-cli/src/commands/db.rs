@@ -50,7 +50,7 @@ Examples:
   ua db migrate --database-url postgres://ua@db.example/ua      make the schema there
   ua db copy --database-url postgres://ua@db.example/ua
 
-No run may be at work. The database on the server must be empty; events keep their chain. The file is kept under another \
+No run may be running. The database on the server must be empty; events keep their chain. The file is kept under another \
 name, so that no run is driven from both.")]
     Copy,
     /// Copy the database to a new file, as of one moment; runs may continue meanwhile
@@ -66,8 +66,8 @@ Examples:
 Examples:
   ua db restore ua-2026-11-20.db
 
-A copy does not know what was sent after it was made. effects.log beside the database does: a run of which it knows more \
-than the copy does not resume, so that nothing is sent twice, until `ua db accept RUN` says that you looked.")]
+A copy does not know what was sent after it was made, but effects.log beside the database does. A run that effects.log knows more \
+about than the copy does not resume, so that nothing is sent twice, until you have looked and run `ua db accept RUN`.")]
     Restore {
         /// The copy
         file: PathBuf,
@@ -75,7 +75,7 @@ than the copy does not resume, so that nothing is sent twice, until `ua db accep
     /// Allow a run to resume although effects.log knows attempts of it that the database does not
     #[command(after_help = "\
 Examples:
-  ua db check                                what was sent that the database does not know?
+  ua db check                                list what was sent that the database does not know
   ua db accept run_019 && ua resume run_019")]
     Accept {
         /// A run id, its beginning or end, or `last`
@@ -184,7 +184,7 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     }
     if !to_look_at.is_empty() {
         print(format!(
-            "To look at     {} where the records may not say what happened\n",
+            "To review      {} where the records may not say what happened\n",
             ua_core::counted(to_look_at.len(), "place")
         ))?;
         for one in &to_look_at {
@@ -200,8 +200,8 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
     }
     if !health.forgotten.is_empty() {
         tell(
-            "hint: the database went back in time: these were sent, or said, and it does not know them. Restore a newer copy; or look \
-             what became of them, then `ua db accept RUN`, and say with `ua calls resolve CALL` again what was said",
+            "hint: the database is an older copy: these were sent or answered, and it does not know them. Restore a newer copy; or find \
+             out what became of them, then run `ua db accept RUN`, and give the answers again with `ua calls resolve CALL`",
         );
     }
     Ok(if is_well { OK } else { STORAGE })
@@ -343,7 +343,7 @@ fn nobody_drives(home: &Home) -> Result<(), HostError> {
         Err(LockError::Held { run: holder, owner }) => {
             let process = owner.map_or_else(String::new, |owner| format!(" (process {})", owner.pid));
             let what = if holder.as_str().starts_with("worker_") {
-                format!("worker {holder} is at work here{process}")
+                format!("worker {holder} is running here{process}")
             } else {
                 format!("a process{process} drives run {holder}, or is the worker of that name")
             };

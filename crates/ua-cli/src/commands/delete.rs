@@ -32,9 +32,9 @@ use crate::{complete, find};
     after_help = "\
 Examples:
   ua runs delete run_019…                       one finished run with its workspace
-  ua runs delete --older-than 30d --dry-run     which finished runs would go?
+  ua runs delete --older-than 30d --dry-run     show which finished runs would be deleted
   ua runs delete --older-than 30d --yes         without asking, as a timer does
-  ua runs delete RUN --force                    one that is not finished, too
+  ua runs delete RUN --force                    also one that is not finished
 
 A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run \
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."

@@ -51,7 +51,9 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
     print_table(&crate::listings::SIDES, rows)?;
     print(&match &diff.common_ancestor {
         Some(run) => format!("\nShared: the first {} of run {run}\n", ua_core::counted(diff.shared_turns, "turn")),
-        None => "\nThe runs share no turn: neither was forked from the other, nor both from one\n".to_owned(),
+        None => {
+            "\nThe runs share no turns: neither is a fork of the other, and they have no common parent\n".to_owned()
+        }
     })?;
     if !diff.job.is_empty() {
         print("\nThe jobs differ (A → B)\n")?;

@@ -21,9 +21,9 @@ use crate::view::{DoctorFinding, DoctorReport, Level, ToolRow};
 #[command(after_help = "\
 Examples:
   ua doctor
-  ua doctor --verbose                     also what is well, every setting and every tool
+  ua doctor --verbose                     also show what is fine, every setting and every tool
   ua doctor --mcp-config servers.json     start these tool servers, list their tools, stop them
-  ua doctor --job report.json             is everything there that this job needs?
+  ua doctor --job report.json             check what this job needs
   ua doctor --json | jq '.findings[] | select(.level != \"ok\")'
 
 Exit code 0 when nothing fails, 1 otherwise; warnings do not count. Nothing is sent to the model provider.")]
@@ -37,7 +37,7 @@ pub struct DoctorArgs {
     /// A job file: its model, prices, policies and tool servers are looked at as well
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Also show what is well, every setting and every tool
+    /// Also show what is fine, every setting and every tool
     #[arg(long, short)]
     pub verbose: bool,
 }
@@ -101,7 +101,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     Ok(if ok { OK } else { FAILED })
 }
 
-/// What was found, what is wrong first; with `verbose` also what is well, every setting and every tool.
+/// What was found, what is wrong first; with `verbose` also show what is fine, every setting and every tool.
 fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
     let mut out = Shown::default();
     for level in [Level::Fail, Level::Warn, Level::Ok] {
@@ -124,7 +124,7 @@ fn show(report: &DoctorReport, verbose: bool) -> Result<(), HostError> {
         }
     }
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
-    let more = if verbose { "" } else { "; --verbose shows everything that was looked at" };
+    let more = if verbose { "" } else { "; --verbose shows everything that was checked" };
     let counts = format!(
         "{} ok, {}, {}",
         count(Level::Ok),

@@ -33,15 +33,15 @@ use crate::{complete, find};
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  ua runs export last                       its files again, in its workspace
+  ua runs export last                       write its files again, into its workspace
   ua runs export last --html                the timeline, for a browser
   ua runs export last --html timeline.html
   ua runs export last --json | jq .records.calls
   ua runs export last --out ./copy --all-files --include-blobs
-  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     a database of another machine
+  UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     a database from another machine
 
-Everything is made of the database alone, whether the run is at work, finished or of another machine; nothing about the run \
-changes. See docs/guide/workspace.md."
+Everything is made from the database alone, whether the run is running, finished or from another machine; the run itself does not \
+change. See docs/guide/workspace.md."
 )]
 pub struct ExportArgs {
     /// A run id, its beginning or end, or `last`
@@ -209,7 +209,7 @@ impl ExportData {
         }
         if gone > 0 {
             self.notes.push(format!(
-                "gone, most likely by `ua db prune`: {gone}, whose names are kept",
+                "deleted, most likely by `ua db prune`: {gone}; their names are kept",
                 gone = ua_core::counted(gone, "large result")
             ));
         }
@@ -235,7 +235,7 @@ impl ExportData {
     fn folder(&self) -> Result<PathBuf, HostError> {
         self.workspace.as_ref().map(|workspace| workspace.root().to_path_buf()).ok_or_else(|| {
             if is_gateway(&self.records.run) {
-                return HostError::usage("a session of a client at the gateway has no folder of its own")
+                return HostError::usage("a gateway session has no folder of its own")
                     .hint("name a file, or a folder with --out DIR");
             }
             HostError::usage(format!("the workspace {} is not here", self.records.run.workspace_dir))
@@ -295,7 +295,7 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
         Some(out) if is_standard_output(out) => {
-            return Err(HostError::usage("many files do not fit on standard output")
+            return Err(HostError::usage("several files cannot be written to standard output")
                 .hint("name a folder, or one of --html, --json, --transcript"));
         }
         Some(out) => {

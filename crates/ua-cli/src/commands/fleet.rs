@@ -39,7 +39,7 @@ Examples:
   ua submit report.json --job-key report-2026-11       once, however often it is submitted
   ua submit report.json --concurrency-key acme:2 --fair-key acme
   ua submit report.json --delay 2h --priority -10
-  ua submit --run run_019                              queue a run that is stored already
+  ua submit --run run_019                              queue a run that is already stored
 
 Exit code 0 means that the run is stored and queued. A worker (`ua worker`) on this or another machine runs it."
 )]
@@ -197,11 +197,11 @@ Examples:
     #[command(after_help = "\
 Examples:
   ua workers forget worker_019
-  ua workers forget 0197a2c4-…       a machine by its id, when its workers are not listed any more
+  ua workers forget 0197a2c4-…       a machine by its id, when its workers are no longer listed
 
-A name that fits none lists the machines that hold runs.
+A name that matches none lists the machines that hold runs.
 
-Only say this of a machine that is off: its runs start again with an empty workspace, and nothing proves any more that \
+Use this only for a machine that is off: its runs start again with an empty workspace, and nothing proves any longer that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]
     Forget {
         /// A worker of it, by its name or a part of it as with `drain`, or its id
@@ -225,8 +225,7 @@ const LOOKED_AT: u32 = 10_000;
 pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostError> {
     let people: Arc<dyn People> = Arc::new(AtTerminal::new(args.launch.quiet, true));
     let run_id = args.run_id.as_deref().map(RunId::parse).transpose().map_err(|e| {
-        HostError::usage(format!("cannot use --run-id: {e}"))
-            .hint("leave --run-id out, and the run gets a name of its own")
+        HostError::usage(format!("cannot use --run-id: {e}")).hint("leave --run-id out to have an id generated")
     })?;
     let submission = Submission {
         queue: Some(args.queue),
@@ -276,7 +275,7 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
     print(format!("{}\n", submitted.run.run_id))?;
     match entry {
         Some(entry) if !is_quiet && submitted.was_queued => {
-            tell(format!("this run was in the queue {} already; nothing was added", entry.options.queue));
+            tell(format!("this run is already in the queue {}; nothing was added", entry.options.queue));
         }
         Some(entry) if !is_quiet && entry.options.run_after > now => tell(format!(
             "queued in {}; a worker (`ua worker`) takes it at {}",
@@ -330,7 +329,7 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
     let count = ua_core::counted(left.misfits.len(), "run");
     Err(HostError::waiting(format!("{count} left in the queue that cannot be driven here: {}{more}", named.join("; ")))
-        .hint("correct what each reason names, then start the worker again, or one where the reason is not true; `ua queue list` shows them")
+        .hint("fix what each reason names, then start the worker again, or start one where the reason does not apply; `ua queue list` shows them")
         .field("runs", left.misfits.keys().collect::<Vec<_>>()))
 }
 
@@ -362,7 +361,7 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
         }
         QueueCommand::Remove { run } => {
             let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
-            print(format!("{} is not in the queue any more\n", gone.run_id))?;
+            print(format!("removed {} from the queue\n", gone.run_id))?;
         }
     }
     Ok(OK)
@@ -381,8 +380,8 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
         Err(StoreError::NotFound { .. }) => Err(HostError::usage(format!("run {run} is not in the queue"))
             .hint(format!("`ua submit --run {run}` queues it"))),
         Err(StoreError::Conflict { .. }) => {
-            Err(HostError::usage(format!("cannot change the queue: a worker has it: {run}"))
-                .hint(format!("`ua runs cancel {run}` ends the run; `ua workers drain` has its worker take no more")))
+            Err(HostError::usage(format!("cannot change the queue: a worker is running {run}"))
+                .hint(format!("`ua runs cancel {run}` ends the run; `ua workers drain` makes its worker take no more")))
         }
         Err(error) => Err(HostError::store("change the queue", &error)),
     }
@@ -549,7 +548,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
 async fn named_worker(store: &Database, typed: &str) -> Result<String, HostError> {
     let state = store.fleet_state(0).await.map_err(|e| HostError::store("read the workers", &e))?;
     let names: Vec<&str> = state.workers.iter().map(|worker| worker.worker.as_str()).collect();
-    find::name("worker", typed, &names, "`ua workers list` shows who is there").map(str::to_owned)
+    find::name("worker", typed, &names, "`ua workers list` shows the workers").map(str::to_owned)
 }
 
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
@@ -564,8 +563,8 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
     let Some(place) = place.cloned() else { return Err(no_machine(machine, &places)) };
     let (here, _) = fleet::place_of(host.home())?;
     if place == here || place.is_empty() {
-        return Err(HostError::usage("that is this machine and this root")
-            .hint("workers that died here are noticed without it; `ua workers list` shows the others"));
+        return Err(HostError::usage("a worker of this machine and this root cannot be forgotten")
+            .hint("workers that died here are noticed without this command; `ua workers list` shows the others"));
     }
     let at = store.fleet_now(host.env().now()).await.map_err(failed)?;
     let done = store.fleet(FleetChange::ForgetPlace { place, at }).await.map_err(|error| {

@@ -28,11 +28,11 @@ Examples:
   ua fork run_01… --at-turn 12                 … after turn 12
   ua fork last --job-overrides changes.json    … with another prompt, inputs or model
   ua fork last --model claude-opus-4-5 --max-turns 40 --dry-run
-  ua runs diff run_01… last                    what came of both
+  ua runs diff run_01… last                    compare both
 
 A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files \
 that were recorded up to that turn. What the parent, or any other run of the lineage, did outside is not done again: the fork is told \
-of it, and a call that might repeat it asks a person. The parent is left alone; it may even be running."
+of it, and a call that might repeat it asks a person. The parent is not changed; it may even be running."
 )]
 pub struct ForkArgs {
     /// The run to fork: a run id, its beginning or end, or `last`
@@ -93,8 +93,7 @@ pub(crate) async fn run(host: &Host, args: ForkArgs) -> Result<u8, HostError> {
 /// Makes the fork and drives it.
 pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, HostError> {
     let run_id = wanted.run_id.map(RunId::parse).transpose().map_err(|e| {
-        HostError::usage(format!("cannot use --run-id: {e}"))
-            .hint("leave --run-id out, and the fork gets a name of its own")
+        HostError::usage(format!("cannot use --run-id: {e}")).hint("leave --run-id out to have an id generated")
     })?;
     let inspector = host.home().open_read_only()?;
     let parent = find::run(&inspector, wanted.run).await?;

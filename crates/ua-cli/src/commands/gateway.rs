@@ -66,7 +66,7 @@ pub enum GatewayClient {
     args_conflicts_with_subcommands = true,
     arg_required_else_help = true,
     after_help = "\
-In a client's configuration it stands in front of the old command of a tool server.
+In a client's configuration, it goes in front of the tool server's own command.
 
 Examples:
   ua gateway --name mail --env SMTP_PASSWORD -- npx -y mail-server
@@ -141,15 +141,15 @@ Examples:
     Stop,
     /// End the broker and start the next one: after an upgrade, and after a change of gateway.toml
     #[command(after_help = "\
-Clients see a pause. What is under way is waited for, for half a minute.
+Clients see a pause. Calls in flight are waited for, up to half a minute.
 
 Examples:
   ua gateway restart")]
     Restart,
     /// Be the broker, in the foreground, as a service does for clients over HTTP
     #[command(after_help = "\
-Clients that start a bridge start the broker by themselves. One over HTTP cannot: where gateway.toml has `[http]`, run \
-this as a service of the user; it stays until it is stopped.
+Clients that start a bridge also start the broker. A client over HTTP cannot: if gateway.toml has `[http]`, run \
+this as a user service; it runs until it is stopped.
 
 Examples:
   ua gateway serve
@@ -157,8 +157,8 @@ Examples:
     Serve,
     /// Make a token for a client over HTTP, and print it; an earlier one of that client is revoked
     #[command(after_help = "\
-A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp; gateway.toml says the address, and \
-servers.json beside it the tool servers. The name stands in what is stored.
+A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp. The address is in gateway.toml, \
+and the tool servers are in servers.json beside it. The client's name is stored with its calls.
 
 Examples:
   ua gateway token codex
@@ -177,7 +177,7 @@ Examples:
     },
     /// Record which session a client is in; called by the client's hook, and never fails
     #[command(after_help = "\
-In Claude Code's settings, so that a session that is continued is known for the same:
+In Claude Code's settings, so that a continued session is recognised as the same one:
 
 Examples:
   {\"hooks\": {\"SessionStart\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"ua gateway hook\"}]}]}}")]
@@ -235,7 +235,7 @@ fn become_bridge(words: &[OsString]) -> ExitCode {
 pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> Result<u8, HostError> {
     let Some(command) = args.command else {
         return Err(HostError::usage("the tool server's command is missing")
-            .hint("put it behind `--`: ua gateway --name mail -- npx -y mail-server"));
+            .hint("put it after `--`: ua gateway --name mail -- npx -y mail-server"));
     };
     match command {
         GatewayCommand::Install(entries) => change(host, root, &entries, true)?,
@@ -249,27 +249,27 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
             if gateway::serve(host, root, Waits::default()).await? == Served::Another {
                 let there =
                     broker(host, root).await?.map_or_else(String::new, |broker| format!(": process {}", broker.pid));
-                crate::output::tell(format!("a broker of this gateway runs already{there}; this one ended"));
+                crate::output::tell(format!("a broker of this gateway is already running{there}; this one ended"));
             }
         }
         GatewayCommand::Stop => match read(gateway::ask(host, root, true).await?)? {
-            Some(broker) if broker.calls.is_empty() => print("the gateway's broker ends\n")?,
-            Some(broker) => print(format!("the gateway's broker ends once {} over\n", under_way(&broker)))?,
-            None => print("no broker runs\n")?,
+            Some(broker) if broker.calls.is_empty() => print("the gateway's broker is ending\n")?,
+            Some(broker) => print(format!("the gateway's broker ends once {} finished\n", under_way(&broker)))?,
+            None => print("no broker is running\n")?,
         },
         GatewayCommand::Restart => {
             let was_there = gateway::restart(host, root).await?;
-            print(if was_there { "the next broker runs\n" } else { "no broker ran; one does now\n" })?;
+            print(if was_there { "a new broker is running\n" } else { "no broker was running; one is now\n" })?;
         }
         GatewayCommand::Token { client, remove, list: _ } => token(host, root, client.as_deref(), remove)?,
         GatewayCommand::Hook => {
             let mut said = String::new();
             if let Err(error) = std::io::stdin().take(MOST_OF_A_HOOK).read_to_string(&mut said) {
-                tracing::debug!(%error, "a hook said nothing that can be read");
+                tracing::debug!(%error, "a hook's input cannot be read");
             }
             // A hook must not stop its client.
             if let Err(error) = gateway::hook(host, root, &said).await {
-                tracing::debug!(%error, "what a hook said was not told");
+                tracing::debug!(%error, "a hook's input was not passed on");
             }
         }
         GatewayCommand::Status { json } => status(host, root, json).await?,
@@ -296,7 +296,7 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
             return print(format!("the token of {client} is revoked\n"));
         }
         let none = HostError::usage(format!("{client} has no token"));
-        return Err(none.hint("`ua gateway token --list` names those who have one"));
+        return Err(none.hint("`ua gateway token --list` shows the clients that have one"));
     }
     let token = tokens.make(client, host.env()).map_err(failed)?;
     // The token alone, so that it can be piped to where it is kept.
@@ -344,14 +344,12 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::Wrapped if dry_run => "would go through the gateway",
             What::Wrapped => "goes through the gateway now",
             What::Already => "goes through the gateway already",
-            What::Unwrapped if dry_run => "would be as it was before",
-            What::Unwrapped => "is as it was before",
-            What::MayLogIn => "left alone: it may want its client to log in; name it, if it does not",
-            What::Unreachable => "left alone: the gateway cannot reach an address of this kind",
-            What::NotRead => {
-                "left alone: its `args` or the file of its variables (`envFile`) cannot be read whole, and nothing is to be lost"
-            }
-            What::NotWrapped => "left alone: it does not go through the gateway",
+            What::Unwrapped if dry_run => "would be restored",
+            What::Unwrapped => "is restored",
+            What::MayLogIn => "skipped: it may require a login by its client; name it if it does not",
+            What::Unreachable => "skipped: the gateway cannot reach an address of this kind",
+            What::NotRead => "skipped: its `args` or its file of variables (`envFile`) cannot be read in full",
+            What::NotWrapped => "skipped: it does not go through the gateway",
         };
         let server = match &change.project {
             Some(project) => format!("{} (in {project})", change.server),
@@ -398,7 +396,7 @@ pub(super) async fn show_session(
         plain(&run.spec.objective)
     ))?;
     if arrivals.is_empty() {
-        print("\nNo effect and no read was asked for yet.\n")?;
+        print("\nNo calls yet.\n")?;
     } else {
         print("\n")?;
     }
@@ -433,11 +431,11 @@ async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
         return Ok(());
     }
     if let Err(wrong) = gateway::check(host, root) {
-        return Err(HostError::failed(format!("a broker runs, and the next one would not start: {wrong}")).hint(
-            "correct the file, then `ua gateway restart`; until then the broker keeps what it read when it started",
+        return Err(HostError::failed(format!("a broker is running, but the next one would not start: {wrong}")).hint(
+            "correct the file, then `ua gateway restart`; until then the broker keeps the settings that it started with",
         ));
     }
-    print("a broker runs already; `ua gateway restart` starts the next one\n")
+    print("a broker is already running; `ua gateway restart` replaces it\n")
 }
 
 async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker>, HostError> {
@@ -447,7 +445,7 @@ async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker
 /// What a broker says of itself.
 fn read(said: Option<serde_json::Value>) -> Result<Option<GatewayBroker>, HostError> {
     let broker = said.map(serde_json::from_value).transpose();
-    broker.map_err(|error| HostError::failed(format!("the gateway's broker is of another version: {error}")))
+    broker.map_err(|error| HostError::failed(format!("the gateway's broker has another version: {error}")))
 }
 
 /// How many calls are under way, as the beginning of a clause.
@@ -471,7 +469,10 @@ async fn status(host: &Host, root: Option<&Path>, json: bool) -> Result<(), Host
     }
     match broker {
         None => {
-            print(format!("no broker runs; it starts with the first client. Its folder is {}\n", folder.display()))?;
+            print(format!(
+                "no broker is running; it starts with the first client. Its folder is {}\n",
+                folder.display()
+            ))?;
         }
         Some(broker) => show_broker(broker, &folder)?,
     }
@@ -486,7 +487,7 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     let ends = match (broker.is_ending, broker.calls.is_empty()) {
         (false, _) => String::new(),
         (true, true) => "; it is ending".to_owned(),
-        (true, false) => format!("; it ends once {} over", under_way(&broker)),
+        (true, false) => format!("; it ends once {} finished", under_way(&broker)),
     };
     print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.display()))?;
     if let Some(address) = &broker.http {
@@ -500,7 +501,7 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     if !broker.calls.is_empty() {
         let now = ua_core::system::env().now();
         let row = |call: GatewayCall| {
-            let held = if call.is_held { "asks a person" } else { "" };
+            let held = if call.is_held { "waits for you" } else { "" };
             let (call_id, askers) = (short(&call.call).to_owned(), call.askers.to_string());
             vec![call_id, call.tool, call.server, moment::ago(call.since, now), held.to_owned(), askers]
         };

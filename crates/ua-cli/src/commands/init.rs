@@ -16,7 +16,7 @@ Examples:
   ua init                    in the current folder
   ua init tide-mills && cd tide-mills && ua job job.json
 
-It writes job.json, job.script.json (which plays the model), policy.toml and ua.toml, and nothing when one of them is there.")]
+It writes job.json, job.script.json (which plays the model), policy.toml and ua.toml, and nothing if one of them exists.")]
 pub struct InitArgs {
     /// The folder; it is made if it is not there
     #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
@@ -25,8 +25,12 @@ pub struct InitArgs {
 
 /// The files, and what each is.
 pub(crate) const FILES: [(&str, &str, &str); 4] = [
-    ("job.json", "what is to be done, and how to tell that it is done", include_str!("../init/job.json")),
-    ("job.script.json", "what plays the model, so that it runs offline", include_str!("../init/job.script.json")),
+    ("job.json", "the task, and how to check that it is done", include_str!("../init/job.json")),
+    (
+        "job.script.json",
+        "a script that plays the model, so that the job runs offline",
+        include_str!("../init/job.script.json"),
+    ),
     ("policy.toml", "policy for the tools", include_str!("../init/policy.toml")),
     ("ua.toml", "settings of this project", include_str!("../init/ua.toml")),
 ];
@@ -59,8 +63,8 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     }
     let go = if is_here { String::new() } else { format!("  cd {place}\n") };
     out.push_str(&format!(
-        "\nNext:\n{go}  ua job --check job.json   what would it do, with which tools?\n  ua job job.json           run it\n  \
-         ua runs show last         what came of it\n"
+        "\nNext:\n{go}  ua job --check job.json   check what it would do, with which tools\n  ua job job.json           run it\n  \
+         ua runs show last         show the result\n"
     ));
     print(out)?;
     Ok(OK)

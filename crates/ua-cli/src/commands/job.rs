@@ -24,11 +24,11 @@ use crate::people::AtTerminal;
     after_help = "\
 Examples:
   ua job report.json
-  ua job --check report.json                    would it start, and which tools do its words select?
+  ua job --check report.json                    check whether it would start, and which tools it selects
   jq '.inputs.month = \"11\"' report.json | ua job -
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json
-  ua job report.json --again                    once more, although the run of its job_key succeeded
+  ua job report.json --again                    run it once more, although the run of its job_key succeeded
   ua job survey.json --max-iterations 40 --completion-promise 'SURVEY DONE'
   ua job --resume --run-id monthly-2026-11
   ua job --fork --run-id monthly-2026-11 --at-turn 4
@@ -104,13 +104,12 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         return super::fork::fork(host, wanted).await;
     }
     if args.fork_changes.at_turn.is_some() || args.fork_changes.job_overrides.is_some() {
-        return Err(HostError::usage("--at-turn and --job-overrides belong to a fork")
+        return Err(HostError::usage("--at-turn and --job-overrides are for forks")
             .hint("use `ua fork RUN`, or add --fork --run-id RUN"));
     }
     let wanted = args.run_id.as_deref().map(RunId::parse).transpose();
     let run_id = wanted.map_err(|e| {
-        HostError::usage(format!("cannot use --run-id: {e}"))
-            .hint("leave --run-id out, and the run gets a name of its own")
+        HostError::usage(format!("cannot use --run-id: {e}")).hint("leave --run-id out to have an id generated")
     })?;
     let people = AtTerminal::new(args.launch.quiet, args.launch.no_input);
     let presence = people.presence();
@@ -155,6 +154,6 @@ fn read_stdin() -> Result<String, HostError> {
     });
     text.map_err(|error| {
         HostError::usage(format!("cannot read the job on standard input: {error}"))
-            .hint("`ua job -` wants a JSON object in UTF-8 on its standard input; nothing was started")
+            .hint("`ua job -` expects a JSON object in UTF-8 on its standard input; nothing was started")
     })
 }

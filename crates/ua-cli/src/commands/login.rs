@@ -19,19 +19,19 @@ use crate::view::{LoggedOut, LoginRow};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua login linear                        log in at `linear` of .mcp.json, with your browser
+  ua login linear                        log in to `linear` of .mcp.json with your browser
   ua login linear --no-browser           print the address only; open it where you like
-  ua login crm --scope \"read write\"      ask for more than the server asks for by itself
-  ua login crm --client-id ua-team       for servers where nobody can register
-  ua login crm --url https://crm.example.com/mcp   by its address: a server behind the gateway
-  ua login --list                        where you are logged in, and until when
+  ua login crm --scope \"read write\"      request other scopes than the server suggests
+  ua login crm --client-id ua-team       for servers without dynamic client registration
+  ua login crm --url https://crm.example.com/mcp   by address: a server behind the gateway
+  ua login --list                        list where you are logged in, and until when
   ua logout linear                       forget it
 
-The server says itself where its logins are made. ua prints that address, opens it, and waits for your browser to come back to \
-127.0.0.1. A browser on another machine cannot: paste the address it was sent to. The login is kept in the desktop's keyring where \
-there is one, else in a file that only you can read (UA_LOGIN_STORE); it is renewed by itself, goes to the address that it was made \
-for and nowhere else, and never into records. A run that is refused for want of a login says `ua login SERVER`. \
-docs/guide/own-tool-servers.md tells more.")]
+The server names its authorization server. ua prints the address of the login page, opens it, and waits for your browser to return to \
+127.0.0.1. A browser on another machine cannot return: paste the address it was sent to. The login is kept in the desktop's keyring \
+if there is one, otherwise in a file that only you can read (UA_LOGIN_STORE). It is renewed automatically, is sent only to the address it was \
+made for, and is never recorded. A run that lacks a login tells you to run `ua login SERVER`. See \
+docs/guide/own-tool-servers.md.")]
 pub struct LoginArgs {
     /// The server's name in the MCP configuration
     #[arg(value_name = "SERVER", required_unless_present = "list")]
@@ -72,9 +72,9 @@ pub struct LoginArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua logout linear           forget the login at the server `linear`
+  ua logout linear           forget the login to the server `linear`
 
-The login is removed from this machine. The server is not told: what it keeps of it ends by itself, or on its pages.")]
+The login is removed from this machine. The server is not told: its grant expires by itself, or you revoke it on the server's own pages.")]
 pub struct LogoutArgs {
     /// The server's name, as `ua login --list` shows it
     #[arg(value_name = "SERVER")]
@@ -96,7 +96,7 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
     };
     let browses = !args.no_browser && is_attended();
     let show = |address: &str| {
-        tell(format!("Log in to `{}` here, in a browser:\n\n  {}\n", plain(&server), plain(address)));
+        tell(format!("Open this page in a browser to log in to `{}`:\n\n  {}\n", plain(&server), plain(address)));
         if browses && let Err(error) = open(host, address) {
             tracing::debug!(%error, "no browser was opened");
         }
@@ -114,11 +114,11 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
     }
     let place = if logged_in.in_keyring { "in the keyring" } else { "in a file that only you can read" };
     let lasts = match (logged_in.facts.renewable, logged_in.facts.until) {
-        (true, _) => "renewed by itself".to_owned(),
+        (true, _) => "renewed automatically".to_owned(),
         (false, Some(until)) => format!("until {until}; it cannot be renewed"),
         (false, None) => "until the server ends it".to_owned(),
     };
-    print(format!("logged in at `{}` ({}), kept {place}, {lasts}\n", plain(&server), plain(&logged_in.address)))?;
+    print(format!("logged in to `{}` ({}), kept {place}, {lasts}\n", plain(&server), plain(&logged_in.address)))?;
     Ok(OK)
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn end(host: &Host, args: &LogoutArgs) -> Result<u8, HostError> {
         print_json(&LoggedOut { server: args.server.clone(), addresses })?;
         return Ok(OK);
     }
-    print(format!("the login at `{}` is forgotten ({})\n", plain(&args.server), plain(&addresses.join(", "))))?;
+    print(format!("the login to `{}` is forgotten ({})\n", plain(&args.server), plain(&addresses.join(", "))))?;
     Ok(OK)
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn end(host: &Host, args: &LogoutArgs) -> Result<u8, HostError> {
 async fn brought(leave: tokio::sync::oneshot::Sender<HostError>) -> Option<String> {
     if is_attended() {
         let ask = "Waiting for your browser. If it is on another machine, paste the address it ends at: ";
-        match ask_line(ask, &Left::undone("nobody logged in")).await {
+        match ask_line(ask, &Left::undone("the login was not completed")).await {
             Ok(Some(address)) if !address.is_empty() => return Some(address),
             Ok(_) => {}
             // The login may have ended just now, and then nobody waits for this.
@@ -177,7 +177,7 @@ fn list(host: &Host) -> Result<u8, HostError> {
     let now = host.env().now();
     let cells = rows.iter().map(|row| {
         let until = row.until.map_or_else(|| "-".to_owned(), |until| crate::moment::due(until, now));
-        let until = if row.renewable { "renewed by itself".to_owned() } else { until };
+        let until = if row.renewable { "renewed automatically".to_owned() } else { until };
         vec![row.server.clone(), row.address.clone(), row.scopes.join(" "), until, row.kept_in.to_owned()]
     });
     print_table(&crate::listings::LOGINS, cells.collect())?;

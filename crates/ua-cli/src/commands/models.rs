@@ -160,9 +160,10 @@ fn page(shown: &ModelShown) -> String {
         "History        {} tokens, unless settings.history_max_tokens is less\n",
         shown.history_tokens
     ));
-    let images = if shown.images { "those that tools answer are sent" } else { "not sent" };
+    let images = if shown.images { "those in tool results are sent" } else { "not sent" };
     page.push_str(&format!("Images         {images}\n"));
-    let schema = if shown.structured { "part of each request, and checked" } else { "said in the prompt, and checked" };
+    let schema =
+        if shown.structured { "part of each request, and checked" } else { "described in the prompt, and checked" };
     page.push_str(&format!("Output schema  {schema}\n"));
     let price = match &shown.price {
         None => "not known".to_owned(),
@@ -173,10 +174,11 @@ fn page(shown: &ModelShown) -> String {
         }
     };
     page.push_str(&format!("Price          {price}\n"));
-    let charged = if shown.charged { "by your price table" } else { "not charged: your price table does not have it" };
+    let charged =
+        if shown.charged { "by your price table" } else { "not counted: your price table has no price for it" };
     page.push_str(&format!("Cost           {charged}\n"));
     if !shown.known {
-        page.push_str("\nNothing is known about it; an entry in models.toml changes that (docs/guide/models.md).\n");
+        page.push_str("\nThis model is not known; an entry in models.toml can describe it (docs/guide/models.md).\n");
     }
     page
 }

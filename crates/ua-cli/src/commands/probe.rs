@@ -47,16 +47,16 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let call = find::call(&store, &args.call).await?;
     if !matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
         return Err(HostError::usage(format!("call {} is {}: there is nothing to ask", call.call_id, call.status))
-            .hint("`ua calls list --unknown` shows the calls in doubt"));
+            .hint("`ua calls list --unknown` shows the calls whose outcome is unknown"));
     }
     if ua_runner::RunLock::is_held(&host.home().locks(), &call.run_id) {
-        return Err(HostError::usage(format!("run {} is being driven, and asks by itself", call.run_id)));
+        return Err(HostError::usage(format!("run {} is running, and asks the probe itself", call.run_id)));
     }
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     // That nothing was done counts only where what was sent can be shown to be over.
     if let Some(there) = store.elsewhere(&run.run_id).await? {
         return Err(HostError::usage(format!("run {} is driven in {}", run.run_id, crate::output::line(&there, 60)))
-            .hint("ask there: only that machine can tell that what was sent is not at work any more"));
+            .hint("run the probe there: only that machine can tell that the earlier attempt has ended"));
     }
     let asked = ask(host, &store, &run, &call, args).await?;
     let question = open_question(&store, &call).await?;
@@ -109,7 +109,7 @@ async fn ask(
     let attempts =
         store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts of the call", &e))?;
     let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to ask from: {e}")))?;
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
     let needed = servers::servers_of(host, run, &launch)?;
     let redactor = servers::redactor(host, run, &launch)?;
     let names = servers::names(&needed);
@@ -123,7 +123,7 @@ async fn ask(
         let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
         let enquiry: Enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref()).map_err(|why| {
             HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
-                "look for yourself, then `ua calls resolve {}`; docs/guide/policies.md says how to declare a probe",
+                "check yourself, then run `ua calls resolve {}`; docs/guide/policies.md explains how to declare a probe",
                 call.call_id
             ))
         })?;
@@ -189,12 +189,12 @@ async fn answer(store: &Database, question: &QuestionRecord, asked: &Asked, choi
 fn unchanged(call: &CallRecord, asked: &Asked, question: Option<&QuestionRecord>, apply: bool) -> String {
     let run = &call.run_id;
     match (question, choice(asked)) {
-        (None, _) => format!("nothing was changed; `ua resume {run}` asks by itself and acts on it"),
+        (None, _) => format!("nothing was changed; `ua resume {run}` asks the probe itself and acts on its answer"),
         (Some(_), Some(_)) => {
-            format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks again by itself")
+            format!("nothing was changed; `--apply` makes it the answer, `ua resume {run}` asks the probe again")
         }
         (Some(_), None) if apply => {
-            format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks again by itself")
+            format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks the probe again")
         }
         (Some(_), None) => {
             format!("nothing was changed; `ua calls resolve {}` answers by hand", call.call_id)

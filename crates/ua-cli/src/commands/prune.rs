@@ -16,12 +16,12 @@ use crate::output::{print, print_json};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ua db prune --dry-run                         what would go?
+  ua db prune --dry-run                         show what would be deleted
   ua db prune --older-than 7d --max-bytes 1000000000
 
-Nothing goes that a run refers to which is not finished, or a run of its lineage. Without --older-than and --max-bytes, what \
-finished runs have not used for 30 days goes. The receipts stay; only the text of large results is deleted, and its place in the \
-database is used again.")]
+Nothing is deleted that an unfinished run, or a run of its lineage, refers to. Without --older-than and --max-bytes, results that finished \
+runs have not used for 30 days are deleted. The receipts stay: only the text of large results is deleted, and its space in the \
+database is reused.")]
 pub struct PruneArgs {
     /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span)]

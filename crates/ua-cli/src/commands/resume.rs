@@ -22,10 +22,10 @@ use crate::{complete, find};
     after_help = "\
 Examples:
   ua resume last
-  ua resume run_019 --max-tool-calls +100       give it more of a budget that it reached
+  ua resume run_019 --max-tool-calls +100       raise a budget that was reached
   ua resume last --phase crawl --max-cost +1.50
   ua resume last --accept tools,policy          resume although these changed
-  ua resume last --take-over                    end the process that hangs, and take its place
+  ua resume last --take-over                    end a hung process and take its place
 
 A run that is finished is shown, not run: exit code 0 if it succeeded."
 )]

@@ -86,11 +86,11 @@ Examples:
 #[command(after_help = "\
 Examples:
   ua runs list
-  ua runs list --status waiting --status stopped --status answered     what needs me?
+  ua runs list --status waiting --status stopped --status answered     list what needs you
   ua runs list --since 7d --limit 200 --json | jq -r '.[].run_id'
 
-`crashed` is a run whose process died while it drove it, `interrupted` one whose process was ended at once by a second Ctrl-C; \
-`ua resume RUN` resumes it.")]
+A run is `crashed` if its process died while driving it, and `interrupted` if a second Ctrl-C ended its process at once; `ua \
+resume RUN` resumes both.")]
 pub struct ListArgs {
     /// Only runs with this status; may be repeated
     #[arg(long, value_name = "STATUS")]
@@ -317,7 +317,7 @@ fn steps_text(records: &RunRecords) -> String {
     }
     let mut out = String::from("\nPhases\n");
     for step in steps {
-        let status = step.status.map_or_else(|| "to come".to_owned(), |status| status.to_string());
+        let status = step.status.map_or_else(|| "not started".to_owned(), |status| status.to_string());
         let turns = match (step.first_turn, step.last_turn) {
             (Some(first), Some(last)) => format!("turns {first} to {last}"),
             (Some(_), None) => "no turn yet".to_owned(),
@@ -357,7 +357,7 @@ async fn cancel(host: &Host, name: &str, reason: &str) -> Result<u8, HostError> 
     let (home, env) = (host.home(), host.env());
     let found = find::run(&home.open_read_only()?, name).await?;
     if found.status.is_terminal() {
-        return Err(HostError::usage(format!("run {} has ended already ({})", found.run_id, found.status)));
+        return Err(HostError::usage(format!("run {} has already ended ({})", found.run_id, found.status)));
     }
     let store = home.open()?;
     store

@@ -36,7 +36,7 @@ Examples:
   ua schedule add often check.json --cron '*/15 8-18 * * mon-fri' --catch-up none --queue night
 
 Workers submit what is due: there is one run for each scheduled time, with the job key NAME@TIME. The job file is read at that \
-time, by the worker that is first, so it has to be there on every machine with a worker.")]
+time, by the first worker to notice, so it must exist on every machine with a worker.")]
     Add {
         /// Its name
         name: String,
@@ -161,7 +161,7 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             let removed = store.fleet(FleetChange::RemoveSchedule { name: name.clone() }).await;
             ua_host::home::close(store);
             match removed {
-                Ok(_) => print(format!("{name} is removed; its runs stay\n"))?,
+                Ok(_) => print(format!("removed {name}; its runs stay\n"))?,
                 Err(StoreError::NotFound { .. }) => return Err(no_schedule(&name, &[])),
                 Err(error) => return Err(HostError::store("remove the schedule", &error)),
             }
@@ -205,10 +205,10 @@ fn tell_replaced(before: Option<&ScheduleRecord>, schedule: &ScheduleRecord) {
     note("missed times", &stored_name(&before.catch_up).to_string(), &stored_name(&schedule.catch_up).to_string());
     note("job", &before.job.to_string(), &schedule.job.to_string());
     if before.is_paused {
-        differs.push("it was paused, and is not any more".to_owned());
+        differs.push("it was paused and is active now".to_owned());
     }
-    let differs = if differs.is_empty() { "nothing of it differs".to_owned() } else { differs.join("; ") };
-    tell(format!("the schedule {} was there already and is replaced: {differs}", schedule.name));
+    let differs = if differs.is_empty() { "nothing changed".to_owned() } else { differs.join("; ") };
+    tell(format!("the schedule {} already existed and is replaced: {differs}", schedule.name));
 }
 
 async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError> {

@@ -25,7 +25,7 @@ pub enum ToolsCommand {
     #[command(after_help = "\
 Examples:
   ua tools list
-  ua tools list --policy policy.toml --job job.json      as that job would be offered them
+  ua tools list --policy policy.toml --job job.json      list the tools that this job would be offered
   ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
     List {
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
@@ -46,7 +46,7 @@ Examples:
 Examples:
   ua tools explain send_email
   ua tools explain mcp__forum__post_comment --policy policy.toml
-  ua tools explain send_email --job job.json    with the policies that the job brings along")]
+  ua tools explain send_email --job job.json    include the job's own policies")]
     Explain {
         /// The tool's name, bare or as the model sees it
         #[arg(add = ArgValueCompleter::new(complete::tools))]
@@ -80,9 +80,9 @@ While mcp.lock is there, a server whose tools, version or command changed is not
     #[command(after_help = "\
 Examples:
   ua tools packs
-  ua tools packs github                      every rule, and where it was read
+  ua tools packs github                      show every rule and its source
 
-A pack counts for a server whose configuration names its package, program or address, or that `server_packs` names.")]
+A pack applies to a server whose configuration names its package, program or address, or that `server_packs` names.")]
     Packs {
         /// The pack's name
         #[arg(add = ArgValueCompleter::new(complete::packs))]
@@ -92,7 +92,7 @@ A pack counts for a server whose configuration names its package, program or add
     #[command(after_help = "\
 Examples:
   ua tools audit
-  ua tools audit --policy policy.toml        which of them does this policy know?
+  ua tools audit --policy policy.toml        check which of them this policy covers
 
 Such a tool is treated as an external effect that takes no key: at most once, and a person is asked when its outcome is not known.")]
     Audit {
@@ -153,7 +153,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
             for spec in found {
                 print(format!("{}\n", classifier.explain(spec)))?;
                 for problem in problems.iter().filter(|problem| problem.tool() == Some(&spec.name.raw)) {
-                    print(format!("no job starts with this: {problem}\n"))?;
+                    print(format!("no job would start with this: {problem}\n"))?;
                 }
                 if let Some(job) = &job
                     && let Some(why) = not_started(&job_file::read(host.settings(), job)?.tools, spec)
@@ -232,7 +232,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     }
     if check {
         tell(&if changes.is_empty() {
-            "the tools are what mcp.lock says".to_owned()
+            "the tools match mcp.lock".to_owned()
         } else {
             format!(
                 "{}; `{}` accepts {}",
@@ -259,7 +259,7 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
 async fn start(host: &Host, servers: Vec<ServerSpec>) -> Result<(Looked, DefinitionLock), HostError> {
     mcp_files::check_programs(&servers)?;
     let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
     let names = servers::names(&servers);
     let transport = servers::transport(host, servers, &folder.path().join("locks"), RunId::new(host.env()))?;
     let listed = servers::list(host, &transport, &names, |sentence| tell(sentence)).await;
@@ -276,7 +276,7 @@ async fn offered(host: &Host, mcp_config: Option<&Path>) -> Result<Vec<ToolSpec>
 /// Every tool of our own server and of the configured ones.
 async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostError> {
     let folder =
-        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+        tempfile::tempdir().map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
     let file = mcp_config_file(host.settings(), mcp_config);
     let mut found = Vec::new();
     if cfg!(feature = "toolserver") {
@@ -284,7 +284,7 @@ async fn look(host: &Host, mcp_config: Option<&Path>) -> Result<Looked, HostErro
         servers::check_builtin(host.settings())?;
         found.push(builtin_server(host, folder.path(), &folder.path().join("workspace"), &launch, true)?);
         std::fs::create_dir(folder.path().join("workspace"))
-            .map_err(|e| HostError::storage(format!("cannot make a folder to look from: {e}")))?;
+            .map_err(|e| HostError::storage(format!("cannot create a temporary folder: {e}")))?;
     }
     let mut config = mcp_files::mcp_config(file.as_ref())?;
     if let Some(file) = &file {

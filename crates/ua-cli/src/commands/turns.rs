@@ -44,7 +44,7 @@ pub(crate) async fn run(home: &Home, command: TurnsCommand) -> Result<u8, HostEr
     let Some(found) = records.turns.last() else {
         let what = turn.map_or_else(|| "no turn yet".to_owned(), |turn| format!("no turn {turn}"));
         return Err(HostError::usage(format!("run {} has {what}", run.run_id)).hint(match run.turn_index {
-            0 => format!("none of its turns is committed yet; `ua runs show {}` shows how it stands", run.run_id),
+            0 => format!("none of its turns is committed yet; `ua runs show {}` shows its state", run.run_id),
             newest => format!("its newest committed turn is {newest}"),
         }));
     };

@@ -99,7 +99,7 @@ impl Exporter {
         if in_time {
             text
         } else {
-            Some(text.unwrap_or_else(|| format!("the collector did not take it within {} s", limit.as_secs_f32())))
+            Some(text.unwrap_or_else(|| format!("the collector did not accept it within {} s", limit.as_secs_f32())))
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct QueueDepthRow {
     pub(crate) queue: String,
     /// Runs that wait for a worker.
     pub(crate) ready: u64,
-    /// Runs whose time has not come.
+    /// Runs that are not due yet.
     pub(crate) later: u64,
     /// Runs that workers have.
     pub(crate) claimed: u64,

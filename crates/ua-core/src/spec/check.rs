@@ -62,7 +62,7 @@ impl RunSpec {
         flaws.add_if(
             destinations.iter().any(|entry| entry.trim().is_empty() || entry == "*"),
             "constraints.allowed_destinations",
-            "has an entry that means nothing or everything",
+            "has an entry that is empty or matches everything",
         );
         flaws.add_if(
             self.settings.history_max_tokens < 1_000,

@@ -161,7 +161,7 @@ fn check_shapes(job: &Value) -> Result<(), SpecError> {
         if let Some(name) = whole {
             return Err(SpecError::Invalid {
                 field: format!("{field}.{name}"),
-                why: format!("is {}, and takes {}", fields[name], taken("u32")),
+                why: format!("is {}, but must be {}", fields[name], taken("u32")),
             });
         }
         if let Some(name) = ["effect", "artifact", "media_type"]
@@ -170,7 +170,7 @@ fn check_shapes(job: &Value) -> Result<(), SpecError> {
         {
             return Err(SpecError::Invalid {
                 field: format!("{field}.{name}"),
-                why: format!("is {}, and takes {}", fields[name], taken("a string")),
+                why: format!("is {}, but must be {}", fields[name], taken("a string")),
             });
         }
     }
@@ -190,7 +190,7 @@ pub(super) fn misshapen(error: &serde_path_to_error::Error<serde_json::Error>) -
     let Some(field) = field else { return SpecError::Syntax(value_fault(&text)) };
     let told = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
     let why = match told.and_then(|told| told.split_once(", expected ")) {
-        Some((found, wanted)) => format!("is {}, and takes {}", given(found), taken(wanted)),
+        Some((found, wanted)) => format!("is {}, but must be {}", given(found), taken(wanted)),
         None => format!("is not usable: {}", value_fault(&text)),
     };
     SpecError::Invalid { field, why }

@@ -37,7 +37,7 @@ pub(super) async fn fits(
         .hint("start all workers of a database, and `ua submit`, with the same --root"));
     }
     if run.lease_epoch > 0 && !workspace.is_dir() && is_here(store, run).await? {
-        return Err(HostError::storage(format!("its workspace is not there: {}", workspace.display()))
+        return Err(HostError::storage(format!("its workspace is missing: {}", workspace.display()))
             .hint("put it back where it was; its files are part of the run"));
     }
     let launch = Launch::from_stored(&run.launch)?;

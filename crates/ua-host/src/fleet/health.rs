@@ -112,10 +112,10 @@ impl Health {
             Some(problem) => ("503 Service Unavailable", format!("{problem}\n")),
         };
         match path {
-            "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop hangs")),
+            "/healthz" => judged((now.since(state.turned_at) > HANGS_AFTER).then_some("the worker's loop is hung")),
             "/readyz" if state.is_draining => judged(Some("draining")),
             "/readyz" => {
-                judged((state.lease_until <= now).then_some("the database does not take the worker's renewals"))
+                judged((state.lease_until <= now).then_some("the database does not accept the worker's renewals"))
             }
             "/metrics" => ("200 OK", metrics(now, &state)),
             _ => ("404 Not Found", "there are /healthz, /readyz and /metrics\n".to_owned()),
@@ -147,8 +147,8 @@ fn metrics(now: Timestamp, state: &State) -> String {
     #[expect(clippy::cast_precision_loss, reason = "as above")]
     let as_float = |number: u64| number as f64;
     one("ua_queue_ready", "gauge", "Runs that wait for a worker", &of_queues(&|depth| as_float(depth.ready)));
-    one("ua_queue_later", "gauge", "Runs whose time has not come", &of_queues(&|depth| as_float(depth.later)));
-    one("ua_queue_claimed", "gauge", "Runs in the hands of workers", &of_queues(&|depth| as_float(depth.claimed)));
+    one("ua_queue_later", "gauge", "Runs that are not due yet", &of_queues(&|depth| as_float(depth.later)));
+    one("ua_queue_claimed", "gauge", "Runs taken by workers", &of_queues(&|depth| as_float(depth.claimed)));
     one("ua_queue_parked", "gauge", "Runs that wait for people", &of_queues(&|depth| as_float(depth.parked)));
     let oldest = |depth: &QueueDepth| depth.oldest_at.map_or(0.0, |at| now.since(at).as_secs_f64());
     one("ua_queue_oldest_seconds", "gauge", "How long the oldest of them has been ready", &of_queues(&oldest));

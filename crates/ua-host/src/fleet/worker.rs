@@ -80,9 +80,8 @@ pub async fn work(host: &Host, options: &WorkerOptions, stop: StopSignal, told: 
     let lock = match RunLock::take(&host.home().locks(), &id, &owner) {
         Ok(lock) => lock,
         Err(LockError::Held { .. }) => {
-            return Err(
-                HostError::usage(format!("a worker of the name {name} is at work here")).hint("choose another --name")
-            );
+            return Err(HostError::usage(format!("a worker named {name} is already running here"))
+                .hint("choose another --name"));
         }
         Err(error) => return Err(error.into()),
     };
@@ -216,7 +215,7 @@ impl Worker {
                 Err(error) => {
                     self.health.state().late_renewals += 1;
                     if is_reachable {
-                        self.say(&format!("no run is taken: {}", chain(&error)));
+                        self.say(&format!("cannot take runs: {}", chain(&error)));
                     }
                     is_reachable = false;
                 }
@@ -238,7 +237,7 @@ impl Worker {
         }
         self.health.state().is_draining = true;
         if !runs.is_empty() {
-            self.say(&format!("no run is taken any more; waiting for {} to stop", runs.len()));
+            self.say(&format!("taking no more runs; waiting for {} to stop", runs.len()));
         }
         while !runs.is_empty() {
             tokio::select! {
@@ -444,17 +443,17 @@ impl Worker {
                     | RunStatus::Succeeded
                     | RunStatus::Failed
                     | RunStatus::Cancelled => {
-                        format!("run {id} is {how}{why}; `ua queue move {id}` has a worker try it again")
+                        format!("run {id} is {how}{why}; `ua queue move {id}` makes a worker try it again")
                     }
                 });
                 Release::Parked { why: Some(detail.unwrap_or_else(|| how.to_string())) }
             }
             Ok(Ending::Interrupted) => {
-                self.say(&format!("run {id}: stopped; another worker may have it"));
+                self.say(&format!("run {id}: stopped; another worker may take it"));
                 self.again(Duration::ZERO, None).await
             }
             Ok(Ending::Provider) => {
-                self.say(&format!("run {id}: the model provider is not available; it is tried again"));
+                self.say(&format!("run {id}: the model provider is not available; it will be tried again"));
                 self.again(OUTAGE, detail).await
             }
             Err(error) => {
@@ -465,7 +464,7 @@ impl Worker {
                 }
                 let why = Some(crate::text::line(&error.to_string(), 300));
                 if error.detail().get("kind").is_some_and(|kind| kind == crate::forgotten::WENT_BACK) {
-                    self.say(&format!("look, then `ua db accept {id}` and `ua queue move {id}`"));
+                    self.say(&format!("check what was sent, then run `ua db accept {id}` and `ua queue move {id}`"));
                     return Release::Parked { why };
                 }
                 match error.kind() {

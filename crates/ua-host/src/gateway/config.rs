@@ -79,7 +79,7 @@ impl GatewayConfig {
                 .parse()
                 .map_err(|_| http.wrong("listen", "is not an address with a port, like \"127.0.0.1:7433\""))?;
             if !address.ip().is_loopback() {
-                return Err(http.wrong("listen", "has to be an address of this machine: 127.0.0.1 or [::1]"));
+                return Err(http.wrong("listen", "must be an address of this machine: 127.0.0.1 or [::1]"));
             }
             read.listen = Some(address);
         }
@@ -152,7 +152,7 @@ fn budget(place: &Place<'_>) -> Result<Budget, String> {
     let per = match place.text("per")?.as_deref() {
         Some("day") => BudgetSpan::Day,
         Some("session") => BudgetSpan::Session,
-        Some(other) => return Err(place.wrong("per", &format!("is \"{other}\", and takes \"day\" or \"session\""))),
+        Some(other) => return Err(place.wrong("per", &format!("is \"{other}\", but must be \"day\" or \"session\""))),
         None => return Err(place.wrong("per", "is missing: \"day\" or \"session\"")),
     };
     let calls = match place.table.get("calls") {
@@ -160,7 +160,7 @@ fn budget(place: &Place<'_>) -> Result<Budget, String> {
         Some(_) => None,
         None => return Err(place.wrong("calls", "is missing: how many calls may be made")),
     };
-    let calls = calls.ok_or_else(|| place.wrong("calls", "takes a whole number that is not negative"))?;
+    let calls = calls.ok_or_else(|| place.wrong("calls", "must be a whole number that is not negative"))?;
     let (client, server, effect) = (place.text("client")?, place.text("server")?, place.text("effect")?);
     Ok(Budget { client, server, effect, per, calls })
 }
@@ -188,7 +188,7 @@ impl<'t> Place<'t> {
             known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|name| likeness(name) > 0.7);
         Err(match nearest {
             Some(nearest) => self.wrong(other, &format!("does not exist; did you mean `{nearest}`?")),
-            None => self.wrong(other, &format!("does not exist; here are {}", known.join(", "))),
+            None => self.wrong(other, &format!("does not exist; known are {}", known.join(", "))),
         })
     }
 
@@ -196,21 +196,21 @@ impl<'t> Place<'t> {
         match self.table.get(name) {
             None => Ok(None),
             Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text.clone())),
-            Some(_) => Err(self.wrong(name, "takes a text")),
+            Some(_) => Err(self.wrong(name, "must be a string")),
         }
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
         let texts = value.as_array().and_then(|all| all.iter().map(|one| one.as_str().map(str::to_owned)).collect());
-        texts.ok_or_else(|| self.wrong(name, "takes a list of texts"))
+        texts.ok_or_else(|| self.wrong(name, "must be a list of strings"))
     }
 
     fn truth(&self, name: &str) -> Result<Option<bool>, String> {
         match self.table.get(name) {
             None => Ok(None),
             Some(Value::Boolean(is_so)) => Ok(Some(*is_so)),
-            Some(_) => Err(self.wrong(name, "takes true or false")),
+            Some(_) => Err(self.wrong(name, "must be true or false")),
         }
     }
 
@@ -226,7 +226,7 @@ impl<'t> Place<'t> {
         };
         let span = number.parse::<u64>().ok().zip(seconds).and_then(|(number, unit)| number.checked_mul(unit));
         let span = span.ok_or_else(|| {
-            self.wrong(name, &format!("is \"{text}\", and takes a span like \"90s\", \"10m\" or \"2h\""))
+            self.wrong(name, &format!("is \"{text}\", but must be a span like \"90s\", \"10m\" or \"2h\""))
         })?;
         Ok(Some(Duration::from_secs(span)))
     }
@@ -235,15 +235,17 @@ impl<'t> Place<'t> {
         match self.table.get(name) {
             None => Ok(None),
             Some(Value::Table(table)) => Ok(Some(Place { path: self.named(name), table })),
-            Some(_) => Err(self.wrong(name, "takes a table")),
+            Some(_) => Err(self.wrong(name, "must be a table")),
         }
     }
 
     fn tables(&self, name: &str) -> Result<Vec<Place<'t>>, String> {
         let Some(value) = self.table.get(name) else { return Ok(Vec::new()) };
-        let all = value.as_array().ok_or_else(|| self.wrong(name, "takes tables, each under `[[budget]]`"))?;
+        let all =
+            value.as_array().ok_or_else(|| self.wrong(name, "must be a list of tables, each under `[[budget]]`"))?;
         let place = |(number, one): (usize, &'t Value)| {
-            let table = one.as_table().ok_or_else(|| self.wrong(name, "takes tables, each under `[[budget]]`"))?;
+            let table =
+                one.as_table().ok_or_else(|| self.wrong(name, "must be a list of tables, each under `[[budget]]`"))?;
             Ok(Place { path: format!("{}[{}]", self.named(name), number + 1), table })
         };
         all.iter().enumerate().map(place).collect()
@@ -304,9 +306,9 @@ calls = 0
         for (text, why) in [
             ("hold_wiat = \"5m\"", "`hold_wiat` does not exist; did you mean `hold_wait`?"),
             ("zebra = 1", "here are hold_wait"),
-            ("hold_wait = \"5 parsecs\"", "takes a span like"),
-            ("hold_wait = 5", "`hold_wait` takes a text"),
-            ("http = 1", "`http` takes a table"),
+            ("hold_wait = \"5 parsecs\"", "must be a span like"),
+            ("hold_wait = 5", "`hold_wait` must be a string"),
+            ("http = 1", "`http` must be a table"),
             ("[http]\nport = 1", "`http.port` does not exist"),
             ("[http]", "`http.listen` is missing"),
             ("[http]\nlisten = \"0.0.0.0:1\"", "an address of this machine"),
@@ -315,10 +317,10 @@ calls = 0
             ("[client.x]\npatiense = \"5s\"", "`client.x.patiense` does not exist; did you mean `patience`?"),
             ("[[budget]]\nper = \"day\"", "`budget[1].calls` is missing"),
             ("[[budget]]\ncalls = 3", "`budget[1].per` is missing"),
-            ("[[budget]]\ncalls = 3\nper = \"week\"", "takes \"day\" or \"session\""),
+            ("[[budget]]\ncalls = 3\nper = \"week\"", "must be \"day\" or \"session\""),
             ("[[budget]]\ncalls = -3\nper = \"day\"", "not negative"),
             ("[budget]\ncalls = 3", "[[budget]]"),
-            ("policies = \"x\"", "takes a list"),
+            ("policies = \"x\"", "must be a list"),
             ("x = ", "line 1: "),
         ] {
             let refused = GatewayConfig::parse(text, Path::new("/g")).unwrap_err();

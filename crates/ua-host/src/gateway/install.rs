@@ -189,7 +189,7 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
     if is_whole {
         match fs::remove_file(&place) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(%error, "the record of what a configuration was before could not be removed");
+                tracing::debug!(%error, "the record of the original configuration could not be removed");
             }
             Ok(()) | Err(_) => {}
         }

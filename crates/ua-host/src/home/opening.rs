@@ -87,7 +87,7 @@ impl Home {
     fn foreign_link(&self) -> Option<HostError> {
         let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
         Some(
-            HostError::usage(format!("{} is a link or a device, and ua writes there", link.display()))
+            HostError::usage(format!("{} is a link or a device, but ua must write to it", link.display()))
                 .hint("remove it, or choose another --root; nothing was started"),
         )
     }
@@ -233,8 +233,8 @@ fn cannot_open(database: &Path, error: &StoreError) -> HostError {
         // What SQLite says below says the same once more.
         StoreError::Unavailable { why, .. } if !why.contains("is full") => {
             HostError::storage(format!("cannot {opening}: {why}")).hint(
-                "nothing was changed; see who owns the file and whether it is one of ua's, put a copy back with `ua db restore COPY` that \
-                 `ua db backup` made, or name another folder with --root",
+                "nothing was changed; check who owns the file and whether it belongs to ua, restore a copy that `ua db backup` made with `ua db \
+                 restore COPY`, or name another folder with --root",
             )
         }
         StoreError::Unavailable { .. }
@@ -260,7 +260,7 @@ fn unreadable(folder: &Path) -> Option<io::Error> {
 fn cannot_read(path: &Path, error: &io::Error) -> HostError {
     if error.kind() == io::ErrorKind::NotADirectory {
         let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
-        return HostError::storage(format!("{} is a file, and has to be a folder", file.display()))
+        return HostError::storage(format!("{} is a file, but must be a folder", file.display()))
             .hint("move it away, or choose another folder with --root; nothing was changed");
     }
     HostError::storage(format!("cannot read {}: {error}", path.display()))

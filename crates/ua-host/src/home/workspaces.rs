@@ -58,13 +58,13 @@ impl Home {
         let path = Path::new(name);
         if plain(name) != name || name.contains(['\n', '\t']) {
             return Err(HostError::usage(format!(
-                "`artifacts.workspace_dir` is {name:?}, which has characters that no name needs"
+                "`artifacts.workspace_dir` is {name:?}, which has control or invisible characters"
             ))
             .hint("name a folder in plain text; nothing was started"));
         }
         if let Some(own) = self.own_name(path) {
             return Err(HostError::usage(format!(
-                "`artifacts.workspace_dir` is {name:?}, and `{own}` in the workspace root is ua's own"
+                "`artifacts.workspace_dir` is {name:?}, but ua keeps `{own}` in the workspace root for itself"
             ))
             .hint(format!("name another folder below {}; nothing was started", self.root.display())));
         }

@@ -43,7 +43,7 @@ pub struct Setting {
 const RUNS_PROGRAMS: Option<&str> = Some("it decides which programs are run");
 const SENDS: Option<&str> = Some("it decides where things are sent");
 const OPENS: Option<&str> = Some("it decides what programs of a job can reach");
-const DECIDES: Option<&str> = Some("what stands in it decides what is sent again");
+const DECIDES: Option<&str> = Some("its content decides what is sent again");
 const KEY: Option<&str> = Some("it is a key");
 
 const fn setting(
@@ -271,7 +271,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Word(&["auto", "always", "never"]),
         Some("auto"),
         None,
-        "Colours; NO_COLOR and CLICOLOR_FORCE count with auto",
+        "Colours; NO_COLOR and CLICOLOR_FORCE apply with auto",
     ),
     setting(
         "output.progress",
@@ -303,7 +303,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Secret,
         None,
         SENDS,
-        "Address that is told when a run starts to wait for a person; it may hold a token",
+        "Address that is notified when a run starts to wait for a person; it may hold a token",
     ),
     setting(
         "alert.on",
@@ -311,7 +311,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Text,
         Some("waiting"),
         None,
-        "When to tell: waiting, or waiting,ended",
+        "When to send alerts: waiting, or waiting,ended",
     ),
     setting(
         "telemetry.otlp_endpoint",
@@ -391,7 +391,7 @@ pub const SETTINGS: &[Setting] = &[
         ValueKind::Number,
         Some("21600"),
         OPENS,
-        "Seconds that each may compute",
+        "CPU seconds that each may use",
     ),
     setting("tools.mail", "UA_MAIL", ValueKind::Text, None, SENDS, "Mail server or mail API of `send_email`"),
     setting("tools.mail_from", "UA_MAIL_FROM", ValueKind::Text, None, SENDS, "Sender of `send_email`"),

@@ -48,7 +48,7 @@ const VERSION: u32 = 1;
 
 fn folder(settings: &Settings) -> Result<PathBuf, HostError> {
     state_folder(settings).ok_or_else(|| {
-        HostError::usage("there is nowhere to remember which tool servers are trusted")
+        HostError::usage("ua has no folder to record which tool servers are trusted")
             .hint("set HOME or XDG_STATE_HOME, or name the configuration with --mcp-config")
     })
 }
@@ -76,7 +76,7 @@ impl Trusted {
             return Err(unusable("it is not a regular file".to_owned()));
         }
         if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-            return Err(unusable("others can write it, so it says nothing".to_owned()));
+            return Err(unusable("other users can write to it, so it cannot be trusted".to_owned()));
         }
         let text = fs::read_to_string(&path).map_err(|e| unusable(e.to_string()))?;
         let read: Self = serde_json::from_str(&text).map_err(|e| unusable(ua_core::json_fault(&text, &e)))?;
@@ -233,7 +233,7 @@ mod tests {
         let path = folder.join("trust.json");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(Trusted::read_from(&folder).unwrap_err().to_string().contains("others can write it"));
+        assert!(Trusted::read_from(&folder).unwrap_err().to_string().contains("other users can write to it"));
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
         assert!(Trusted::read_from(&folder).unwrap_err().to_string().contains("not a regular file"));

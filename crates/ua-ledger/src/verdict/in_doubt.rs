@@ -105,7 +105,7 @@ impl<'v> Case<'v> {
                 }
                 closes.push(asked);
                 let because =
-                    format!("it was said not to have happened before {until}, until when it could still begin");
+                    format!("it was reported as not happened before {until}, and until then it could still begin");
                 return Decision { verdict: self.hold(None, &because), closes };
             }
         }
@@ -125,7 +125,9 @@ impl<'v> Case<'v> {
                 None => return Verdict::Probe,
                 obstacle => obstacle,
             },
-            (OnUnknown::Continue, None) if self.is_mere_read() => Some("its policy does without an answer".to_owned()),
+            (OnUnknown::Continue, None) if self.is_mere_read() => {
+                Some("its policy continues without an answer".to_owned())
+            }
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
             (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_for_another_tool(self.call) => {

@@ -9,7 +9,7 @@ const SHOWN: usize = 60;
 pub(super) fn explain(asked: &Value, recorded: &[&Value]) -> String {
     let nearest = recorded.iter().max_by_key(|other| in_common(asked, other));
     match nearest.and_then(|other| first_difference("", asked, other)) {
-        Some(difference) => format!("no recorded request is like it; the nearest one differs at {difference}"),
+        Some(difference) => format!("no recorded request matches; the nearest one differs at {difference}"),
         None => "no request was recorded".to_owned(),
     }
 }
@@ -40,14 +40,14 @@ fn first_difference(place: &str, asked: &Value, recorded: &Value) -> Option<Stri
             let inner = a.iter().zip(b).enumerate();
             let found = inner.into_iter().find_map(|(i, (a, b))| first_difference(&format!("{place}/{i}"), a, b));
             found.or_else(|| {
-                (a.len() != b.len()).then(|| format!("{place}: {} are asked, {} were recorded", a.len(), b.len()))
+                (a.len() != b.len()).then(|| format!("{place}: {} were requested, {} were recorded", a.len(), b.len()))
             })
         }
         (Value::String(a), Value::String(b)) if a != b => {
             let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
-            Some(format!("{place}, character {same}: asked is {:?}, recorded was {:?}", from(a, same), from(b, same)))
+            Some(format!("{place}, character {same}: requested {:?}, recorded {:?}", from(a, same), from(b, same)))
         }
-        (a, b) if a != b => Some(format!("{place}: asked is {}, recorded was {}", short(a), short(b))),
+        (a, b) if a != b => Some(format!("{place}: requested {}, recorded {}", short(a), short(b))),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ fn trimmed(base: &str) -> &str {
 }
 
 fn read(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("the base URL is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("the base URL is not a URL: {error}"))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         scheme => Err(format!("the base URL has the scheme {scheme}, which is neither http nor https")),
@@ -34,7 +34,7 @@ pub(crate) fn check_is_private(url: &Url) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the base URL reaches {} by http, where everybody on the way can read the key and the history: use https, \
+        "the base URL reaches {} over http, where anyone on the network can read the key and the history: use https, \
          or a tunnel that ends on this machine",
         authority(url)
     ))

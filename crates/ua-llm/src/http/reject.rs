@@ -47,7 +47,7 @@ pub(crate) fn not_a_stream(content_type: &str, body: &str) -> LlmError {
                 why: "it is a whole reply as JSON, and the request asked for a stream of events".to_owned(),
             };
         }
-        Ok(_) => format!("JSON that is none: {}", start()),
+        Ok(_) => format!("invalid JSON: {}", start()),
         Err(_) if trimmed.starts_with("data:") || trimmed.starts_with("event:") => {
             return LlmError::Garbled { why: format!("a stream of events is labelled as {named}") };
         }
@@ -227,7 +227,7 @@ mod tests {
         for (content_type, body, says, is_free) in [
             ("text/html; charset=utf-8", page, "an HTML page: <!doctype html> <title>Sign in", true),
             ("", page, "an HTML page", true),
-            ("application/json", "{\"status\": \"ok\"}", "JSON that is none: {\"status\": \"ok\"}", true),
+            ("application/json", "{\"status\": \"ok\"}", "invalid JSON: {\"status\": \"ok\"}", true),
             ("application/json", proxied, "an error in place of one: no upstream", true),
             ("text/plain", "Welcome", "something else (text/plain): Welcome", true),
             ("text/plain", " ", "an empty answer (text/plain)", true),

@@ -94,7 +94,7 @@ impl NotLetIn {
                 format!("the login does not allow it; `ua login {server} --scope \"{scopes}\"` asks for that")
             }
             Self::NoToken => "give it its token in `headers` of the MCP configuration".to_owned(),
-            Self::OwnHeader => "its token in `headers` of the MCP configuration is not taken".to_owned(),
+            Self::OwnHeader => "its token in `headers` of the MCP configuration is not accepted".to_owned(),
         }
     }
 }
@@ -226,7 +226,7 @@ impl Endpoint {
 
     fn no_token(&self, error: &LoginError) -> Failure {
         let hint = if matches!(error, LoginError::Ended(_)) { "; log in again" } else { "" };
-        Failure::NotSent(format!("{} was sent nothing: {error}{hint}", self.shown()))
+        Failure::NotSent(format!("nothing was sent to {}: {error}{hint}", self.shown()))
     }
 
     /// What a refusal for want of a login means; `None` for any other answer. A login that can be renewed is, at once.
@@ -240,7 +240,7 @@ impl Endpoint {
                 let sent = response.extensions().get::<SentWith>().map(|sent| sent.0.as_str());
                 match bearer.logins.another(&bearer.address, sent).await {
                     Ok(true) if self.is_new.swap(true, Ordering::Relaxed) => {
-                        let why = "it takes no token of this login, not even one that was just renewed";
+                        let why = "it rejects every token of this login, even one that was just renewed";
                         Some(NotLetIn::LoggedOut(Some(why.to_owned())))
                     }
                     Ok(true) => Some(NotLetIn::Renewed),

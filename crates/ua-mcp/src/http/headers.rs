@@ -63,7 +63,7 @@ impl ParamHeaders {
         found.collect(schema, &mut Vec::new())?;
         let marks = count(&Value::Object(schema.clone()));
         if marks != found.0.len() {
-            return Err("`x-mcp-header` stands where no argument is".to_owned());
+            return Err("`x-mcp-header` is set where there is no argument".to_owned());
         }
         Ok(found)
     }

@@ -78,7 +78,9 @@ impl Logins {
         let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
         let found = found.map_err(|error| said(&error))?;
         if found.source == AuthorizationMetadataSource::LegacyEndpointFallback && challenge.is_none() {
-            return Err(LoginError::Refused("it asks nobody to log in, and names no place for that".to_owned()));
+            return Err(LoginError::Refused(
+                "it does not ask for a login, and names no authorization server".to_owned(),
+            ));
         }
         let also_offline = found.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE);
         let reads_documents =
@@ -141,7 +143,7 @@ const OFFLINE: &str = "offline_access";
 
 fn cannot_register(error: &LoginError) -> LoginError {
     LoginError::Refused(format!(
-        "this program cannot register itself where its logins are made ({error}): get a client id there, and name it with --client-id"
+        "this program cannot register with its authorization server ({error}): get a client id there, and name it with --client-id"
     ))
 }
 

@@ -115,7 +115,7 @@ impl Kept {
         manager.set_credential_store(shelf);
         let is_there = manager.initialize_from_store().await.map_err(|error| said(&error))?;
         if !is_there {
-            return Err(LoginError::Ended("the server has its logins made elsewhere now".to_owned()));
+            return Err(LoginError::Ended("the server uses another authorization server now".to_owned()));
         }
         if let Some(secret) = &around.client_secret {
             let config = OAuthClientConfig::new(&credentials.client_id, &around.redirect_uri);

@@ -318,7 +318,7 @@ async fn a_wrong_token_is_named_and_its_value_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let (url, serving) = toolserver(&dir, Some("sesame")).await;
     let why = ServerBed::new(http("own", &url, &[("Authorization", "Bearer hush")])).refusal().await;
-    let hint = "HTTP status 401 Unauthorized; its token in `headers` of the MCP configuration is not taken";
+    let hint = "HTTP status 401 Unauthorized; its token in `headers` of the MCP configuration is not accepted";
     assert!(why.contains(hint) && !why.contains("hush"), "{why}");
     serving.abort();
 }

@@ -209,7 +209,7 @@ async fn a_permit_of_an_earlier_generation_is_not_sent_to_the_next() {
     let permit = run.permit("slow", json!({"began": run.path("began")}), CallPolicy::unclassified(), &old).await;
     assert_eq!(run.transport.fence("fake", &old, None).await, Fence::Gone);
     let new = run.transport.ready("fake").await.unwrap();
-    let why = format!("generation {old} of `fake` does not run here any more");
+    let why = format!("generation {old} of `fake` is no longer running here");
     assert_eq!(run.transport.invoke(&permit).await, Outcome::NotSent { why });
     assert_ne!(old, new);
     assert!(!std::path::Path::new(&run.path("began")).exists());
@@ -332,7 +332,7 @@ async fn a_permit_of_an_earlier_session_is_not_sent_in_the_next() {
     hostile.forget_sessions();
     run.transport.list().await.unwrap();
     let permit = run.permit("echo", json!({}), CallPolicy::unclassified(), &old).await;
-    let why = format!("generation {old} of `fake` does not run here any more");
+    let why = format!("generation {old} of `fake` is no longer running here");
     assert_eq!(run.transport.invoke(&permit).await, Outcome::NotSent { why });
     assert_eq!(hostile.calls("echo").len(), 0);
     run.transport.shutdown().await;

@@ -150,9 +150,9 @@ fn links_that_lead_nowhere_keep_their_text_and_are_reported() {
         rendered.warnings,
         [
             "line 3: no heading is named #gone, the link leads nowhere",
-            "line 3: a PDF can not link to \"javascript:x\", only its text is kept",
-            "line 3: a PDF can not link to \"other.md\", only its text is kept",
-            "line 3: a PDF can not link to \"\", only its text is kept",
+            "line 3: a PDF cannot link to \"javascript:x\", only its text is kept",
+            "line 3: a PDF cannot link to \"other.md\", only its text is kept",
+            "line 3: a PDF cannot link to \"\", only its text is kept",
         ]
     );
 }
@@ -168,8 +168,8 @@ fn images_that_can_not_be_shown_are_named() {
         }
     };
     assert_eq!(problem("gone.png", b""), "it is gone");
-    assert_eq!(problem("a.png", b"text"), "it is no PNG, JPEG, GIF, WebP or SVG");
-    assert_eq!(problem("a.svg", b"<svg"), "it is no valid SVG");
+    assert_eq!(problem("a.png", b"text"), "it is not a PNG, JPEG, GIF, WebP or SVG");
+    assert_eq!(problem("a.svg", b"<svg"), "it is not a valid SVG");
     let mut cut = fixture("dot.png").unwrap();
     cut.truncate(60);
     assert!(problem("cut.png", &cut).contains("decode"));

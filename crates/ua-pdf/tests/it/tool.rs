@@ -116,9 +116,9 @@ async fn what_can_not_be_rendered_is_refused_with_what_and_where() {
     world.put("large.md", "word ".repeat(1 << 20));
     let render = |source: &str| world.call(json!({ "source": source, "output": "a.pdf" }));
     render("empty.md").await.refused("has no content");
-    render("missing.md").await.refused("the image \"gone.png\" in line 3 can not be shown");
+    render("missing.md").await.refused("the image \"gone.png\" in line 3 cannot be shown");
     render("outside.md").await.refused("not in the workspace");
-    render("typed.md").await.refused("no PNG, JPEG, GIF, WebP or SVG");
+    render("typed.md").await.refused("not a PNG, JPEG, GIF, WebP or SVG");
     render("binary.md").await.refused("not UTF-8 text at byte 1");
     render("deep.md").await.refused("line 1 is nested deeper than");
     render("large.md").await.refused("more than the limit of 4194304");

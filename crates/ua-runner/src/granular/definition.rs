@@ -121,7 +121,7 @@ pub(super) fn what_helps(differs: &[Differs]) -> String {
     }
     let is_place = differs.iter().any(|other| other.part == "workspace");
     if is_place {
-        ways.push("its files are part of it, so run it in the folder that it was started in, which may be moved");
+        ways.push("its files are part of it, so run it in the folder that it was started in; that folder may be moved");
     }
     let may_be_forked = |part: &str| !is_budget(part) && part != super::run::THRESHOLD && part != "workspace";
     if differs.iter().any(|other| may_be_forked(&other.part)) {
@@ -130,7 +130,7 @@ pub(super) fn what_helps(differs: &[Differs]) -> String {
         );
     }
     if !is_place {
-        ways.push("the old values resume it; under another id everything is done again");
+        ways.push("the old values resume it; under another id, everything is done again");
     }
     ways.join("; ")
 }

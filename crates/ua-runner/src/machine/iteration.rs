@@ -37,7 +37,7 @@ impl RunMachine {
         is_first.then(|| {
             format!(
                 "harness.context_budget_tokens is {asked}, and the first request alone (the job, the system prompt and the tools) has about \
-                 {tokens} tokens: every iteration would end before it began. Give it more, or offer fewer tools"
+                 {tokens} tokens: every iteration would end before it began. Raise it, or offer fewer tools"
             )
         })
     }

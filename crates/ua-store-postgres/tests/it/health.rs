@@ -54,13 +54,16 @@ async fn a_server_is_judged_by_what_it_is_set_to_and_by_who_follows_it() {
     let _late = standby(cluster, "late", &[]);
     until(&by_hand, "SELECT pid FROM pg_stat_replication WHERE state = 'streaming'").await;
     let warnings = examined(&database).warnings;
-    assert!(warnings.len() == 1 && warnings[0].contains("none is waited for"), "{warnings:?}");
+    assert!(warnings.len() == 1 && warnings[0].contains("commits wait for none of them"), "{warnings:?}");
 
     let _sure = standby(cluster, "sure", &["--synchronous"]);
     set(&by_hand, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (sure)'").await;
     until(&by_hand, "SELECT pid FROM pg_stat_replication WHERE sync_state = 'quorum'").await;
     let warnings = examined(&database).warnings;
-    assert!(warnings.len() == 1 && warnings[0].contains("these standbys are not waited for: late"), "{warnings:?}");
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("commits do not wait for these standbys: late"),
+        "{warnings:?}"
+    );
 
     set(&by_hand, "ALTER SYSTEM SET full_page_writes = off").await;
     until(&by_hand, "SELECT 1 WHERE current_setting('full_page_writes') = 'off'").await;

@@ -20,7 +20,7 @@ fn refusal(database: &Database) -> String {
 #[tokio::test]
 async fn a_database_without_the_schema_is_refused_until_it_is_migrated() {
     let Some(database) = Database::empty() else { return };
-    assert!(refusal(&database).contains("`ua db migrate` makes it"));
+    assert!(refusal(&database).contains("`ua db migrate` creates it"));
     // Two at once: one of them does it.
     let (one, other) = (database.direct(), database.direct());
     blocking(async {

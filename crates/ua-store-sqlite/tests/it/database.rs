@@ -383,7 +383,7 @@ fn s4_a_database_that_is_a_link_or_that_others_may_change_is_refused() {
     assert!(refusal(SqliteStore::open(SqliteConfig::new(&link))).contains("is a link"));
     assert!(refusal(SqliteStore::open_read_only(&link)).contains("is a link"));
     fs::set_permissions(&place.path, fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("others may change"));
+    assert!(refusal(SqliteStore::open(SqliteConfig::new(&place.path))).contains("other users may change"));
     assert!(refusal(SqliteStore::open_read_only(&place.path)).contains("chmod 600"));
     fs::set_permissions(&place.path, fs::Permissions::from_mode(0o600)).unwrap();
     let folder = place.path.parent().unwrap();

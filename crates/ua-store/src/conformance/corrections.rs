@@ -117,7 +117,7 @@ pub async fn a_correction_needs_something_to_correct(store: &dyn Store) {
     let call = unknown.call_that_is("call_2", CallStatus::Unknown).await;
     let skipped = |seconds| CorrectCall { is_idle: true, ..correct(&call, CorrectedTo::Skipped, seconds) };
     store.correct_call(skipped(70)).await.unwrap();
-    refused(store.correct_call(skipped(71)).await, "recorded so already");
+    refused(store.correct_call(skipped(71)).await, "already recorded as that");
 }
 
 /// A call that took another one's answer says what that one says, and is not corrected by itself.

@@ -226,8 +226,8 @@ pub async fn a_queued_run_is_moved_and_withdrawn(store: &dyn FleetStore) {
     let done = store.fleet(moved(Some("night"), Some(7))).await.unwrap();
     assert_eq!((done.entries[0].options.queue.as_str(), done.entries[0].options.priority), ("night", 7));
     assert_eq!(claim(store, "ada", 1, 1).await, ["run_1"]);
-    refused(store.fleet(moved(None, Some(1))).await, "a worker has it");
-    refused(store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await, "a worker has it");
+    refused(store.fleet(moved(None, Some(1))).await, "a worker is running it");
+    refused(store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await, "a worker is running it");
     release(store, "ada", "run_1", Release::Ready { run_after: at(50), why: Some("later".to_owned()) }).await;
     assert!(claim(store, "ada", 1, 2).await.is_empty());
     store.fleet(FleetChange::Withdraw { run: run_id("run_1") }).await.unwrap();

@@ -91,7 +91,7 @@ pub async fn a_session_is_one_of_its_project(store: &dyn Store) {
     assert_eq!(store.sessions_of(SessionsOf::Run(run_id("run_3"))).await.unwrap()[0].project, "/q");
     assert_eq!(store.sessions_of(SessionsOf::Newest(2)).await.unwrap().len(), 2);
     let job = NewSession { run: samples::new_run("run_5"), ..new_session("run_5", "/p", "s5") };
-    refused(open(store, job).await, "no session of the gateway");
+    refused(open(store, job).await, "not a session of the gateway");
 }
 
 /// A request and the call that it is stand in one write, which may be made again; another request may be the same call.
@@ -130,7 +130,7 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
     assert!(write(store, &scene.lease, Change::Arrive(nobody)).await.is_err());
     let job = Scene::begin(store, "run_9").await;
     let of_job = arrival(&job, "a4", Some(samples::planned_email("call_3", 1, 1)), "call_3");
-    refused(write(store, &job.lease, Change::Arrive(of_job)).await, "no request of this session");
+    refused(write(store, &job.lease, Change::Arrive(of_job)).await, "not a request of this session");
     let events = store.events(&call_id("call_1")).await.unwrap();
     let violations = crate::invariants::check(&scene.records().await, &events);
     assert!(violations.is_empty(), "{violations:?}");

@@ -137,7 +137,7 @@ pub async fn an_answer_is_one_of_the_choices_and_given_once(store: &dyn Store) {
     assert_eq!((answered.status, given.choice, given.by.as_str()), (QuestionStatus::Answered, Choice::Skip, "ada"));
     assert_eq!((given.proof.as_deref(), given.text.as_deref()), (Some("msg_1"), Some("I looked")));
     assert_eq!((given.answered_at, given.applied_at), (at(60), None));
-    refused(store.insert_answer(samples::answer("q_1", Choice::Abort)).await, "answered already");
+    refused(store.insert_answer(samples::answer("q_1", Choice::Abort)).await, "already been answered");
     assert_eq!(store.question(&question_id("q_1")).await.unwrap(), answered);
 }
 

@@ -62,7 +62,7 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
         FleetChange::Move { run, queue, priority } => {
             let entry = rows.entry(&run)?.ok_or_else(|| not_found("run_queue", &run))?;
             if entry.state == QueueState::Claimed {
-                return Err(conflict("run_queue", run.as_str(), "a worker has it").into());
+                return Err(conflict("run_queue", run.as_str(), "a worker is running it").into());
             }
             let mut moved = QueueEntry { state: QueueState::Ready, strikes: 0, why: None, ..entry.clone() };
             moved.options.priority = priority.unwrap_or(entry.options.priority);
@@ -76,7 +76,7 @@ pub fn apply_fleet<R: FleetRows>(rows: &R, change: FleetChange) -> Result<FleetD
         FleetChange::Withdraw { run } => {
             let entry = rows.entry(&run)?.ok_or_else(|| not_found("run_queue", &run))?;
             if entry.state == QueueState::Claimed {
-                return Err(conflict("run_queue", run.as_str(), "a worker has it").into());
+                return Err(conflict("run_queue", run.as_str(), "a worker is running it").into());
             }
             rows.remove_entry(&run)?;
             done.entries.push(entry);

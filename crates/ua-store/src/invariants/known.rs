@@ -20,32 +20,32 @@ pub const KNOWN: &[Known] = &[
     Known {
         invariant: "doubt_outlives_a_refusal",
         finding: "1",
-        advice: "look at the other side whether it is there before anybody asks for it again, and record it with `ua calls resolve CALL --as …`",
+        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as …`",
     },
     Known {
         invariant: "doubt_outlives_a_report",
         finding: "new (beside 1)",
-        advice: "look at the other side whether it is there before anybody asks for it again, and record it with `ua calls resolve CALL --as …`",
+        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as …`",
     },
     Known {
         invariant: "kin_of_sub_agents_are_asked_about",
         finding: "2",
-        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+        advice: "check on the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
         invariant: "kin_of_denied_doubts_are_asked_about",
         finding: "1",
-        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+        advice: "check on the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
         invariant: "kin_behind_a_failure_are_asked_about",
         finding: "5",
-        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+        advice: "check on the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
         invariant: "kin_that_start_at_once_are_asked_about",
         finding: "new (beside 2)",
-        advice: "look at the other side whether it is there twice, and undo one of them if nobody wanted two",
+        advice: "check on the other side whether it is there twice, and undo one of them if nobody wanted two",
     },
     Known {
         invariant: "a_skip_is_kept",
@@ -55,7 +55,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         invariant: "an_answer_beside_a_run_is_applied",
         finding: "new",
-        advice: "resume the run once, which applies the answer; where the call had been left before, `ua calls resolve CALL --as …` records it",
+        advice: "resume the run once, which applies the answer; where the call had been skipped before, `ua calls resolve CALL --as …` records it",
     },
 ];
 

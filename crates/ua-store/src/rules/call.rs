@@ -510,7 +510,7 @@ pub fn call_corrected(
     }
     let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(Resolution::Skipped);
     if is_skipped && outcome == CorrectedTo::Skipped {
-        return Err(refused("it is recorded so already".to_owned()));
+        return Err(refused("it is already recorded as that".to_owned()));
     }
     if outcome == CorrectedTo::Happened && receipt.is_none() {
         return Err(refused("a word that it happened needs a receipt".to_owned()));

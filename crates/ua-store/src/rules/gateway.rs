@@ -19,7 +19,7 @@ pub struct Arrived {
 /// Refuses a session whose run is not one.
 pub fn check_session(session: &SessionRecord, run: &RunRecord) -> Result<(), StoreError> {
     if !is_gateway(run) || session.run_id != run.run_id || run.parent_run_id.is_some() {
-        return Err(conflict("gateway_sessions", &run.run_id, "its run is no session of the gateway"));
+        return Err(conflict("gateway_sessions", &run.run_id, "its run is not a session of the gateway"));
     }
     Ok(())
 }
@@ -34,14 +34,14 @@ pub fn arrived(
 ) -> Result<Arrived, StoreError> {
     let NewArrival { arrival, call: planned, step: wanted } = new;
     if !is_gateway(run) || arrival.run_id != run.run_id {
-        return Err(conflict("gateway_arrivals", &arrival.arrival_id, "it is no request of this session"));
+        return Err(conflict("gateway_arrivals", &arrival.arrival_id, "it is not a request of this session"));
     }
     if let Some(stored) = stored {
         // Whoever lost the answer to this write makes it again.
         return if stored.call_id == arrival.call_id && stored.run_id == arrival.run_id {
             Ok(Arrived { arrival: None, call: None })
         } else {
-            Err(conflict("gateway_arrivals", &arrival.arrival_id, format!("it is call {} already", stored.call_id)))
+            Err(conflict("gateway_arrivals", &arrival.arrival_id, format!("it is already call {}", stored.call_id)))
         };
     }
     let call = match (planned, call) {

@@ -29,7 +29,9 @@ pub fn question_answered(mut question: QuestionRecord, new: NewAnswer) -> Result
     let Answer { choice, proof, text } = new.answer;
     match question.status {
         QuestionStatus::Open => {}
-        QuestionStatus::Answered => return Err(conflict("questions", &question.question_id, "it is answered already")),
+        QuestionStatus::Answered => {
+            return Err(conflict("questions", &question.question_id, "it has already been answered"));
+        }
         QuestionStatus::Closed => return Err(conflict("questions", &question.question_id, "it is closed")),
     }
     if !question.choices.contains(&choice) {

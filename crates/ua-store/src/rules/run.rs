@@ -95,7 +95,7 @@ pub fn run_submitted(run: NewRun, parent: Option<&RunRecord>) -> (RunRecord, Mes
 /// The run with a cancel request. The first request is kept; a terminal run refuses.
 pub fn run_cancel_requested(mut run: RunRecord, reason: &str, at: Timestamp) -> Result<RunRecord, StoreError> {
     if run.status.is_terminal() {
-        return Err(conflict("runs", &run.run_id, format!("it is {} already", run.status)));
+        return Err(conflict("runs", &run.run_id, format!("its status is already {}", run.status)));
     }
     if run.cancel_requested_at.is_none() {
         run.cancel_requested_at = Some(at);
@@ -229,7 +229,7 @@ pub fn step_opened(
 /// The step after its end. A step that ended is not ended again; one that is `blocked` is.
 pub fn step_ended(mut step: StepRecord, end: StepEnd) -> Result<StepRecord, StoreError> {
     if matches!(step.status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
-        return Err(conflict("run_steps", &step.step_id, format!("it is {} already", step.status)));
+        return Err(conflict("run_steps", &step.step_id, format!("its status is already {}", step.status)));
     }
     if matches!(end.status, StepStatus::Ready | StepStatus::Running) {
         return Err(conflict("run_steps", &step.step_id, format!("a step does not end {}", end.status)));

@@ -30,7 +30,7 @@ pub(super) fn check_next_turn(run: &RunRecord, turn: u32, turn_is_open: bool) ->
         return Err(conflict("runs", &run.run_id, format!("its next turn is {next}, not {turn}")));
     }
     if turn_is_open {
-        return Err(conflict("turns", format!("{}/{turn}", run.run_id), "it is recorded already"));
+        return Err(conflict("turns", format!("{}/{turn}", run.run_id), "it is already recorded"));
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ impl ComposioFiles {
     /// Starts a server on a free port.
     ///
     /// # Errors
-    /// When no port can be bound or the directory can not be made.
+    /// When no port can be bound or the directory cannot be made.
     pub async fn start(config: ComposioFilesConfig) -> std::io::Result<Self> {
         fs::create_dir_all(&config.directory)?;
         let listener = http::listen().await?;
@@ -65,7 +65,7 @@ impl ComposioFiles {
     /// The names of the files it has.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// When the directory cannot be read.
     pub fn files(&self) -> std::io::Result<Vec<String>> {
         let names = fs::read_dir(&self.state.config.directory)?;
         names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

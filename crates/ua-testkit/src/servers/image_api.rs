@@ -67,7 +67,7 @@ impl ImageModelApi {
     /// What was charged, in order: objects with `path`, `key` and `body`.
     ///
     /// # Errors
-    /// When the log can not be read.
+    /// When the log cannot be read.
     pub fn charged(&self) -> std::io::Result<Vec<Value>> {
         self.state.charged()
     }

@@ -41,7 +41,7 @@ impl MailApi {
     /// Starts a server on a free port.
     ///
     /// # Errors
-    /// When no port can be bound or the directory can not be made.
+    /// When no port can be bound or the directory cannot be made.
     pub async fn start(config: MailApiConfig) -> std::io::Result<Self> {
         let state = Arc::new(State::new(config)?);
         let shared = Arc::clone(&state);
@@ -52,7 +52,7 @@ impl MailApi {
     /// Serves on `listener` until it fails: for a server in a process of its own.
     ///
     /// # Errors
-    /// When the listener fails or the directory can not be made.
+    /// When the listener fails or the directory cannot be made.
     pub async fn serve(listener: TcpListener, config: MailApiConfig) -> std::io::Result<()> {
         let state = State::new(config)?;
         http::serve(listener, move |request| state.answer(request)).await
@@ -61,7 +61,7 @@ impl MailApi {
     /// The messages sent, in no particular order, each as it was posted.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// When the directory cannot be read.
     pub fn messages(&self) -> std::io::Result<Vec<Value>> {
         messages(&self.state.config.directory)
     }

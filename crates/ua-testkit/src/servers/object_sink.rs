@@ -44,7 +44,7 @@ impl ObjectSink {
     /// Starts a server on a free port.
     ///
     /// # Errors
-    /// When no port can be bound or the directory can not be made.
+    /// When no port can be bound or the directory cannot be made.
     pub async fn start(config: ObjectSinkConfig) -> std::io::Result<Self> {
         let state = Arc::new(State::new(config)?);
         let shared = Arc::clone(&state);
@@ -55,7 +55,7 @@ impl ObjectSink {
     /// Serves on `listener` until it fails: for a server in a process of its own.
     ///
     /// # Errors
-    /// When the listener fails or the directory can not be made.
+    /// When the listener fails or the directory cannot be made.
     pub async fn serve(listener: TcpListener, config: ObjectSinkConfig) -> std::io::Result<()> {
         let state = State::new(config)?;
         http::serve(listener, move |request| state.answer(request)).await
@@ -64,7 +64,7 @@ impl ObjectSink {
     /// The paths of all objects, sorted, each with its bucket in front.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// When the directory cannot be read.
     pub fn objects(&self) -> std::io::Result<Vec<String>> {
         self.state.objects()
     }
@@ -72,7 +72,7 @@ impl ObjectSink {
     /// Puts an object in without asking, as somebody else would; without a stored hash.
     ///
     /// # Errors
-    /// When it can not be written.
+    /// When it cannot be written.
     pub fn plant(&self, path: &str, content: &[u8]) -> std::io::Result<()> {
         self.state.write(&format!("/{path}"), content, &BTreeMap::new())
     }

@@ -79,7 +79,7 @@ impl SmtpSink {
     /// Starts both sides on free ports.
     ///
     /// # Errors
-    /// When no port can be bound or the directory can not be made.
+    /// When no port can be bound or the directory cannot be made.
     pub async fn start(config: SmtpSinkConfig) -> std::io::Result<Self> {
         Self::start_with(Sink::new(config)?).await
     }
@@ -87,7 +87,7 @@ impl SmtpSink {
     /// The same with TLS. Over STARTTLS mail is taken only once the connection is encrypted.
     ///
     /// # Errors
-    /// When no port can be bound or the directory can not be made.
+    /// When no port can be bound or the directory cannot be made.
     pub async fn start_encrypted(
         config: SmtpSinkConfig,
         encryption: Encryption,
@@ -115,7 +115,7 @@ impl SmtpSink {
     /// Serves mail on `mail` and the page on `page` until one fails: for a server in a process of its own.
     ///
     /// # Errors
-    /// When a listener fails or the directory can not be made.
+    /// When a listener fails or the directory cannot be made.
     pub async fn serve(mail: TcpListener, page: TcpListener, config: SmtpSinkConfig) -> std::io::Result<()> {
         let sink = Arc::new(Sink::new(config)?);
         let shared = Arc::clone(&sink);
@@ -126,7 +126,7 @@ impl SmtpSink {
     /// How many messages of each Message-ID there are, without angle brackets.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// When the directory cannot be read.
     pub fn counts(&self) -> std::io::Result<BTreeMap<String, usize>> {
         counts(&self.sink.config.directory)
     }
@@ -134,7 +134,7 @@ impl SmtpSink {
     /// The messages, in order of arrival.
     ///
     /// # Errors
-    /// When the directory can not be read.
+    /// When the directory cannot be read.
     pub fn messages(&self) -> std::io::Result<Vec<String>> {
         files(&self.sink.config.directory)?.iter().map(fs::read_to_string).collect()
     }

@@ -61,7 +61,7 @@ impl Webhook {
     /// What was acted on, in order: objects with `key` and `body`.
     ///
     /// # Errors
-    /// When the log can not be read.
+    /// When the log cannot be read.
     pub fn effects(&self) -> std::io::Result<Vec<Value>> {
         self.state.effects()
     }

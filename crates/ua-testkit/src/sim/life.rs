@@ -56,7 +56,7 @@ type Driven = Pin<Box<dyn Future<Output = Result<(Conclusion, RunRecord), SubAge
 
 /// The store has forgotten what this run sent.
 #[derive(Debug, thiserror::Error)]
-#[error("the database went back in time: effects.log knows attempts of run {0} that it does not")]
+#[error("the database is an older copy: effects.log knows attempts of run {0} that it does not")]
 pub(super) struct Forgotten(RunId);
 
 /// The seams of one process: each crossing waits at its gates, and a broken rule stands behind them.

@@ -140,7 +140,7 @@ fn enter(workspace: &Workspace, key: &str, entry: Entry) -> Result<(Entry, bool)
     match workspace.area().dir().read(&name) {
         Ok(bytes) => {
             let earlier: Entry = serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::Unclear(format!("the journal entry {} can not be read: {error}", name.display()))
+                Failure::Unclear(format!("the journal entry {} cannot be read: {error}", name.display()))
             })?;
             if earlier.path != entry.path || earlier.sha256 != entry.sha256 {
                 return Err(Failure::refused(

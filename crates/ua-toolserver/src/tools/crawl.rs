@@ -239,7 +239,7 @@ impl Crawler {
             }
             scheme => {
                 return Err(Failure::refused(
-                    format!("{scheme}:// addresses can not be fetched"),
+                    format!("{scheme}:// addresses cannot be fetched"),
                     "give an http, https or file address",
                 ));
             }

@@ -114,7 +114,7 @@ impl Tool for Notify {
             created_at: context.env.now().to_string(),
         };
         let body = serde_json::to_vec_pretty(&notification).map_err(|error| {
-            Failure::refused(format!("the notification can not be written down: {error}"), "reword it")
+            Failure::refused(format!("the notification cannot be written down: {error}"), "reword it")
         })?;
         let notified = match self {
             Self::Directory(directory) => {
@@ -142,7 +142,7 @@ impl Notify {
             .map_err(|error| error.to_string())
             .and_then(|url| match url.scheme() {
                 "http" | "https" => Ok(url),
-                scheme => Err(format!("{scheme}:// can not be posted to; give an http:// or https:// address")),
+                scheme => Err(format!("{scheme}:// cannot be posted to; give an http:// or https:// address")),
             })
             .map_err(|why| ToolServerError::Setting { flag: "notify-webhook", value: web::shown(text), why })?;
         let honours_keys = settings.notify_webhook_honours_keys;

@@ -180,7 +180,7 @@ impl Page<'_> {
     fn embed(&mut self, reference: &str) -> Result<String, Failure> {
         let failed = |problem: String| {
             let hint = "name an image file of the workspace, relative to the Markdown file";
-            Failure::refused(format!("the image {reference:?} can not be embedded: {problem}"), hint)
+            Failure::refused(format!("the image {reference:?} cannot be embedded: {problem}"), hint)
         };
         let path = image_path(self.source, reference).ok_or_else(|| failed("it is not in the workspace".to_owned()))?;
         let media = media::type_of(&path);

@@ -28,11 +28,11 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       class        external, because its name contains the side-effect word "buy"
       if lost      hold: stop and ask a person
       key          this tool cannot take an idempotency key
-      effect       item.pay (known by its name only: the same content again is a question in a job, and gets the first answer at the gateway)
+      effect       item.pay (inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway)
     considered, the strongest first:
-      user_policy slow                         -           it names no class [timeout]
-      job_policy  cheap                        -           the job's job.toml is not trusted, so it lowers nothing
-      annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that lowers nothing
+      user_policy slow                         -           it sets no class [timeout]
+      job_policy  cheap                        -           the job's job.toml is not trusted, so it cannot lower the class
+      annotation  annotation:readOnlyHint      -           its server says readOnlyHint = true, but is not trusted, so that does not lower the class
     * name        name:buy                     external    its name contains the side-effect word "buy" [effect_kind]
       default     default                      (external)  nothing is known about this tool, so it is treated as an external side effect
       (33 others do not apply)

@@ -66,11 +66,11 @@ fn a_bad_field_is_refused_with_file_line_and_field() {
         ("colour = \"red\"", "colour", "a rule has id, name, patterns"),
         ("side_effect_class = \"harmless\"", "side_effect_class", "not one of read_only, local, memory, external"),
         ("on_unknown = \"retry\"", "on_unknown", "not one of redo, redo_keyed, probe, hold, continue"),
-        ("on_unknown = 1", "on_unknown", "write a text in quotes"),
+        ("on_unknown = 1", "on_unknown", "write a string in quotes"),
         ("on_unknown = \"probe\"", "on_unknown", "add probe"),
         ("probe = \"find\"", "probe", "write a table"),
         ("horizon = \"soon\"", "horizon", "not a valid time span"),
-        ("has_arguments = \"body\"", "has_arguments", "write a list of texts"),
+        ("has_arguments = \"body\"", "has_arguments", "write a list of strings"),
         ("marker = { argument = \"body\" }", "marker", "append"),
         ("marker = { argument = \"body\", append = \"ref\" }", "marker", "has to hold {key}"),
         ("on_unknown = \"redo_keyed\"", "on_unknown", "add key_channel"),
@@ -82,13 +82,13 @@ fn a_bad_field_is_refused_with_file_line_and_field() {
         ("key_ttl = \"24\"", "key_ttl", "not a valid time span"),
         ("timeout = \"0s\"", "timeout", "not a valid time span"),
         ("timeout = \"99999999999999999d\"", "timeout", "not a valid time span"),
-        ("timeout = 60", "timeout", "write a text in quotes"),
+        ("timeout = 60", "timeout", "write a string in quotes"),
         ("requires_idempotency_key = \"yes\"", "requires_idempotency_key", "write true or false"),
         ("effect_kind = \"send email\"", "effect_kind", "<object>.<verb>"),
         ("scope = [\"to\"]", "scope", "write a list like"),
         ("scope = []", "scope", "write a list like"),
         ("scope = [{ value = \"\" }]", "scope", "empty"),
-        ("volatile_fields = \"a\"", "volatile_fields", "write a list of texts"),
+        ("volatile_fields = \"a\"", "volatile_fields", "write a list of strings"),
         ("errors_without_effect = [\"(\"]", "errors_without_effect", "unclosed group"),
         ("harmless_programs = [\"/bin/ls\"]", "harmless_programs", "is a path"),
         ("approval = \"yes\"", "approval", "not one of ask, none"),
@@ -97,7 +97,7 @@ fn a_bad_field_is_refused_with_file_line_and_field() {
         ("patterns = []", "patterns", "no tool"),
         ("patterns = [\"a[\"]", "patterns", "is not a glob"),
         ("side_effect_class = \"read_only\"\neffect_kind = \"a.send\"", "effect_kind", "has no effect"),
-        ("scope = [{ value = \"a\" }]\nvolatile_fields = [\"a\"]", "volatile_fields", "not matter"),
+        ("scope = [{ value = \"a\" }]\nvolatile_fields = [\"a\"]", "volatile_fields", "be volatile"),
         ("key_channel = { argument = \"a\" }\nscope = [{ value = \"a\" }]", "key_channel", "carries the key"),
     ];
     for (lines, expected_field, expected_why) in cases {
@@ -209,7 +209,7 @@ fn a_refusal_reads_well() {
         refused("side_effect_clas = \"local\""),
         @r#"invalid policy file p.toml, line 9: rule "bad", field `side_effect_clas`: it does not exist; did you mean `side_effect_class`?"#
     );
-    insta::assert_snapshot!(PolicyRules::parse("[[rule]]\nid = \"x", "p.toml").unwrap_err(), @r#"invalid policy file p.toml, line 2: invalid basic string, expected `"`"#);
+    insta::assert_snapshot!(PolicyRules::parse("[[rule]]\nid = \"x", "p.toml").unwrap_err(), @r#"invalid policy file p.toml, line 2: a closing " is missing"#);
 }
 
 #[test]

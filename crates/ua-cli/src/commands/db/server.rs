@@ -73,7 +73,7 @@ async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
     let kept = departure.finish(ua_core::system::env().now()).map_err(|e| failed(&e))?;
     filling.commit().await.map_err(|e| {
         HostError::store("copy the database", &e).hint(format!(
-            "nobody knows whether the copy is there: if `ua runs list` shows no run, give {} its old name {} back",
+            "it is unknown whether the copy was completed: if `ua runs list` shows no run, give {} its old name {} back",
             kept.display(),
             file.display()
         ))
@@ -104,8 +104,8 @@ fn between_clocks(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Opt
     let (distance, how) = if behind > ahead { (behind, "behind") } else { (ahead, "ahead of") };
     (distance > CLOCKS).then(|| {
         format!(
-            "the clock of this machine is {} s {how} the server's: workers and the queue go by the server's, what is recorded of a run and \
-             its budget of time by this one",
+            "the clock of this machine is {} s {how} the server's: workers and the queue use the server's clock, the records of a run and its \
+             time budget use this one",
             distance.as_secs()
         )
     })

@@ -57,8 +57,10 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
     let asked = crate::sandbox::confiner(settings).map(|confiner| confiner.offers());
     let offers = match asked {
         Some(Ok(offers)) => offers,
-        Some(Err(error)) => return findings.warn(CHECK, format!("nothing says what confines programs: {error}"), fix),
-        None => return findings.warn(CHECK, "this program does not find its own file", "start it by its full path"),
+        Some(Err(error)) => return findings.warn(CHECK, format!("cannot tell what confines programs: {error}"), fix),
+        None => {
+            return findings.warn(CHECK, "this program cannot find its own executable", "start it by its full path");
+        }
     };
     let kernel = format!(
         "Landlock {}, namespaces {}, a /proc of its own {}, private mounts {}, system calls {}, processes {}",
@@ -78,9 +80,9 @@ pub(super) fn sandbox(settings: &Settings, findings: &mut Findings) {
     if missing.is_empty() {
         return findings.ok(CHECK, format!("programs of a job are confined: {kernel}"));
     }
-    let detail = format!("{kernel}: of a program, {}", missing.join("; "));
+    let detail = format!("{kernel}: a program is not fully confined: {}", missing.join("; "));
     if how == "required" && !offers.are_enough(network) {
-        findings.fail(CHECK, format!("no program is started: {detail}"), fix);
+        findings.fail(CHECK, format!("programs are not started: {detail}"), fix);
     } else {
         findings.warn(CHECK, detail, fix);
     }
@@ -107,10 +109,10 @@ pub(super) async fn reopened(home: &Home, findings: &mut Findings) {
         findings.warn(
             "calls",
             format!(
-                "`{tool}` (call {id}, run {run}) was reported as not happened by an earlier version; nobody knows, so it is in doubt and \
-                 blocks what might repeat it"
+                "`{tool}` (call {id}, run {run}) was reported as not happened by an earlier version; its outcome is unknown, so it blocks calls \
+                 that might repeat it"
             ),
-            format!("look whether it happened, then `ua calls resolve {id} --as happened|not_happened|skipped --reason TEXT`"),
+            format!("check whether it happened, then run `ua calls resolve {id} --as happened|not_happened|skipped --reason TEXT`"),
         );
     }
 }
@@ -136,7 +138,7 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         return on_server(server, findings).await;
     }
     if is_to_come(home) {
-        findings.ok("database", format!("none yet at {}; the first job makes it", home.database().display()));
+        findings.ok("database", format!("none yet at {}; the first job creates it", home.database().display()));
         return;
     }
     let examined = match home.open_file() {
@@ -171,10 +173,10 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
                 findings.fail(
                     "effects.log",
                     format!(
-                        "it knows {} that the database does not: it went back in time",
+                        "it knows {} that the database does not: the database is an older copy",
                         ua_core::counted(health.forgotten.len(), "thing")
                     ),
-                    "restore a newer copy; or look what became of them with `ua db check`, then `ua db accept RUN`",
+                    "restore a newer copy; or find out what became of them with `ua db check`, then run `ua db accept RUN`",
                 );
             }
         }
@@ -196,7 +198,7 @@ async fn on_server(server: &ua_store_postgres::PostgresConfig, findings: &mut Fi
             findings.fail(
                 "database",
                 health.findings.join("; "),
-                "put the settings right, or restore a backup of the server",
+                "correct the settings, or restore a backup of the server",
             );
         }
         Ok(health) => {
@@ -245,7 +247,7 @@ pub(super) async fn clock(home: &Home, findings: &mut Findings) {
     let now = ua_core::system::env().now();
     let newest = heads(home).await.into_iter().map(|run| run.updated_at).max();
     let fix =
-        "set the clock, for example with a time service; instants order what happened, and horizons are counted by it";
+        "set the clock, for example with a time service; records are ordered by time, and horizons are measured by it";
     if now < LONG_AGO {
         findings.fail("clock", format!("it says {now}"), fix);
     } else if let Some(newest) = newest.filter(|newest| newest.since(now) > JITTER) {
@@ -272,7 +274,7 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
     for run in &crashed {
         findings.warn(
             "dead owner",
-            format!("the process that drove run {} is gone", run.run_id),
+            format!("the process that drove run {} has ended", run.run_id),
             format!("`ua resume {}` resumes it", run.run_id),
         );
     }
@@ -312,7 +314,7 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
         findings.warn(
             "workspaces",
             format!("{} without a run: {shown}", ua_core::counted(stray.len(), "folder")),
-            "remove them if nothing in them is needed; they are what deleted runs or another database left",
+            "remove them if nothing in them is needed; deleted runs or another database left them behind",
         );
     }
 }
@@ -332,17 +334,17 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
     }
     let own = env!("CARGO_PKG_VERSION");
     match looked.broker.as_deref() {
-        Some(version) if version == own => findings.ok(CHECK, format!("its broker runs, in {}", root.display())),
+        Some(version) if version == own => findings.ok(CHECK, format!("its broker is running in {}", root.display())),
         Some(version) => findings.warn(
             CHECK,
-            format!("its broker is of version {version}, and this program of {own}"),
+            format!("its broker has version {version}, this program has {own}"),
             "`ua gateway restart`; clients see a pause",
         ),
-        None => findings.ok(CHECK, format!("no broker runs; the next client starts it, in {}", root.display())),
+        None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.display())),
     }
     for path in &looked.open_to_others {
         let fix = format!("chmod 600 {}", path.display());
-        findings.fail(CHECK, format!("other users may use {}", path.display()), fix);
+        findings.fail(CHECK, format!("other users can access {}", path.display()), fix);
     }
     let named = |of: &[(std::path::PathBuf, String)]| {
         let name = |(file, server): &(std::path::PathBuf, String)| format!("{server} ({})", file.display());
@@ -355,12 +357,16 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             findings.warn(CHECK, format!("these do not: {}", named(&looked.unwrapped)), fix);
         }
         if !looked.may_log_in.is_empty() {
-            let fix = "`ua gateway install` with its name, for one that its client does not log in to";
-            findings.warn(CHECK, format!("left alone, they may want to log in: {}", named(&looked.may_log_in)), fix);
+            let fix = "run `ua gateway install` with its name, for one that needs no login by its client";
+            findings.warn(CHECK, format!("skipped, they may require a login: {}", named(&looked.may_log_in)), fix);
         }
         if !looked.not_read.is_empty() {
-            let fix = "write `args` as a list of texts, and variables into `env` instead of a file that only the client finds";
-            findings.warn(CHECK, format!("left alone, not all of them can be read: {}", named(&looked.not_read)), fix);
+            let fix = "write `args` as a list of strings, and put variables into `env` instead of a file that only the client finds";
+            findings.warn(
+                CHECK,
+                format!("skipped, their settings cannot be read in full: {}", named(&looked.not_read)),
+                fix,
+            );
         }
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn claude_code(settings: &Settings, job: Option<&Job>, findings: &mut
             Some(version) => findings.ok("claude-code", format!("{} is {version}", program.display())),
             None => findings.warn(
                 "claude-code",
-                format!("{} does not say its version", program.display()),
+                format!("{} does not report its version", program.display()),
                 "run it with --version, and install it again if it cannot be run",
             ),
         },
@@ -104,9 +104,9 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
-            format!("set {variable}, or {setting} in the user's config.toml; a job that names a model of its own is looked at with --job FILE"),
+            format!("set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"),
         ),
-        None => findings.ok("model", format!("{provider} {model} needs no key that is known here")),
+        None => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
     }
     if let Err(error) = models::table(settings) {
         findings.refused("models", &error);
@@ -126,11 +126,11 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
                 "prices",
                 match &file {
                     Some(file) => format!(
-                        "{} has no price for {model} of {provider}, so costs are unknown and a max_cost is refused",
+                        "{} has no price for {model} of {provider}, so its cost is unknown and a max_cost is refused",
                         file.display()
                     ),
                     None => format!(
-                        "you have no price table, so what {model} of {provider} costs is not counted and a max_cost is refused"
+                        "there is no price table, so the cost of {model} of {provider} is not counted and a max_cost is refused"
                     ),
                 },
                 format!(
@@ -164,13 +164,13 @@ pub(super) fn tools_of_ours(settings: &Settings, parts: &Parts, findings: &mut F
     } else if !has("UA_MAIL") {
         findings.ok("email", "send_email writes to a Maildir; set UA_MAIL (tools.mail) for a mail server");
     } else if !has("UA_MAIL_FROM") {
-        findings.fail("email", "a mail server is set and no sender", "set UA_MAIL_FROM (tools.mail_from)");
+        findings.fail("email", "a mail server is set, but no sender", "set UA_MAIL_FROM (tools.mail_from)");
     } else if has("UA_MAIL_PROBE") || has("UA_MAIL_API_KEY") {
-        findings.ok("email", "a mail service and a way to ask it are set");
+        findings.ok("email", "a mail service and a probe for it are set");
     } else {
         findings.warn(
             "email",
-            "bare SMTP takes no key and cannot be asked: a call that was cut off waits for a person",
+            "plain SMTP takes no idempotency key and cannot be asked afterwards: an interrupted call waits for a person",
             "set UA_MAIL_PROBE if the server's sent mail can be searched; docs/guide/tools.md says how",
         );
     }
@@ -179,7 +179,7 @@ pub(super) fn tools_of_ours(settings: &Settings, parts: &Parts, findings: &mut F
     if needs_key && !(has("AWS_ACCESS_KEY_ID") && has("AWS_SECRET_ACCESS_KEY")) {
         findings.fail(
             "upload",
-            "an object store is set and no key for it",
+            "an object store is set, but no credentials for it",
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         );
     } else {
@@ -201,8 +201,8 @@ pub(super) async fn servers(
         Err(error) => {
             findings.fail(
                 "tools",
-                format!("cannot make a folder to look from: {error}"),
-                "make room in the folder of temporary files",
+                format!("cannot create a temporary folder: {error}"),
+                "free space in the folder for temporary files",
             );
             return rows;
         }
@@ -228,7 +228,11 @@ pub(super) async fn servers(
         match tool_servers::builtin_server(host, folder.path(), &workspace, &launch, true) {
             Ok(server) if made.is_ok() => servers.push(server),
             Ok(_) => {
-                findings.fail("server ua", "cannot make a folder for it", "make room in the folder of temporary files");
+                findings.fail(
+                    "server ua",
+                    "cannot make a folder for it",
+                    "free space in the folder for temporary files",
+                );
             }
             Err(error) => findings.refused("server ua", &error),
         }
@@ -273,7 +277,7 @@ pub(super) async fn servers(
                     findings.warn(
                         &check,
                         format!("started, {}{speaks}, {unknown} of them not known to any rule", ua_core::counted(specs.len(), "tool")),
-                        "say in a policy what they do; `ua tools explain NAME` shows what is known, docs/guide/policies.md how",
+                        "declare in a policy what they do; `ua tools explain NAME` shows what is known, and docs/guide/policies.md explains how",
                     );
                 }
             }
@@ -307,7 +311,7 @@ fn idle_rules(
     for rule in idle {
         findings.warn(
             "policies",
-            format!("`{}` ({}) is about no tool that is configured here", rule.rule, rule.place),
+            format!("`{}` ({}) matches no tool that is configured here", rule.rule, rule.place),
             "correct its name, or leave it for a project that has the tool; `ua tools list` shows the names",
         );
     }

@@ -19,8 +19,12 @@ pub(super) fn edited(
     servers: &[String],
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let mut document: DocumentMut =
-        text.parse().map_err(|error| HostError::usage(format!("this is not a configuration in TOML: {error}")))?;
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let why = ua_core::value_fault(&error.message().trim().replace('\n', ", "));
+        let line = before.matches('\n').count() + 1;
+        HostError::usage(format!("this is not a configuration in TOML: line {line}: {why}"))
+    })?;
     let list = document.get_mut(LIST).and_then(Item::as_table_like_mut);
     let list = list.ok_or_else(|| HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")))?;
     let known: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();

@@ -59,7 +59,7 @@ pub(super) fn edited(
     }
     // What was written must be what was meant, whatever the parser took the places for.
     if MarkedYaml::load_from_str(&edited).is_err() {
-        return Err(HostError::usage("this configuration is not laid out so that it can be changed"));
+        return Err(HostError::usage("this configuration has a layout that cannot be changed automatically"));
     }
     Ok(Edited { text: edited, changes })
 }

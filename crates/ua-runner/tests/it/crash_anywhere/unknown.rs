@@ -199,7 +199,7 @@ async fn a_probe_that_counts_only_much_later_holds_and_any_later_resume_asks_aga
         let run = scenario.resume().await;
         assert_eq!(run.status, RunStatus::WaitingForHuman);
         let question = scenario.questions().await.remove(0);
-        assert!(question.text.contains("cannot be told before"), "{}", question.text);
+        assert!(question.text.contains("cannot be decided before"), "{}", question.text);
         // Too early again, if it is not there: the same question, and nothing is sent.
         if loss == ToolOutcome::LostBefore {
             assert_eq!(scenario.resume().await.status, RunStatus::WaitingForHuman);

@@ -125,7 +125,7 @@ impl Stage {
         let port = Arc::clone(&self.store.port);
         if !block_on(self.mirror.forgotten(port.as_ref(), &record.run_id))?.is_empty() {
             drop(runtime);
-            self.say("a fork is refused: the database went back in time");
+            self.say("a fork is refused: the database is an older copy");
             return Ok(());
         }
         let root = self.folder.path().to_owned();

@@ -147,7 +147,7 @@ impl Fetcher {
         permission.clone().map_err(|(problem, hint)| Failure::refused(problem, hint))
     }
 
-    /// Fetches the robots.txt of an origin (RFC 9309 §2.3.1): one that is not there forbids nothing; while it can not
+    /// Fetches the robots.txt of an origin (RFC 9309 §2.3.1): one that is not there forbids nothing; while it cannot
     /// be had, everything is forbidden.
     async fn robots(&self, url: &Url) -> Result<Rules, Failure> {
         let mut here = url.clone();

@@ -97,7 +97,7 @@ fn sealed(seals: &Seals, front: &str, markdown: &str) -> String {
 fn front_matter(page: &Page, origin: &Origin<'_>) -> String {
     let mut front = String::new();
     let mut line = |name: &str, value: serde_json::Value| {
-        // Writing into a `String` can not fail.
+        // Writing into a `String` cannot fail.
         writeln!(front, "{name}: {value}").ok();
     };
     line("title", page.title.as_str().into());

@@ -86,7 +86,7 @@ impl Api {
                 .collect(),
         };
         serde_json::to_vec(&message)
-            .map_err(|error| Failure::refused(format!("the message can not be written down: {error}"), "reword it"))
+            .map_err(|error| Failure::refused(format!("the message cannot be written down: {error}"), "reword it"))
     }
 
     /// Posts the message under `key`; returns the provider's name for it, if it gave one.

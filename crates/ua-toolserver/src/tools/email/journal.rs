@@ -59,10 +59,7 @@ impl Journal {
         let earlier = match workspace.area().dir().read(&path) {
             Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                 let path = workspace.absolute(&path);
-                Failure::Unclear(format!(
-                    "the record {} of an earlier attempt can not be read: {error}",
-                    path.display()
-                ))
+                Failure::Unclear(format!("the record {} of an earlier attempt cannot be read: {error}", path.display()))
             })?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(could_not(&error)),
@@ -78,7 +75,7 @@ impl Journal {
     /// Puts `entry` on stable storage. Without it nothing may be sent.
     pub(super) fn write(&self, entry: &Entry) -> Result<(), Failure> {
         let bytes = serde_json::to_vec_pretty(entry).map_err(|error| {
-            Failure::refused(format!("the attempt can not be written down: {error}"), "report this as a bug")
+            Failure::refused(format!("the attempt cannot be written down: {error}"), "report this as a bug")
         })?;
         self.workspace.area().replace(&self.path, &bytes).map_err(|error| {
             // Nothing has left yet; whether the record did is for the next look to say.

@@ -121,7 +121,7 @@ impl OutgoingMail {
             builder.multipart(self.attachments.iter().map(part).fold(mixed, MultiPart::singlepart))
         };
         message.map_err(|error| {
-            Failure::refused(format!("the message can not be put together: {error}"), "check addresses and subject")
+            Failure::refused(format!("the message cannot be put together: {error}"), "check addresses and subject")
         })
     }
 }
@@ -150,7 +150,7 @@ fn attach(workspace: &Workspace, paths: &[String]) -> Result<Vec<Attached>, Fail
         }
         let media = media::type_of(&path);
         let media = ContentType::parse(media)
-            .map_err(|error| Failure::refused(format!("{media} can not be attached: {error}"), "rename the file"))?;
+            .map_err(|error| Failure::refused(format!("{media} cannot be attached: {error}"), "rename the file"))?;
         files.push(Attached { name, content, media });
     }
     Ok(files)

@@ -29,7 +29,7 @@ impl Probe {
         let fault = if template.contains(PLACE) {
             match Url::parse(&template.replace(PLACE, "x")) {
                 Ok(url) if matches!(url.scheme(), "http" | "https") => None,
-                Ok(url) => Some(format!("{}:// can not be asked; give an http:// or https:// address", url.scheme())),
+                Ok(url) => Some(format!("{}:// cannot be asked; give an http:// or https:// address", url.scheme())),
                 Err(error) => Some(error.to_string()),
             }
         } else {

@@ -87,7 +87,7 @@ impl Smtp {
             Security::Tls | Security::StartTls => {
                 let builder = TlsParameters::builder(host.clone());
                 let builder = authorities.into_iter().fold(builder, TlsParametersBuilder::add_root_certificate);
-                Some(builder.build().map_err(|error| format!("TLS can not be set up: {}", root_cause(&error)))?)
+                Some(builder.build().map_err(|error| format!("TLS cannot be set up: {}", root_cause(&error)))?)
             }
         };
         let credentials = credentials.map(|(user, password)| Credentials::new(user, password));

@@ -230,7 +230,7 @@ impl ImageApi {
         let value: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
         if status.is_success() {
             return value.ok_or_else(|| {
-                Failure::Unclear(format!("{host} answered with {status}, but its answer is cut or can not be read"))
+                Failure::Unclear(format!("{host} answered with {status}, but its answer is cut or cannot be read"))
             });
         }
         let said = value.as_ref().and_then(|value| value.pointer("/error/message")?.as_str());

@@ -36,7 +36,7 @@ impl ImageFile {
         let bytes = regular::read_up_to(workspace.area().dir(), &path, given, MAX_FILE_BYTES)?;
         Self::look(bytes).map_err(|why| {
             Failure::refused(
-                format!("{given:?} can not be read as an image: {why}"),
+                format!("{given:?} cannot be read as an image: {why}"),
                 "name a PNG, JPEG, GIF or WebP file of at most 64 million pixels",
             )
         })

@@ -144,7 +144,7 @@ fn prepare(workspace: &Workspace, path: &str) -> Result<(String, &'static str, S
         return Ok((sha256, file.media_type(), STANDARD.encode(&file.bytes)));
     }
     let broken = |why: String| {
-        Failure::refused(format!("{path:?} can not be unpacked: {why}"), "the file is damaged; make it anew")
+        Failure::refused(format!("{path:?} cannot be unpacked: {why}"), "the file is damaged; create it again")
     };
     let picture = file.unpack().map_err(broken)?;
     let small = if is_small { picture } else { picture.thumbnail(MAX_SIDE, MAX_SIDE) };

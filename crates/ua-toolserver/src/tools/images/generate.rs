@@ -167,7 +167,7 @@ fn answer(api: &ImageApi, output: &Path, drawn: &Drawn, already_paid: bool) -> A
     )
 }
 
-/// What came back is paid for, so that nothing came of it can not be said.
+/// What came back is paid for, so that nothing came of it cannot be said.
 fn unplaced(failure: &Failure) -> Failure {
     Failure::Unclear(format!("the image was paid for, but {}", failure.text()))
 }

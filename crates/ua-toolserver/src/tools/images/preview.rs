@@ -107,7 +107,7 @@ fn preview(workspace: &Workspace, given: &Arguments) -> Result<(Previewed, Vec<u
     let output = given.output.as_deref().map(|path| workspace.writable(path)).transpose()?;
     let file = ImageFile::read(workspace, &given.path)?;
     let broken = |why: String| {
-        Failure::refused(format!("{:?} can not be unpacked: {why}", given.path), "the file is damaged; make it anew")
+        Failure::refused(format!("{:?} cannot be unpacked: {why}", given.path), "the file is damaged; create it again")
     };
     let picture = file.unpack().map_err(broken)?;
     let small = if picture.width() > side || picture.height() > side { picture.thumbnail(side, side) } else { picture };

@@ -219,7 +219,7 @@ fn corpus(topic: &str, kept: &[(Source, StoredPage)]) -> String {
         let mut facts = vec![format!("{} words", source.words)];
         facts.extend(source.author.clone());
         facts.extend(source.published.clone());
-        // Writing into a `String` can not fail.
+        // Writing into a `String` cannot fail.
         writeln!(text, "- [{}] {} — <{}> ({})", source.id, source.title, source.url, facts.join(", ")).ok();
     }
     for (source, page) in kept {

@@ -173,7 +173,7 @@ fn ledger(topic: &str, sources: &[Source], evidence: &[Item]) -> String {
         if items.peek().is_none() {
             continue;
         }
-        // Writing into a `String` can not fail.
+        // Writing into a `String` cannot fail.
         write!(text, "\n## [{}] {}\n\n<{}>\n\n", source.id, source.title, source.url).ok();
         for item in items {
             let kind = match item.kind {

@@ -253,7 +253,7 @@ fn unconfirmed(object: &Path, error: &Error, then: &str) -> Failure {
 }
 
 fn asked_in_vain(error: &Error) -> String {
-    format!("it can not be asked about it: {}", root_cause(error))
+    format!("it cannot be asked about it: {}", root_cause(error))
 }
 
 /// Bucket and path of an s3:// URL.

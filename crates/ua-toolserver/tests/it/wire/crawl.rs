@@ -157,7 +157,7 @@ async fn pages_that_can_not_be_read_say_why() {
         (format!("{base}/far"), "redirected more than 5 times"),
         (format!("{base}/to-file"), "redirected to a file:// address"),
         (format!("{}/article", base.replace("http://", "http://user:pass@")), "user name"),
-        ("ftp://example.org/".to_owned(), "ftp:// addresses can not be fetched"),
+        ("ftp://example.org/".to_owned(), "ftp:// addresses cannot be fetched"),
         ("example.org".to_owned(), "not a URL"),
     ];
     for (url, problem) in cases {

@@ -103,7 +103,7 @@ async fn what_can_not_be_a_preview_is_refused_and_writes_nothing() {
     world
         .call("preview_image", json!({"path": "page.html", "output": "o.png"}))
         .await
-        .refused("can not be read as an image");
+        .refused("cannot be read as an image");
     world.call("preview_image", json!({"path": "cut.png", "output": "o.png"})).await.refused("cut.png");
     world.call("preview_image", json!({"path": "cut.png", "max_side": 5000})).await.refused("max_side 5000");
     world.call("preview_image", json!({"path": "../a.png"})).await.refused("..");

@@ -136,7 +136,7 @@ fn settings_that_can_not_work_are_named_at_the_start() {
     };
     assert!(problem(&|s| s.objects = Some("s3://bucket".into())).contains("AWS_ACCESS_KEY_ID is not set"));
     assert!(problem(&|s| s.mail_from = "nobody".into()).starts_with("cannot use --mail-from \"nobody\""));
-    assert!(problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("can not be posted to"));
+    assert!(problem(&|s| s.notify_webhook = Some("ftp://x".into())).contains("cannot be posted to"));
     let image = |api: &'static str| {
         move |s: &mut ua_toolserver::Settings| {
             s.image_api = Some(api.into());

@@ -125,7 +125,7 @@ fn a_file_of_authorities_that_can_not_be_used_is_named_at_the_start() {
     for (problem, expected) in [
         (problem(Some("smtps://mail.example.org"), None), "No such file"),
         (problem(Some("smtps://mail.example.org"), Some("text")), "there is no certificate in it"),
-        (problem(Some("smtps://mail.example.org"), Some(broken)), "TLS can not be set up"),
+        (problem(Some("smtps://mail.example.org"), Some(broken)), "TLS cannot be set up"),
         (problem(Some("smtp://mail.example.org?starttls=never"), Some(broken)), "checks no certificate"),
         (problem(Some("maildir:out"), Some(broken)), "only smtps:// and smtp://"),
         (problem(None, Some(broken)), "only smtps:// and smtp://"),

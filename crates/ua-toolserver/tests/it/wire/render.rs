@@ -77,7 +77,7 @@ async fn nothing_is_written_when_something_is_missing() {
     world.put("out.md", "![x](../secret.png)");
     world.put("typed.md", "![x](broken.md)");
     let render = |source: &str| world.call("render_html", json!({ "source": source, "output": "a.html" }));
-    render("broken.md").await.refused("\"gone.png\" can not be embedded");
+    render("broken.md").await.refused("\"gone.png\" cannot be embedded");
     render("out.md").await.refused("not in the workspace");
     render("typed.md").await.refused("not a type of image");
     render("gone.md").await.refused("could not read");
