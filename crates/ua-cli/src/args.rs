@@ -56,7 +56,7 @@ pub struct GlobalArgs {
     /// Folder of all workspaces and the runtime database [default: AGENT_RUN_WORKSPACES]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath, help_heading = GLOBAL)]
     pub root: Option<PathBuf>,
-    /// Trust that folder although your own ua did not make it: its runs start the tool servers that its maker named
+    /// Trust that folder although your own ua did not create it: its runs start the tool servers that its creator named
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub trust_root: bool,
     /// The runtime database on a PostgreSQL server, instead of a file in the root: postgres://USER@HOST/DATABASE
@@ -104,7 +104,7 @@ Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL, OPENAI_API_
 UA_MODEL_TIMEOUT, UA_PRICING, UA_MODELS, UA_RUNTIME_DB_PATH, UA_DATABASE_URL, UA_LOG, UA_OTEL_CONTENT, UA_OTEL_LEVEL, \
 OTEL_EXPORTER_OTLP_ENDPOINT and the other OTEL_ variables; `ua config show` lists all, with the files that set them
 
-Pages that help and hints name as docs/… are in ",
+Pages named docs/… in help and hints are at ",
     env!("CARGO_PKG_REPOSITORY"),
     "/tree/main/docs"
 );
@@ -118,7 +118,7 @@ pub enum Command {
     Job(JobArgs),
     /// Resume a run that was killed, stopped, or has been answered
     Resume(ResumeArgs),
-    /// Start another run from a turn of a run: another try, another prompt, another model
+    /// Start a new run from a turn of another run: another try, another prompt, another model
     Fork(Box<ForkArgs>),
     /// Show what is running, what waits for you, and what it costs
     Status(StatusArgs),
@@ -126,42 +126,42 @@ pub enum Command {
     Submit(Box<SubmitArgs>),
     /// Take submitted runs from the queue and run them
     Worker(WorkerArgs),
-    /// Look at the queue of submitted runs, and change it
+    /// Show the queue of submitted runs, and change it
     #[command(subcommand)]
     Queue(QueueCommand),
-    /// Look at the workers of this database
+    /// List, drain and forget workers
     #[command(subcommand)]
     Workers(WorkersCommand),
-    /// Submit jobs again and again at set times
+    /// Submit jobs on a schedule
     #[command(subcommand)]
     Schedule(ScheduleCommand),
-    /// Look at runs
+    /// List, show, compare, export, cancel and delete runs
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Look at tool calls, and resolve those whose outcome is unknown
+    /// Show tool calls, and resolve those whose outcome is unknown
     #[command(subcommand)]
     Calls(CallsCommand),
     /// List the questions that wait for a person
     Questions(QuestionsArgs),
     /// Answer a question; then `ua resume`
     Answer(AnswerArgs),
-    /// Look at turns
+    /// Show turns
     #[command(subcommand)]
     Turns(TurnsCommand),
-    /// Explain tools
+    /// List tools, and explain how they are classified
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// Look at what is known about models: sizes and prices
+    /// Show what is known about models: sizes and prices
     #[command(subcommand)]
     Models(ModelsCommand),
-    /// Look at the configuration
+    /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Trust the tool servers in a project's .mcp.json, or see which are trusted
     Trust(TrustArgs),
-    /// Log in at a remote tool server with your browser, or see where you are logged in
+    /// Log in to a remote tool server with your browser, or list your logins
     Login(LoginArgs),
-    /// Forget a login at a remote tool server
+    /// Forget the login to a remote tool server
     Logout(LogoutArgs),
     /// Check keys, tool servers, database, disk and prices, and say how to fix what is wrong
     Doctor(DoctorArgs),
@@ -171,10 +171,10 @@ pub enum Command {
     Man(ManArgs),
     /// Print the JSON Schema of what a command writes with --json
     Schema(SchemaArgs),
-    /// Look after the runtime database: check it, copy it, put a copy back, delete unused data
+    /// Check, back up, restore, migrate and prune the runtime database
     #[command(subcommand)]
     Db(DbCommand),
-    /// Stand between an agent's client and its tool servers, so that no effect happens twice
+    /// Run the gateway between an agent's client and its tool servers, so that no effect happens twice
     Gateway(GatewayArgs),
     /// Run the built-in MCP tool server on standard input and output
     #[cfg(feature = "toolserver")]

@@ -206,8 +206,8 @@ fn one<T>(
     let more = if found.len() > ids.len() { ", …" } else { "" };
     let many = if found.len() >= FEW as usize { "several".to_owned() } else { found.len().to_string() };
     let part = match part {
-        Part::Beginning | Part::Shown => "beginning",
-        Part::End => "end",
+        Part::Beginning | Part::Shown => "prefix",
+        Part::End => "suffix",
     };
-    Err(HostError::usage(format!("`{text}` is the {part} of {many} {what}s: {}{more}", ids.join(", "))))
+    Err(HostError::usage(format!("`{text}` is a {part} of {many} {what}s: {}{more}", ids.join(", "))))
 }

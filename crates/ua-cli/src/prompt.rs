@@ -253,7 +253,7 @@ mod tests {
         let offers = [
             offer("1", "the red one"),
             offer("approve", "let it run"),
-            offer("skip", "leave it unresolved; the model is told that nobody knows"),
+            offer("skip", "leave it unresolved; the model is told that the outcome is unknown"),
             offer("abort", "end the run"),
         ];
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
         );
         assert!(
             offered(&offers, None)
-                .contains("[s]   skip     leave it unresolved; the model is told that nobody knows\n")
+                .contains("[s]   skip     leave it unresolved; the model is told that the outcome is unknown\n")
         );
         let narrow = offered(&offers, Some(36));
         assert!(

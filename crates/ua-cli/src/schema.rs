@@ -137,7 +137,7 @@ pub(crate) fn page() -> String {
             Shape::One if entry.command == "error" => "One object on a line of standard error.",
             Shape::One => "One object.",
             Shape::Many => "An array of objects.",
-            Shape::Lines => "One object a line, as things happen.",
+            Shape::Lines => "One object per line, as things happen.",
         };
         let item = entry.item();
         let about = item["description"].as_str().unwrap_or_default();

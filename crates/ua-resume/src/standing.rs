@@ -34,7 +34,7 @@ pub enum Standing {
     Stored(RunStatus, Option<RunStop>),
     /// A process of another place drives it.
     Elsewhere(String),
-    /// Its process died while it drove it.
+    /// Its process died while driving it.
     Crashed,
     /// A person ended its process at once while it drove it.
     Interrupted,

@@ -29,7 +29,7 @@ pub struct LaunchArgs {
     /// Cassette that `--provider replay` answers from: a file, or a folder of them [default: UA_CASSETTE]
     #[arg(long, value_name = "PATH")]
     pub cassette: Option<PathBuf>,
-    /// Keep every exchange with the model in this cassette; in a folder that exists, in a file of the run's name
+    /// Keep every exchange with the model in this cassette; if it is an existing folder, in a file with the run's name
     #[arg(long, value_name = "PATH")]
     pub record: Option<PathBuf>,
     /// Let crawls reach loopback and private addresses

@@ -30,16 +30,16 @@ Examples:
   ua questions --watch                   shows each new question as it is asked, until Ctrl-C
   ua questions --run last --json | jq -r '.[].question_id'")]
 pub struct QuestionsArgs {
-    /// Only this run: an id, its beginning or end, or `last`
+    /// Only this run: an id, a unique prefix or suffix of one, or `last`
     #[arg(long, add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
-    /// Show the arguments of each call in full, one field a line
+    /// Show the arguments of each call in full, one field per line
     #[arg(long)]
     pub full: bool,
     /// Keep showing new questions as they are asked
     #[arg(long)]
     pub watch: bool,
-    /// As JSON; with --watch one line a question
+    /// As JSON; with --watch one line per question
     #[arg(long)]
     pub json: bool,
 }
@@ -56,7 +56,7 @@ Examples:
 
 Then resume: `ua resume RUN`.")]
 pub struct AnswerArgs {
-    /// A question id, its beginning or its end; without it, one is chosen on the terminal
+    /// A question id, or a unique prefix or suffix of one; without it, you choose one on the terminal
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
@@ -67,7 +67,7 @@ pub struct AnswerArgs {
     /// What the model is told: the answer to its question, or a remark about a call that is skipped
     #[arg(long)]
     pub text: Option<String>,
-    /// With `accept`: the values that a tool asks for, as a JSON object; what is left out takes its default
+    /// With `accept`: the values that a tool asks for, as a JSON object; fields left out take their default
     #[arg(long, value_name = "OBJECT", conflicts_with = "text")]
     pub values: Option<String>,
 }
@@ -79,18 +79,18 @@ pub enum AnswerChoice {
     Happened,
     /// It did not happen, or what was wrong has been fixed: try again
     Retry,
-    /// Let a call run that was not sent yet
+    /// Allow a call that has not been sent yet
     Approve,
     /// Do not run it, or leave it unresolved
     #[value(alias = "deny")]
     Skip,
     /// End the run
     Abort,
-    /// To a tool that asks: yes, with --values
+    /// Accept what a tool asks for, with --values
     Accept,
-    /// To a tool that asks: no
+    /// Decline what a tool asks for
     Decline,
-    /// To a tool that asks: neither
+    /// Dismiss what a tool asks for, without an answer
     Cancel,
     /// An older word for `retry` and `approve`
     #[value(hide = true)]

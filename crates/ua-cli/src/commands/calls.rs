@@ -30,10 +30,10 @@ Examples:
   ua calls list --unknown                    list the calls whose outcome is unknown
   ua calls list --run last --json | jq -r '.[] | [.tool_name, .status] | @tsv'")]
     List {
-        /// Only this run: an id, its beginning or end, or `last`
+        /// Only this run: an id, a unique prefix or suffix of one, or `last`
         #[arg(long, add = ArgValueCompleter::new(complete::runs))]
         run: Option<String>,
-        /// Only calls that were sent and whose outcome nobody knows, those that were skipped included
+        /// Only calls that were sent and whose outcome is unknown, including skipped ones
         #[arg(long)]
         unknown: bool,
         /// As JSON
@@ -46,7 +46,7 @@ Examples:
   ua calls show call_019
   ua calls show call_019 --full > answer.txt")]
     Show {
-        /// A call id, its beginning or its end
+        /// A call id, or a unique prefix or suffix of one
         #[arg(add = ArgValueCompleter::new(complete::calls))]
         call: String,
         /// The whole answer and nothing else; with --json, the answer as it came
@@ -56,7 +56,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Ask the declared probe now whether a call in doubt happened
+    /// Ask the declared probe whether a call with an unknown outcome happened
     Probe(ProbeArgs),
     /// Resolve a call whose outcome is unknown; then `ua resume`
     Resolve(ResolveArgs),
@@ -77,7 +77,7 @@ Examples:
 The first two answer the question about a call. --as corrects its record, whatever it says, even after the run has ended."
 )]
 pub struct ResolveArgs {
-    /// A call id, its beginning or its end
+    /// A call id, or a unique prefix or suffix of one
     #[arg(add = ArgValueCompleter::new(complete::calls))]
     pub call: String,
     /// It happened
@@ -86,13 +86,13 @@ pub struct ResolveArgs {
     /// It did not happen: send it again
     #[arg(long, alias = "execute", group = "choice")]
     pub retry: bool,
-    /// Leave it unresolved; the model is told that nobody knows
+    /// Leave it unresolved; the model is told that the outcome is unknown
     #[arg(long, group = "choice")]
     pub skip: bool,
     /// End the run
     #[arg(long, group = "choice")]
     pub abort: bool,
-    /// Put the record right: this is what it came to, whatever is recorded
+    /// Correct the record: what became of the call, whatever is recorded
     #[arg(long = "as", group = "choice", value_name = "WHAT", requires = "reason")]
     pub as_it_was: Option<WhatItWas>,
     /// With --as: how you know; it is kept with the call and told to the model
@@ -112,9 +112,9 @@ pub struct ResolveArgs {
 pub enum WhatItWas {
     /// It happened
     Happened,
-    /// It did not happen; what blocks a repeat is gone
+    /// It did not happen; a repeat is no longer blocked
     NotHappened,
-    /// Nobody knows; it still blocks what might repeat it
+    /// The outcome is unknown; it still blocks calls that might repeat it
     Skipped,
 }
 

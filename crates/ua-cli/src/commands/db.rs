@@ -25,7 +25,7 @@ use crate::{complete, find};
 /// `ua db …`.
 #[derive(Debug, Subcommand)]
 pub enum DbCommand {
-    /// Examine the database, page by page; exit code 74 when something is wrong
+    /// Check the database, page by page; exit code 74 if something is wrong
     #[command(after_help = "\
 Examples:
   ua db check
@@ -39,7 +39,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Bring the database up to this program's schema
+    /// Migrate the database to this program's schema
     #[command(after_help = "\
 Examples:
   ua db backup before.db && ua db migrate")]
@@ -53,7 +53,7 @@ Examples:
 No run may be running. The database on the server must be empty; events keep their chain. The file is kept under another \
 name, so that no run is driven from both.")]
     Copy,
-    /// Copy the database to a new file, as of one moment; runs may continue meanwhile
+    /// Copy the database to a new file, as of one moment; runs may continue in the meantime
     #[command(after_help = "\
 Examples:
   ua db backup \"ua-$(date +%F).db\"")]
@@ -61,7 +61,7 @@ Examples:
         /// The file to make
         file: PathBuf,
     },
-    /// Replace the database with a copy made by `ua db backup`; what was there is kept beside it
+    /// Replace the database with a copy made by `ua db backup`; the previous one is kept beside it
     #[command(after_help = "\
 Examples:
   ua db restore ua-2026-11-20.db
@@ -78,7 +78,7 @@ Examples:
   ua db check                                list what was sent that the database does not know
   ua db accept run_019 && ua resume run_019")]
     Accept {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },

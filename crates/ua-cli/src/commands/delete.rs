@@ -40,13 +40,13 @@ A run that a process drives is never deleted. While a fork or sub-agent of its l
 did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."
 )]
 pub struct DeleteArgs {
-    /// Run ids, their beginnings or ends, or `last`
+    /// Run ids, unique prefixes or suffixes of them, or `last`
     #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]
     pub runs: Vec<String>,
-    /// Every finished run that did not change for this long: a number and d, h, m or s, for example 30d
+    /// Every finished run that has not changed for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     pub older_than: Option<Duration>,
-    /// Also runs that are named and not finished
+    /// Also delete named runs that are not finished
     #[arg(long)]
     pub force: bool,
     /// Keep the workspaces

@@ -34,7 +34,7 @@ pub struct DoctorArgs {
     /// Policy file (TOML) that takes precedence over all others; may be repeated
     #[arg(long, value_name = "FILE")]
     pub policy: Vec<PathBuf>,
-    /// A job file: its model, prices, policies and tool servers are looked at as well
+    /// A job file: its model, prices, policies and tool servers are checked as well
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Also show what is fine, every setting and every tool

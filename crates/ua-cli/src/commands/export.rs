@@ -44,7 +44,7 @@ Everything is made from the database alone, whether the run is running, finished
 change. See docs/guide/workspace.md."
 )]
 pub struct ExportArgs {
-    /// A run id, its beginning or end, or `last`
+    /// A run id, a unique prefix or suffix of one, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// Where to write: a folder, or with one of --html, --json, --transcript a file; `-` is standard output [default: the workspace,

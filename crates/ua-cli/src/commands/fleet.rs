@@ -50,7 +50,7 @@ pub struct SubmitArgs {
     /// Queue this stored run instead of a job
     #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again"], add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
-    /// Name of the run [default: a fresh one]
+    /// Name of the run [default: generated]
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
     /// The queue that it waits in
@@ -104,13 +104,13 @@ pub struct WorkerArgs {
     /// How long calls with an effect are waited for after a signal: a number and d, h, m or s
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = parse_span)]
     pub drain: Duration,
-    /// Answer /healthz, /readyz and /metrics at this address, for example 127.0.0.1:9090
+    /// Serve /healthz, /readyz and /metrics at this address, for example 127.0.0.1:9090
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Name of the worker [default: a fresh one]
+    /// Name of the worker [default: generated]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// End when nothing is waiting that is due and can be worked on here; with code 75 if a run is left that cannot
+    /// Exit when no run is waiting that is due and can be driven here; with code 75 if a run is left that cannot
     #[arg(long)]
     pub until_empty: bool,
     /// Print nothing but errors
@@ -151,7 +151,7 @@ Examples:
   ua queue move run_019 --priority -10
   ua queue move run_019                                try a parked run again")]
     Move {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// The queue
@@ -166,7 +166,7 @@ Examples:
 Examples:
   ua queue remove run_019")]
     Remove {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
     },
@@ -185,12 +185,12 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Have a worker take no more runs; what it works on is finished
+    /// Make a worker take no more runs; it finishes those that it is driving
     #[command(after_help = "\
 Examples:
   ua workers drain worker_019")]
     Drain {
-        /// Its name, the beginning or the end of it
+        /// The worker's name, or a unique prefix or suffix of it
         worker: String,
     },
     /// Declare that a machine is gone, so that its runs can be taken elsewhere
@@ -204,7 +204,7 @@ A name that matches none lists the machines that hold runs.
 Use this only for a machine that is off: its runs start again with an empty workspace, and nothing proves any longer that \
 a tool it was running has stopped. Refused while one of its workers is alive.")]
     Forget {
-        /// A worker of it, by its name or a part of it as with `drain`, or its id
+        /// The machine's id, or one of its workers, named as for `drain`
         machine: String,
     },
 }
@@ -532,7 +532,7 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
             ua_host::home::close(store);
             let worker = named?;
             drained?;
-            print(format!("{worker} takes no more runs; what it works on is finished\n"))?;
+            print(format!("{worker} takes no more runs; it finishes those that it is driving\n"))?;
         }
         WorkersCommand::Forget { machine } => {
             let store = host.home().open()?;

@@ -35,7 +35,7 @@ that were recorded up to that turn. What the parent, or any other run of the lin
 of it, and a call that might repeat it asks a person. The parent is not changed; it may even be running."
 )]
 pub struct ForkArgs {
-    /// The run to fork: a run id, its beginning or end, or `last`
+    /// The run to fork: a run id, a unique prefix or suffix of one, or `last`
     pub run: String,
     /// Name of the fork
     #[arg(long, value_name = "ID")]

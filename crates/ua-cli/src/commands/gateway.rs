@@ -31,13 +31,13 @@ const MOST_OF_A_HOOK: u64 = 1 << 20;
 pub struct GatewayEntries {
     /// The tool servers [default: all]
     pub servers: Vec<String>,
-    /// The client whose configuration for this user it is
+    /// The client whose user configuration to change
     #[arg(long, value_enum, value_name = "CLIENT")]
     pub client: Option<GatewayClient>,
     /// The configuration: JSON with `mcpServers` or `servers`, TOML with `mcp_servers`, YAML with `extensions`
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Say what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// As JSON
@@ -81,7 +81,7 @@ pub struct GatewayArgs {
     /// The tool server's name in the client [default: that of its program]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A variable that the tool server is given; may be repeated
+    /// An environment variable to pass to the tool server; may be repeated
     #[arg(long, value_name = "NAME")]
     pub env: Vec<String>,
     /// The project that the client works in [default: what the client says, else its folder]
@@ -107,7 +107,7 @@ pub struct GatewayArgs {
 /// What is done with the gateway.
 #[derive(Debug, Subcommand)]
 pub enum GatewayCommand {
-    /// Say who is connected and which calls are under way
+    /// Show who is connected and which calls are in flight
     #[command(after_help = "\
 Examples:
   ua gateway status
@@ -124,29 +124,29 @@ Examples:
   ua gateway install --client codex
   ua gateway install --file .mcp.json mail calendar")]
     Install(GatewayEntries),
-    /// Take it away again: to the byte, if the configuration was not changed since
+    /// Remove the gateway from a configuration: restored to the byte, if it was not changed since
     #[command(after_help = "\
 Examples:
   ua gateway uninstall --client claude-code")]
     Uninstall(GatewayEntries),
-    /// Start the broker, if it does not run; clients do so by themselves
+    /// Start the broker, if it is not running; clients start it automatically
     #[command(after_help = "\
 Examples:
   ua gateway start")]
     Start,
-    /// End the broker once what is under way is over; a client that is connected starts the next one
+    /// Stop the broker once the calls in flight are finished; a connected client starts the next one
     #[command(after_help = "\
 Examples:
   ua gateway stop")]
     Stop,
-    /// End the broker and start the next one: after an upgrade, and after a change of gateway.toml
+    /// Restart the broker: after an upgrade, or after a change of gateway.toml
     #[command(after_help = "\
 Clients see a pause. Calls in flight are waited for, up to half a minute.
 
 Examples:
   ua gateway restart")]
     Restart,
-    /// Be the broker, in the foreground, as a service does for clients over HTTP
+    /// Run the broker in the foreground, as a service for clients over HTTP
     #[command(after_help = "\
 Clients that start a bridge also start the broker. A client over HTTP cannot: if gateway.toml has `[http]`, run \
 this as a user service; it runs until it is stopped.
@@ -155,7 +155,7 @@ Examples:
   ua gateway serve
   systemd-run --user ua gateway serve")]
     Serve,
-    /// Make a token for a client over HTTP, and print it; an earlier one of that client is revoked
+    /// Create a token for a client over HTTP, and print it; an earlier one of that client is revoked
     #[command(after_help = "\
 A client sends it as `Authorization: Bearer …` to http://ADDRESS/s/SERVER/mcp. The address is in gateway.toml, \
 and the tool servers are in servers.json beside it. The client's name is stored with its calls.
@@ -168,10 +168,10 @@ Examples:
         /// The client's name
         #[arg(required_unless_present = "list", conflicts_with = "list")]
         client: Option<String>,
-        /// Take its token away
+        /// Revoke its token
         #[arg(long)]
         remove: bool,
-        /// Name the clients that have one
+        /// List the clients that have a token
         #[arg(long)]
         list: bool,
     },

@@ -18,7 +18,7 @@ Examples:
 
 It writes job.json, job.script.json (which plays the model), policy.toml and ua.toml, and nothing if one of them exists.")]
 pub struct InitArgs {
-    /// The folder; it is made if it is not there
+    /// The folder; created if it does not exist
     #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
     pub dir: PathBuf,
 }

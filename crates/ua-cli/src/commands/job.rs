@@ -39,7 +39,7 @@ pub struct JobArgs {
     /// The job file; `-` reads the job from standard input
     #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Only report what can be checked before a start: the exit code is 0 if the job would start, else that of the error
+    /// Only check what can be known before a start: the exit code is 0 if the job would start, else that of the error
     #[arg(long, conflicts_with_all = ["resume", "fork", "run_id", "again", "new"])]
     pub check: bool,
     /// Name of the run; one that exists is resumed if it was made of the same job

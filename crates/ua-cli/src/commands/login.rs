@@ -39,31 +39,31 @@ pub struct LoginArgs {
     /// List where you are logged in
     #[arg(long, conflicts_with_all = ["server", "scope", "client_id", "client_metadata", "port"])]
     pub list: bool,
-    /// The server's address, where no configuration names it: the one that stands behind `--url` of an entry of the gateway
+    /// The server's address, if no configuration names it: the one after `--url` in an entry of the gateway
     #[arg(long, value_name = "URL", conflicts_with = "mcp_config")]
     pub url: Option<String>,
     /// The configuration that names the server [default: .mcp.json of the current folder]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub mcp_config: Option<PathBuf>,
-    /// What the login is to allow, besides what it allows now; words separated by spaces, or the flag again
+    /// Scopes to request in addition to those it has; separated by spaces, or the flag repeated
     #[arg(long, value_name = "SCOPES")]
     pub scope: Vec<String>,
-    /// A client that you have from the authorization server; its secret, if it has one, in UA_LOGIN_CLIENT_SECRET
+    /// A client id that the authorization server gave you; its secret, if it has one, in UA_LOGIN_CLIENT_SECRET
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
-    /// The address of a client metadata document that names this machine's callback, for servers that read such
+    /// The address of a client metadata document that names this machine's callback, for servers that support it
     #[arg(long, value_name = "URL", conflicts_with = "client_id")]
     pub client_metadata: Option<String>,
-    /// The port to come back to, where the authorization server knows only one [default: any free one]
+    /// The port of the callback, if the authorization server knows only one [default: any free one]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
-    /// The servers are in a private network: let addresses there be asked
+    /// Allow addresses in a private network
     #[arg(long)]
     pub private_network: bool,
     /// Print the address, and open no browser
     #[arg(long)]
     pub no_browser: bool,
-    /// How many seconds you may take
+    /// How many seconds to wait for the browser
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub wait: u64,
 }

@@ -29,7 +29,7 @@ run is charged is what your own price table says.")]
         #[arg(long)]
         json: bool,
     },
-    /// Show what a run with a model would work with, known or not
+    /// Show the limits and prices that a run with a model would use
     #[command(
         arg_required_else_help = true,
         after_help = "\

@@ -28,10 +28,10 @@ Examples:
   ua calls probe call_019 --apply            and make that the answer
   ua calls probe call_019 --policy probe.toml")]
 pub struct ProbeArgs {
-    /// A call id, its beginning or its end
+    /// A call id, or a unique prefix or suffix of one
     #[arg(add = ArgValueCompleter::new(complete::unknown_calls))]
     pub call: String,
-    /// Make what the probe says the answer to the question that waits, if it proves anything
+    /// Use the probe's result as the answer to the open question, if it is conclusive
     #[arg(long)]
     pub apply: bool,
     /// Policy file (TOML) that takes precedence over those the run was started with; may be repeated

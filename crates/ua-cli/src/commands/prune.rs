@@ -26,7 +26,7 @@ pub struct PruneArgs {
     /// What finished runs have not used for this long: a number and d, h, m or s, for example 30d
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     pub older_than: Option<std::time::Duration>,
-    /// The longest unused, until the rest has no more than this many bytes
+    /// Those unused the longest, until at most this many bytes are left
     #[arg(long, value_name = "N")]
     pub max_bytes: Option<u64>,
     /// Only show what would be deleted

@@ -30,7 +30,7 @@ Examples:
 A run that is finished is shown, not run: exit code 0 if it succeeded."
 )]
 pub struct ResumeArgs {
-    /// A run id, its beginning or end, or `last`
+    /// A run id, a unique prefix or suffix of one, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// File with an `mcpServers` object [default: the one the run was started with]

@@ -32,13 +32,13 @@ pub enum RunsCommand {
     Tail(TailArgs),
     /// Delete runs and their workspaces
     Delete(DeleteArgs),
-    /// Show one run: where it stands, what it did, what it waits for
+    /// Show one run: its state, what it did, what it waits for
     #[command(after_help = "\
 Examples:
   ua runs show last
   ua runs show run_019 --json | jq .usage")]
     Show {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// As JSON
@@ -51,7 +51,7 @@ Examples:
   ua runs diff last run_019
   ua runs diff monthly-2026-10 monthly-2026-11 --all")]
     Diff {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         a: String,
         /// Another one
@@ -66,13 +66,13 @@ Examples:
     },
     /// Write a run's files again from the database, or the run as one HTML page or JSON document
     Export(Box<ExportArgs>),
-    /// End a run; one that a process drives ends at the next boundary
+    /// Cancel a run; one that a process drives ends at its next boundary
     #[command(after_help = "\
 Examples:
   ua runs cancel last
   ua runs cancel last --reason 'the customer called it off'")]
     Cancel {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Why
@@ -113,7 +113,7 @@ pub enum StatusFilter {
     Queued,
     /// A process drives it
     Running,
-    /// Its process died while it drove it
+    /// Its process died while driving it
     Crashed,
     /// A person ended its process at once
     Interrupted,

@@ -29,7 +29,7 @@ pub enum CatchUpWord {
 /// What is done with schedules.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
-    /// Submit a job again and again; a schedule of that name is replaced
+    /// Add a schedule; one of the same name is replaced
     #[command(after_help = "\
 Examples:
   ua schedule add nightly report.json --cron '0 3 * * *' --time-zone Europe/Berlin
@@ -73,7 +73,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Submit nothing for a schedule until it is resumed
+    /// Pause a schedule until it is resumed
     #[command(after_help = "\
 Examples:
   ua schedule pause nightly")]
@@ -81,7 +81,7 @@ Examples:
         /// Its name
         name: String,
     },
-    /// Submit for a paused schedule again, from its next scheduled time
+    /// Resume a paused schedule from its next scheduled time
     #[command(after_help = "\
 Examples:
   ua schedule resume nightly")]

@@ -40,7 +40,7 @@ Examples:
 It reads the database, so it works beside the process that drives the run, on another terminal, and afterwards. With --follow the \
 exit code says how the run ended, as that of `ua job` does.")]
 pub struct TailArgs {
-    /// A run id, its beginning or end, or `last`
+    /// A run id, a unique prefix or suffix of one, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
     pub run: String,
     /// Wait for more until the run ends, waits or stops (the default)
@@ -49,7 +49,7 @@ pub struct TailArgs {
     /// Show what there is and exit
     #[arg(long)]
     pub no_follow: bool,
-    /// How many of the past turns to begin with
+    /// How many past turns to start with
     #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
     pub turns: u32,
     /// Leave out what the runs of its sub-agents do

@@ -34,7 +34,7 @@ Examples:
         /// Policy file (TOML) that takes precedence over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
-        /// Job file whose policies have a say, as far as you trusted them
+        /// Job file whose policies apply, as far as they are trusted
         #[arg(long, value_name = "FILE")]
         job: Option<PathBuf>,
         /// As JSON
@@ -57,7 +57,7 @@ Examples:
         /// Policy file (TOML) that takes precedence over all others; may be repeated
         #[arg(long, value_name = "FILE")]
         policy: Vec<PathBuf>,
-        /// Job file whose policies have a say, as far as you trusted them
+        /// Job file whose policies apply, as far as they are trusted
         #[arg(long, value_name = "FILE")]
         job: Option<PathBuf>,
     },

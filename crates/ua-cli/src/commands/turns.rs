@@ -15,14 +15,14 @@ use crate::{complete, find, moment};
 /// `ua turns …`.
 #[derive(Debug, Subcommand)]
 pub enum TurnsCommand {
-    /// Show one turn: the request's digest, the reply, its calls with their results, what it took
+    /// Show one turn: the request's digest, the reply, its calls with their results, what it cost
     #[command(after_help = "\
 Examples:
   ua turns show last           the newest turn of the newest run
   ua turns show RUN 7
   ua turns show RUN 7 --json | jq '.calls[].result'")]
     Show {
-        /// A run id, its beginning or end, or `last`
+        /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
         /// Which turn [default: the newest]
