@@ -28,7 +28,7 @@ fn a_run_is_named_by_its_beginning_or_last() {
     env.run(&["runs", "show", "oth"]).code(0).shows(&["run other"]);
     // A whole id wins over those that only begin with it.
     env.run(&["runs", "show", "report-1"]).code(0).shows(&["run report-1\n"]);
-    env.run(&["runs", "show", "report"]).refused(2, &["beginning of 2 runs", "report-12, report-1", "ua runs list"]);
+    env.run(&["runs", "show", "report"]).refused(2, &["prefix of 2 runs", "report-12, report-1", "ua runs list"]);
     env.run(&["runs", "show", "nobody"]).refused(2, &["there is no run `nobody`"]);
     env.run(&["runs", "show", "%"]).refused(2, &["there is no run `%`"]);
 }
