@@ -1,6 +1,6 @@
 //! Calls that a tool did not finish at once: tasks that are asked again, and questions that have to be answered first.
 //!
-//! Durable Jobs v1 spec §8.3; MCP Tasks and input-required rounds. Such a call stays `running`, and its attempt keeps what it goes on
+//! Durable Jobs v1 spec §8.3; MCP Tasks and input-required rounds. Such a call stays `running`, and its attempt keeps what it continues
 //! with. Invariants: the handle is stored before anything is done with it; that answers are about to leave is stored before they do, so
 //! a process that dies then leaves a call in doubt, not one that is answered twice; an answer comes from the `answers` table alone.
 //!
