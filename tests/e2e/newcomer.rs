@@ -122,7 +122,7 @@ fn a_job_that_is_at_work_is_not_started_beside_itself() {
     let words = ["run first of the same job", "ua runs tail first", "--new", "nothing was started"];
     env.run(&["job", &job]).refused(75, &words);
     assert_eq!(env.rows("SELECT run_id FROM runs"), ["first"]);
-    env.run(&["job", "--check", &job]).code(75).says(&words).shows(&["At work        run first"]);
+    env.run(&["job", "--check", &job]).code(75).says(&words).shows(&["Running        run first"]);
     env.write("go", "");
     first.wait().code(0);
     assert_eq!(env.comments().len(), 1);

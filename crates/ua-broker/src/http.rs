@@ -76,7 +76,10 @@ pub(crate) struct Front {
 pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Result<SocketAddr, Broken> {
     let failed = |error: std::io::Error| Broken::new(format!("listen on http://{}: {error}", settings.address));
     if !settings.address.ip().is_loopback() {
-        return Err(Broken::new(format!("listen on http://{}: it is no address of this machine", settings.address)));
+        return Err(Broken::new(format!(
+            "listen on http://{}: it is not an address of this machine",
+            settings.address
+        )));
     }
     let listener = TcpListener::bind(settings.address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

@@ -47,7 +47,7 @@ pub(crate) struct RunRow {
     /// queued, running, waiting_for_human, stopped, succeeded, failed or cancelled.
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
-    /// The same as a person is told it: `crashed` for a running run without a process, `interrupted` for one whose process a person
+    /// The same as shown to a person: `crashed` for a running run without a process, `interrupted` for one whose process a person
     /// ended at once, `stopped` with its reason.
     pub(crate) shown_status: String,
     /// Why it is stopped: budget, interrupt, provider, provider_refused, unknown_model, fingerprint, tool_server or idle.
@@ -129,7 +129,7 @@ pub(crate) struct UsageShown {
 /// A run with everything that is stored about it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunShown<'a> {
-    /// Where it stands, as a person is told it: `crashed` for a running run without a process, `stopped` with its reason.
+    /// Its state as shown to a person: `crashed` for a running run without a process, `stopped` with its reason.
     pub(crate) shown_status: String,
     /// The run.
     #[schemars(with = "Row")]
@@ -167,7 +167,7 @@ pub(crate) struct RunShown<'a> {
     /// What these took.
     #[schemars(with = "UsageShown")]
     pub(crate) usage: UsageSummary,
-    /// What it has from others of its lineage: shared turns, and effects that were had elsewhere.
+    /// What it has from others of its lineage: shared turns, and effects that happened elsewhere.
     #[schemars(with = "Row")]
     pub(crate) lineage: &'a LineageRecords,
     /// Its forks and sub-agents.
@@ -247,7 +247,7 @@ pub(crate) struct RunEnded {
     /// The run.
     #[schemars(with = "String")]
     pub(crate) run_id: ua_core::RunId,
-    /// Where it stands now.
+    /// Its state now.
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
     /// Why it is stopped.
@@ -303,7 +303,7 @@ pub(crate) struct TailEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
     /// Of a call its status, of an attempt its outcome, of a request how it was charged, of a process `took`, `left` or `killed`, of the
-    /// run where it stands.
+    /// run its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<String>,
     /// Which attempt of the call.
@@ -334,7 +334,7 @@ pub(crate) struct RunDeleted {
     /// The run.
     #[schemars(with = "String")]
     pub(crate) run_id: ua_core::RunId,
-    /// Where it stood.
+    /// Its state at that time.
     #[schemars(with = "String")]
     pub(crate) status: RunStatus,
     /// Its folder.
@@ -414,7 +414,7 @@ pub(crate) struct CallRow {
     pub(crate) error_code: Option<String>,
     /// Its failure in words.
     pub(crate) error_detail: Option<String>,
-    /// What a person last put right about its record: outcome, was, reason, proof, by, at.
+    /// The last correction of its record by a person: outcome, was, reason, proof, by, at.
     #[schemars(with = "Option<Row>")]
     pub(crate) correction: Option<Correction>,
     /// When it was planned.
@@ -520,7 +520,7 @@ pub(crate) struct Answered {
     pub(crate) choice: Choice,
 }
 
-/// What `ua calls resolve` stored: an answer, or what a person put right.
+/// What `ua calls resolve` stored: an answer, or a correction.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Resolved {
     /// The run.

@@ -55,7 +55,7 @@ pub fn value_fault(message: &str) -> String {
         let more = match (crate::words::nearest(&field, known.iter().copied()), known.as_slice()) {
             (Some(meant), _) => format!("; did you mean `{meant}`?"),
             (None, []) => String::new(),
-            (None, known) => format!("; known are {}", known.join(", ")),
+            (None, known) => format!("; known fields are {}", known.join(", ")),
         };
         return format!("there is no field `{field}`{more}");
     }
@@ -240,7 +240,7 @@ mod tests {
         for (text, wanted) in [
             ("{}", "the field `count` is missing"),
             ("{\"cuont\": 1}", "there is no field `cuont`; did you mean `count`?"),
-            ("{\"zzz\": 1}", "there is no field `zzz`; known are count, way"),
+            ("{\"zzz\": 1}", "there is no field `zzz`; known fields are count, way"),
             ("{\"count\": -1}", "it is -1, but must be a whole number that is not negative"),
             ("{\"count\": \"x\"}", "it is \"x\", but must be a whole number that is not negative"),
             ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),

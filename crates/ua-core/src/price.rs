@@ -216,7 +216,9 @@ impl Reader<'_> {
         let is_known = |name: &str| KINDS.iter().any(|(million, thousand)| name == *million || name == *thousand);
         if let Some(name) = fields.keys().find(|name| !is_known(name)) {
             let known: Vec<&str> = KINDS.iter().flat_map(|(million, thousand)| [*million, *thousand]).collect();
-            return Err(self.invalid(&format!("{path}.{name}"), format!("is unknown; known are {}", known.join(", "))));
+            return Err(
+                self.invalid(&format!("{path}.{name}"), format!("is unknown; known fields are {}", known.join(", ")))
+            );
         }
         let mut prices = [None; 4];
         for (price, (million, thousand)) in prices.iter_mut().zip(KINDS) {
@@ -338,7 +340,7 @@ mod tests {
         let cases = [
             (model("input = 1"), "providers.p.\"m\"` needs `output`"),
             (model("input = -1\noutput = 1"), "providers.p.\"m\".input` is -1"),
-            (model("input = 1\noutput = 1\ninput_price = 2"), "input_price` is unknown; known are input,"),
+            (model("input = 1\noutput = 1\ninput_price = 2"), "input_price` is unknown; known fields are input,"),
             (model("input = 1\nprompt_tokens_per_1k = 1\noutput = 1"), "has both `input`"),
             ("prices = 1".to_owned(), "`prices` is unknown"),
             ("currency = \"dollars\"".to_owned(), "`currency` must be three letters"),

@@ -56,7 +56,7 @@ impl SecretGrants {
             let mut in_names = false;
             collect(value, &mut found, &mut in_names);
             if in_names || pieces(argument).len() > 1 {
-                return Err("a secret cannot stand in the name of a field".to_owned());
+                return Err("a secret cannot be used in the name of a field".to_owned());
             }
             for name in found {
                 let Some(tools) = self.0.get(name) else {

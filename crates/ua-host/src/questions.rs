@@ -147,7 +147,7 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
 fn left_open(question: &QuestionId, left: Duration) -> String {
     format!(
         "question {question} is left open, and the tool waits: `ua answer {question}` answers from another terminal within {}, after which \
-         the tool is told no",
+         the request is declined",
         span_in_words(left)
     )
 }

@@ -203,7 +203,7 @@ impl Server {
             return Ok(());
         }
         connection.host().note_change(); // it stays so
-        let why = format!("it changed while the step was at work: {}; resume to look at it again", found.join("; "));
+        let why = format!("it changed while the step was running: {}; resume to check it again", found.join("; "));
         Err(TransportError::Changed { server: self.spec.name.clone(), why })
     }
 

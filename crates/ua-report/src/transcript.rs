@@ -263,7 +263,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     lines.push(format!("workspace  {}", line(&run.workspace_dir, 300)));
     lines.push(format!("submitted  {}", run.created_at));
     lines.push(format!("changed    {}", run.updated_at));
-    lines.push(format!("at work    {} in {}", span(run.held_millis), processes_words(records)));
+    lines.push(format!("active     {} in {}", span(run.held_millis), processes_words(records)));
     let steps: Vec<String> =
         records.steps.iter().map(|step| format!("{} {}", line(&step.phase, 40), step.status)).collect();
     lines.push(format!("steps      {}", if steps.is_empty() { "none yet".to_owned() } else { steps.join(", ") }));

@@ -99,8 +99,10 @@ fn meaning(kind: QuestionKind, choice: Choice, reach: Reach) -> &'static str {
         }
         (Choice::Abort, _) => "end the run",
         (Choice::Skip, QuestionKind::AskUser) => "let the model decide",
-        (Choice::Skip, QuestionKind::Elicitation) => "the tool is told no",
-        (Choice::Skip, QuestionKind::UnknownOutcome) => "leave it unresolved; the model is told that the outcome is unknown",
+        (Choice::Skip, QuestionKind::Elicitation) => "the tool's request is declined",
+        (Choice::Skip, QuestionKind::UnknownOutcome) => {
+            "leave it unresolved; the model is told that the outcome is unknown"
+        }
         (Choice::Skip, QuestionKind::AuthFailure) => "leave it failed; the model is told",
         (Choice::Skip, _) => "do not run it; the model is told",
         (Choice::Execute | Choice::Continue, QuestionKind::UnknownOutcome) => {

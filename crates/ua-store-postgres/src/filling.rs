@@ -49,7 +49,7 @@ impl Filling {
         let runs: i64 = row.try_get(0).map_err(sql_error)?;
         if runs > 0 {
             return Err(refused(format!(
-                "the database on the server has {runs} already; only an empty one can be filled",
+                "the database on the server already has {runs}; only an empty one can be filled",
                 runs = ua_core::counted(runs, "run")
             )));
         }

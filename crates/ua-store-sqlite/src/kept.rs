@@ -24,7 +24,7 @@ pub(crate) struct Kept {
 
 /// What is known about one run.
 #[derive(Debug, Default)]
-#[expect(clippy::option_option, reason = "not known, known to be none, and known are three things")]
+#[expect(clippy::option_option, reason = "unknown, known to be none, and known: three states")]
 pub(crate) struct OfRun {
     pub(crate) run: Option<RunRecord>,
     pub(crate) written: Option<Written>,

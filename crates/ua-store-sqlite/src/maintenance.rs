@@ -22,7 +22,7 @@ use crate::{SqliteStore, event_chain, open};
 pub struct Health {
     /// Where it is.
     pub path: PathBuf,
-    /// Tells it from every other database.
+    /// Distinguishes it from every other database.
     pub db_uuid: String,
     /// Its schema.
     pub schema: i64,

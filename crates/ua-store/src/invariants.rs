@@ -198,7 +198,7 @@ fn receipts(found: &mut Violations, records: &RunRecords, call: &CallRecord) {
     }
     let settled_otherwise = matches!(call.resolution, Some(Resolution::Happened | Resolution::Deduplicated));
     if call.status == CallStatus::Succeeded && own.is_empty() && !settled_otherwise {
-        found.add("success_has_a_receipt", &call.call_id, "succeeded without a receipt or a person's word");
+        found.add("success_has_a_receipt", &call.call_id, "succeeded without a receipt or a person's decision");
     }
     if let Some(source) = &call.deduplicated_from
         && call.status == CallStatus::Succeeded

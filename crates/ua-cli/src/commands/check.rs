@@ -131,7 +131,7 @@ fn in_words(found: &JobCheck) -> String {
         ));
     }
     if let Some(run) = &found.at_work {
-        out.push_str(&format!("\nAt work        run {} of the same job\n", short(run.run_id.as_str())));
+        out.push_str(&format!("\nRunning        run {} of the same job\n", short(run.run_id.as_str())));
     }
     if let Some((left, standing)) = &found.unfinished {
         out.push_str(&format!(

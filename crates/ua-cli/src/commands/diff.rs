@@ -45,7 +45,7 @@ fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {
         row("own calls", &|run| run.tool_calls.to_string()),
         row("own tokens", &|run| run.usage.total_tokens.to_string()),
         row("own cost", &|run| run.usage.cost_in_words()),
-        row("at work", &at_work),
+        row("active", &at_work),
         row("output", &|run| run.final_output.as_deref().map_or_else(|| "none".to_owned(), |text| line(text, 300))),
     ];
     print_table(&crate::listings::SIDES, rows)?;

@@ -17,7 +17,7 @@ pub(crate) struct ProjectMade {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// What is known of a job that was not started.
+/// What is known about a job that was not started.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct JobChecked {
     /// Whether it would start.
@@ -45,9 +45,9 @@ pub(crate) struct JobChecked {
 /// A word of a job that selects tools.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CheckedWord {
-    /// Where it stands.
+    /// The field that it is in.
     pub(crate) field: &'static str,
-    /// What stands there; of a condition the effect kind, or the file.
+    /// The word itself; of a condition the effect kind, or the file.
     pub(crate) word: String,
     /// The tools that it selects.
     pub(crate) tools: Vec<String>,
@@ -68,7 +68,7 @@ pub(crate) struct CheckedRule {
     pub(crate) tools: Vec<String>,
 }
 
-/// What runs, what waits for a person, and what it costs.
+/// What is running, what waits for a person, and what it costs.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct StatusShown {
     /// Runs that are not finished, the newest first.

@@ -8,11 +8,11 @@ use serde::Serialize;
 pub(crate) struct RunSubmitted {
     /// The run.
     pub(crate) run_id: String,
-    /// Where it stands.
+    /// Its state.
     pub(crate) status: String,
     /// The queue that it is in; none when it has ended already.
     pub(crate) queue: Option<String>,
-    /// Where it stands there: `ready`, `claimed` or `parked`.
+    /// Its state there: `ready`, `claimed` or `parked`.
     pub(crate) state: Option<String>,
     /// The name of the intended execution.
     pub(crate) job_key: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct QueueDepthRow {
     pub(crate) later: u64,
     /// Runs that workers have.
     pub(crate) claimed: u64,
-    /// Runs that wait for people.
+    /// Runs that wait for a person.
     pub(crate) parked: u64,
     /// Since when the oldest of the ready ones could have been taken.
     pub(crate) oldest_at: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct QueueRow {
     pub(crate) run_id: String,
     /// Its queue.
     pub(crate) queue: String,
-    /// `ready`, `later` (its time has not come), `claimed` or `parked`.
+    /// `ready`, `later` (not due yet), `claimed` or `parked`.
     pub(crate) state: String,
     /// Priority; smaller numbers are taken first.
     pub(crate) priority: i32,
@@ -93,7 +93,7 @@ pub(crate) struct WorkerRow {
     pub(crate) lease_until: String,
 }
 
-/// A job that is submitted again and again (`ua schedule list`).
+/// A job that is submitted on a schedule (`ua schedule list`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ScheduleRow {
     /// Its name.
@@ -106,7 +106,7 @@ pub(crate) struct ScheduleRow {
     pub(crate) file: String,
     /// The queue of its runs.
     pub(crate) queue: String,
-    /// What is done about instants that were missed: `none`, `last` or `all`.
+    /// What is done about times that were missed: `none`, `last` or `all`.
     pub(crate) catch_up: String,
     /// Whether it is paused.
     pub(crate) is_paused: bool,

@@ -8,7 +8,7 @@ use ua_core::Timestamp;
 
 use super::OpenQuestion;
 
-/// How things stand at the gateway (`ua gateway status`).
+/// The state of the gateway (`ua gateway status`).
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct GatewayStatus {
     /// Its folder.
@@ -32,9 +32,9 @@ pub(crate) struct GatewayBroker {
     pub(crate) http: Option<String>,
     /// The clients that are connected, one for each tool server.
     pub(crate) bridges: Vec<GatewayBridge>,
-    /// The calls that are under way.
+    /// The calls that are in flight.
     pub(crate) calls: Vec<GatewayCall>,
-    /// Whether it ends once these are over, and lets nobody in any more.
+    /// Whether it ends once these are finished, and accepts no more clients.
     #[serde(default)]
     pub(crate) is_ending: bool,
 }

@@ -43,7 +43,7 @@ pub(crate) struct AuditRow {
     pub(crate) class_now: String,
     /// Whether a policy, its name or its server says something about it now.
     pub(crate) is_known: bool,
-    /// A rule to begin with, for a policy file.
+    /// A rule to start from, for a policy file.
     pub(crate) suggestion: String,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct PackRow {
     pub(crate) about: String,
     /// Where the server can be read.
     pub(crate) source: String,
-    /// The packages, programs and addresses that it counts for: `npm:`, `pypi:`, `python:`, `oci:`, `program:`, `host:`.
+    /// The packages, programs and addresses that it applies to: `npm:`, `pypi:`, `python:`, `oci:`, `program:`, `host:`.
     pub(crate) packages: Vec<String>,
     /// Names of servers in a configuration for which it may raise caution, whoever they are.
     pub(crate) servers: Vec<String>,
@@ -74,7 +74,7 @@ pub(crate) struct PackRow {
 pub(crate) struct SettingRow {
     /// Its key in a configuration file.
     pub(crate) key: &'static str,
-    /// The environment variable that sets it, too.
+    /// The environment variable that also sets it.
     pub(crate) variable: &'static str,
     /// Its value; `set` for a secret that is there.
     pub(crate) value: Option<String>,
@@ -133,7 +133,7 @@ pub(crate) struct ModelShown {
     pub(crate) context_tokens: Option<u64>,
     /// The most tokens that the model writes in one reply.
     pub(crate) max_output_tokens: Option<u64>,
-    /// Whether images that tools answer are sent to it.
+    /// Whether images in tool results are sent to it.
     pub(crate) images: bool,
     /// Whether a job's `output_schema` is part of its requests.
     pub(crate) structured: bool,
@@ -156,7 +156,7 @@ pub(crate) struct ConfigShown {
     pub(crate) settings: Vec<SettingRow>,
 }
 
-/// A tool server that was let in, or a policy file of jobs that was trusted.
+/// A tool server or a policy file of jobs that was trusted.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TrustRow {
     /// The configuration file it is named in, or the policy file.
@@ -165,13 +165,13 @@ pub(crate) struct TrustRow {
     pub(crate) kind: &'static str,
     /// The server's name; empty for a policy file.
     pub(crate) server: String,
-    /// `trusted`, `changed` since it was let in (and asked about again), or `gone`.
+    /// `trusted`, `changed` since it was trusted (and asked about again), or `gone`.
     pub(crate) state: &'static str,
-    /// Of one that changed: what is not as it was.
+    /// Of one that changed: what changed.
     pub(crate) why: Option<String>,
-    /// What it was when it was let in: the SHA-256 over all that decides what it does.
+    /// What it was when it was trusted: the SHA-256 over all that decides what it does.
     pub(crate) digest: String,
-    /// When it was let in.
+    /// When it was trusted.
     #[schemars(with = "String")]
     pub(crate) at: Timestamp,
     /// Whether what it says of its tools may confirm what their names suggest.
@@ -194,7 +194,7 @@ pub(crate) struct LoginRow {
     /// When the token in use ends, if the server said.
     #[schemars(with = "Option<String>")]
     pub(crate) until: Option<Timestamp>,
-    /// Whether it is renewed by itself then.
+    /// Whether it is renewed automatically.
     pub(crate) renewable: bool,
     /// `keyring` or `file`.
     pub(crate) kept_in: &'static str,
@@ -208,7 +208,7 @@ pub(crate) struct LoginRow {
 pub(crate) struct LoggedOut {
     /// The server's name.
     pub(crate) server: String,
-    /// The addresses that nobody is logged in at any more.
+    /// The addresses that have no login any longer.
     pub(crate) addresses: Vec<String>,
 }
 
@@ -237,7 +237,7 @@ pub(crate) struct DoctorFinding {
     pub(crate) fix: Option<String>,
 }
 
-/// A check-up.
+/// The result of a check.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DoctorReport {
     /// Whether nothing fails.
@@ -295,7 +295,7 @@ pub(crate) struct DbRestored {
 pub(crate) struct DbAccepted {
     /// The run.
     pub(crate) run_id: String,
-    /// The attempts, and words of people about them, that the database does not know.
+    /// The attempts, and people's decisions about them, that the database does not know.
     pub(crate) accepted: Vec<Value>,
 }
 
@@ -305,7 +305,7 @@ pub(crate) struct DbAccepted {
 pub(crate) struct DbChecked {
     /// Where it is.
     path: String,
-    /// Tells it from every other database.
+    /// Distinguishes it from every other database.
     db_uuid: String,
     /// Its schema.
     schema: i64,
@@ -318,7 +318,7 @@ pub(crate) struct DbChecked {
     /// On a server: the version of PostgreSQL.
     #[serde(skip_serializing_if = "Option::is_none")]
     server_version: Option<String>,
-    /// On a server: where the promise ends.
+    /// On a server: the limits of the promise.
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<Vec<String>>,
     /// Its size, without its log.
@@ -331,7 +331,7 @@ pub(crate) struct DbChecked {
     /// Of a file: those of another database, or cut ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     mirror_foreign_lines: Option<u64>,
-    /// Of a file: attempts, and words of people about them, that effects.log knows and the database does not.
+    /// Of a file: attempts, and people's decisions about them, that effects.log knows and the database does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     forgotten: Option<Vec<Row>>,
     /// Whether nothing is wrong.
@@ -347,13 +347,13 @@ pub(crate) struct DbChecked {
     to_look_at: Option<Vec<Row>>,
 }
 
-/// What a prune let go of.
+/// What a prune deleted.
 #[derive(Debug, JsonSchema)]
 #[expect(dead_code, reason = "it describes what `ua db prune` writes")]
 pub(crate) struct DbPruned {
     /// Whether nothing was done.
     dry_run: bool,
-    /// What was not used since then goes.
+    /// What was not used since then is deleted.
     used_before: Option<String>,
     /// The most bytes that stay.
     max_bytes: Option<u64>,

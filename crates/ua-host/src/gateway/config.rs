@@ -188,7 +188,7 @@ impl<'t> Place<'t> {
             known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|name| likeness(name) > 0.7);
         Err(match nearest {
             Some(nearest) => self.wrong(other, &format!("does not exist; did you mean `{nearest}`?")),
-            None => self.wrong(other, &format!("does not exist; known are {}", known.join(", "))),
+            None => self.wrong(other, &format!("does not exist; known fields are {}", known.join(", "))),
         })
     }
 

@@ -166,7 +166,7 @@ fn a_script_with_a_mistake_is_refused_before_it_is_played() {
         ("{", "invalid script: not JSON: it ends in line 1 before it is complete: a closing }"),
         (r#"{"turn": []}"#, "invalid script: there is no field `turn`; did you mean `turns`?"),
         (r#"{"turns": [], "turns": []}"#, "invalid script: not JSON: "),
-        (r#"{"turns": [{"say": "hi"}]}"#, "invalid script: there is no field `say`; known are text"),
+        (r#"{"turns": [{"say": "hi"}]}"#, "invalid script: there is no field `say`; known fields are text"),
         (r#"{"turns": [{"text": "hi"}, {}]}"#, "invalid script: turn 2 has no text, no thinking and no tools"),
         (r#"{"turns": [], "after_end": {}}"#, "invalid script: turn 1 has no text"),
         (r#"{"turns": [{"text": "{{turns}}"}]}"#, "invalid script: turn 1 has the placeholder {{turns}}; there are"),

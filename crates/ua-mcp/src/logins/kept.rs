@@ -20,7 +20,7 @@ pub struct LoginFacts {
     pub scopes: Vec<String>,
     /// When the token that is in use now ends, if that was said.
     pub until: Option<Timestamp>,
-    /// Whether it is renewed by itself then.
+    /// Whether it is renewed automatically.
     pub renewable: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::record::{CallRecord, MessageRecord, RequestRecord, RunRecord};
 pub fn child_made(child: NewRun, call: &CallRecord, run: &RunRecord) -> Result<(RunRecord, MessageRecord), StoreError> {
     let refuse = |why: &str| Err(conflict("tool_calls", &call.call_id, why));
     if !call.name.is_task() {
-        return refuse("it is no task, so no child run is made with it");
+        return refuse("it is not a task, so no child run is made with it");
     }
     if child.run_mode != TASK_MODE
         || child.parent_run_id.as_ref() != Some(&run.run_id)

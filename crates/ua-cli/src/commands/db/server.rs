@@ -50,7 +50,7 @@ async fn copy(home: &Home, server: &PostgresConfig) -> Result<u8, HostError> {
         return Err(super::no_database(home));
     }
     let failed = |e: &ua_store::StoreError| {
-        HostError::store("copy the database", e).hint("nothing was changed; the file is as it was")
+        HostError::store("copy the database", e).hint("nothing was changed, and the file is still in use")
     };
     let departure = Departure::begin(file).map_err(|e| failed(&e))?;
     super::nobody_drives(home)?;
