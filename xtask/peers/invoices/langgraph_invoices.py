@@ -41,7 +41,7 @@ graph.add_conditional_edges("model", lambda state: "tools" if state["messages"][
 graph.add_edge("tools", "model")
 connection = sqlite3.connect("langgraph.db", check_same_thread=False)
 compiled = graph.compile(checkpointer=SqliteSaver(connection))
-# A thread that is known goes on where it stood; a new one is given the task.
+# A known thread resumes where it left off; a new one is given the task.
 known = compiled.get_state(THREAD).created_at is not None
 task = None if known else {"messages": [("user", "Send an invoice for every order that has none.")]}
 print(compiled.invoke(task, THREAD, durability="sync")["messages"][-1].content)

@@ -56,7 +56,7 @@ fn a_call_that_is_neither_answered_nor_stored_may_have_happened() {
     assert_eq!(world.effects().len(), 1);
 }
 
-/// A person ends the session instead of deciding: the call stays what it is, and its client goes on in another session.
+/// A person ends the session instead of deciding: the call stays what it is, and its client continues in another session.
 #[test]
 fn a_session_that_a_person_ends_says_of_its_call_what_is_known_and_goes_on() {
     let world = GatewayWorld::new();

@@ -10,7 +10,7 @@ pub(crate) struct RunSubmitted {
     pub(crate) run_id: String,
     /// Its state.
     pub(crate) status: String,
-    /// The queue that it is in; none when it has ended already.
+    /// The queue that it is in; none when it has already ended.
     pub(crate) queue: Option<String>,
     /// Its state there: `ready`, `claimed` or `parked`.
     pub(crate) state: Option<String>,

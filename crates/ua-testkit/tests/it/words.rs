@@ -1,7 +1,7 @@
 //! No string that a person may read has a word of this project's own making in it: `private_words.txt` lists them, with the standard term.
 //!
-//! Looked at is every string in the sources of the crates that write for people, but for tests and for what only models read. The help has a
-//! test of its own in `ua-cli`, with the same list.
+//! Looked at is every string in the sources of the crates that write for people, but for tests and for what only models read, and the README
+//! with the pages of the guide. The help has a test of its own in `ua-cli`, with the same list.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -133,6 +133,26 @@ fn no_string_for_people_has_a_private_word() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(looked_at > 5_000, "{looked_at} strings: the sources are not read right");
+}
+
+#[test]
+fn no_page_for_readers_has_a_private_word() {
+    let mut pages = vec![workspace_root().join("README.md")];
+    let guide = fs::read_dir(workspace_root().join("docs/guide")).unwrap().flatten().map(|entry| entry.path());
+    pages.extend(guide.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    assert!(pages.len() > 20, "{pages:?}");
+    let mut wrong = Vec::new();
+    for page in pages {
+        let place = page.strip_prefix(workspace_root()).unwrap().display().to_string();
+        for paragraph in fs::read_to_string(&page).unwrap().split("\n\n") {
+            wrong.extend(
+                found_in(paragraph)
+                    .into_iter()
+                    .map(|(word, standard)| format!("{place}: `{word}` is `{standard}` for people: {paragraph}")),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
