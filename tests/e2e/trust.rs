@@ -135,7 +135,7 @@ fn s9_a_launcher_that_fetches_what_is_there_that_day_needs_a_word_of_its_own() {
     project(&env, &json!({"loose": {"command": "npx", "args": ["-y", "some-package@latest"]}}));
     env.run_bare(&["trust", "--yes"])
         .code(2)
-        .says(&["whatever version", "--allow-unpinned"])
+        .says(&["latest version", "--allow-unpinned"])
         .shows(&["! it runs whatever"]);
     env.run_bare(&["trust", "--yes", "--allow-unpinned"]).code(0);
     env.run_bare(&["trust"]).code(0).shows(&["nothing new"]);

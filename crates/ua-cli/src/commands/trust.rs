@@ -23,18 +23,18 @@ use crate::view::TrustRow;
 Examples:
   ua trust                   show the servers of .mcp.json, and ask whether to trust them
   ua trust --yes             trust them without asking
-  ua trust --list            which servers are trusted, and whether they are still what they were
-  ua trust --revoke          trust them no longer
+  ua trust --list            list what is trusted, and whether it changed since
+  ua trust --revoke          revoke the trust
   ua trust DIR               trust the runs in a folder, whoever made it
-  ua trust policy.toml       trust the policy file of a job to lower caution, too
+  ua trust policy.toml       let the policy file of a job lower caution, too
 
-A .mcp.json that lies in the current folder is not used before that: no program of it is started and no address of it is reached. \
-Any change to a command, its arguments, environment, program file, script, address or headers asks again. A file that you name with \
+A .mcp.json in the current folder is not used before that: no program of it is started and no address of it is reached. \
+Any change to a command, its arguments, environment, program file, script, address or headers requires trust again. A file that you name with \
 --mcp-config is yours and needs no confirmation.
 
 The runs of an AGENT_RUN_WORKSPACES that somebody else made are not used until you trust the folder: \
-`ua trust AGENT_RUN_WORKSPACES`. A policy file that a job names can only raise caution until you have seen and trusted it as it is; \
-one that you name with --policy is yours. docs/security.md says why.")]
+`ua trust AGENT_RUN_WORKSPACES`. A policy file that a job names can only raise caution until you have looked at it and trusted it; \
+one that you name with --policy is yours. docs/security.md explains why.")]
 pub struct TrustArgs {
     /// The configuration [default: .mcp.json of the current folder], a job's policy file (.toml), or a folder of workspaces
     #[arg(value_name = "FILE")]
@@ -42,16 +42,16 @@ pub struct TrustArgs {
     /// List what is trusted, of FILE or of all files
     #[arg(long, conflicts_with_all = ["revoke", "yes"])]
     pub list: bool,
-    /// Trust nothing of the file any longer
+    /// Revoke the trust in the file
     #[arg(long, conflicts_with = "yes")]
     pub revoke: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
-    /// With --yes: also servers that fetch whatever version of a package there is that day (npx -y pkg@latest)
+    /// With --yes: also servers that fetch the latest version of a package, whichever that is (npx -y pkg@latest)
     #[arg(long, requires = "yes")]
     pub allow_unpinned: bool,
-    /// Believe what the servers say of their tools (readOnlyHint) where it confirms what the tools' names suggest
+    /// Believe what the servers declare about their tools (readOnlyHint) where it confirms what the tools' names suggest
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     pub trust_annotations: bool,
 }
@@ -97,7 +97,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     }
     if path.is_dir() {
         Home::adopt(host.settings(), &path)?;
-        say(&format!("the runs in {} are taken for yours\n", plain(&path.display().to_string())))?;
+        say(&format!("trusted: the runs in {}\n", plain(&path.display().to_string())))?;
         return Ok(OK);
     }
     if is_policy(&path) {
@@ -123,14 +123,14 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         && !args.allow_unpinned
         && let Some(loose) = unknown.iter().find(|review| review.is_unpinned)
     {
-        let why = format!("`{}` runs whatever version of its package there is that day", loose.server);
+        let why = format!("`{}` runs the latest version of its package, whichever that is", loose.server);
         return Err(HostError::usage(why).hint("name an exact version in the file, or add --allow-unpinned"));
     }
     if !is_agreed(args, "Trust these servers: may ua start them and connect to them?").await? {
         return Ok(FAILED);
     }
     let count = trust::remember(host, &file, unknown)?;
-    say(&format!("trusted: {count}, each as it is now\n", count = ua_core::counted(count, "server")))?;
+    say(&format!("trusted: {count}, in their current form\n", count = ua_core::counted(count, "server")))?;
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
@@ -174,11 +174,11 @@ async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Resu
         return Ok(OK);
     }
     say(&format!("{file} is not trusted yet, or changed since. It says:\n{}", review.shown()))?;
-    if !is_agreed(args, "Let it lower caution in the jobs that name it?").await? {
+    if !is_agreed(args, "Allow it to lower caution in the jobs that name it?").await? {
         return Ok(FAILED);
     }
     policy::remember(host, path, &review)?;
-    say(&format!("{file} is trusted as it is now\n"))?;
+    say(&format!("trusted: {file}, in its current form\n"))?;
     Ok(OK)
 }
 
@@ -186,7 +186,7 @@ async fn decide_about_policy(host: &Host, args: &TrustArgs, path: &Path) -> Resu
 fn believe(host: &Host, file: &ConfigFile, servers: &[(String, Reach)]) -> Result<u8, HostError> {
     let count = trust::believe_annotations(host.settings(), file, servers)?;
     say(&format!(
-        "{count}: what is said of the tools there may confirm what their names suggest\n",
+        "{count}: what they declare about their tools may confirm what the names suggest\n",
         count = ua_core::counted(count, "server")
     ))?;
     Ok(OK)
@@ -194,13 +194,13 @@ fn believe(host: &Host, file: &ConfigFile, servers: &[(String, Reach)]) -> Resul
 
 async fn ask_about_annotations() -> Result<bool, HostError> {
     tell(
-        "A server may say of a tool that it only looks (readOnlyHint). Where the tool's name suggests the same, that can spare you questions.",
+        "A server may declare that a tool only reads (readOnlyHint). If the tool's name suggests the same, trusting that saves you questions.",
     );
     let left = Left {
-        what: "what the servers say of their tools counts for nothing, as before".to_owned(),
+        what: "what the servers declare about their tools is ignored, as before".to_owned(),
         back: "`ua trust --trust-annotations` asks again".to_owned(),
     };
-    confirm("Trust what they say about their tools? One that wrongly says that it only reads is run again when its answer is lost", &left)
+    confirm("Trust what they declare about their tools? A tool that wrongly claims to only read is run again if its answer is lost", &left)
         .await
 }
 
