@@ -25,6 +25,7 @@ mod parts;
 mod people;
 mod person;
 mod prompt;
+mod refused;
 #[cfg(feature = "toolserver")]
 mod sandbox;
 mod schema;
@@ -180,6 +181,9 @@ fn told_apart(error: &clap::Error) -> Option<HostError> {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
+    if let Some(refused) = refused::value(error) {
+        return Some(refused);
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     if error.kind() == ErrorKind::InvalidValue && text(ContextKind::InvalidArg)?.starts_with("--client ") {
         let client = text(ContextKind::InvalidValue)?;
