@@ -46,7 +46,7 @@ pub struct Rules {
 fn globs(patterns: &[String], field: &str) -> Result<GlobSet, String> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
-        set.add(Glob::new(pattern).map_err(|e| format!("`{field}` has the pattern {pattern:?}: {e}"))?);
+        set.add(Glob::new(pattern).map_err(|e| format!("`{field}` has the pattern {pattern:?}: {}", e.kind()))?);
     }
     set.build().map_err(|e| format!("`{field}`: {e}"))
 }

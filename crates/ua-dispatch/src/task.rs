@@ -212,7 +212,7 @@ fn at(call: &CallRecord) -> impl FnOnce(SubAgentError) -> DispatchError {
 pub(crate) fn patterns(globs: &[String]) -> Result<GlobSet, String> {
     let mut set = GlobSetBuilder::new();
     for pattern in globs {
-        set.add(Glob::new(pattern).map_err(|error| format!("the pattern {pattern:?}: {error}"))?);
+        set.add(Glob::new(pattern).map_err(|error| format!("the pattern {pattern:?}: {}", error.kind()))?);
     }
     set.build().map_err(|error| error.to_string())
 }

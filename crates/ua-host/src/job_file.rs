@@ -51,12 +51,8 @@ pub(crate) fn parse(settings: &Settings, file: &Path, text: &str) -> Result<RunS
             SpecError::UnknownField { .. } => {
                 failure.hint("`ua schema job-file` lists every field; nothing was started")
             }
-            SpecError::Invalid { .. } => {
-                failure.hint("`ua schema job-file` says what the field takes; nothing was started")
-            }
-            SpecError::Several(_) => {
-                failure.hint("`ua schema job-file` says what each field takes; nothing was started")
-            }
+            SpecError::Invalid { .. } => failure.hint("`ua schema job-file` describes the field; nothing was started"),
+            SpecError::Several(_) => failure.hint("`ua schema job-file` describes each field; nothing was started"),
         }
     })
 }
