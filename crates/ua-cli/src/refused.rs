@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn a_value_is_refused_without_the_words_of_a_parser() {
-        for (words, wanted) in [
-            (&["runs", "list", "--limit", "x"][..], "invalid value `x` for `--limit`: it must be a whole number"),
+        let cases: [(&[&str], &str); 5] = [
+            (&["runs", "list", "--limit", "x"], "invalid value `x` for `--limit`: it must be a whole number"),
             (&["turns", "show", "last", "x"], "invalid value `x` for `[N]`: it must be a whole number"),
             (&["worker", "--concurrency", "0"], "invalid value `0` for `--concurrency`: it must be from 1 to 1024"),
             (
@@ -62,7 +62,8 @@ mod tests {
                 &["worker", "--listen", "x"],
                 "invalid value `x` for `--listen`: it must be an address with a port, for example 127.0.0.1:9090",
             ),
-        ] {
+        ];
+        for (words, wanted) in cases {
             let error = Cli::try_parse_from(std::iter::once(&"ua").chain(words)).unwrap_err();
             let told = super::value(&error).map(|told| told.to_string());
             assert_eq!(told.as_deref(), Some(wanted), "{words:?}: {error}");
