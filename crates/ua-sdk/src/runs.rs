@@ -52,8 +52,7 @@ impl Runs {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         let folder = made(folder.as_ref())?;
         let path = folder.join("runtime_state.db");
-        let is_gone = std::fs::metadata(&path).map_or(true, |file| file.len() == 0);
-        let expected_existing = is_gone && folder.join("workspaces").is_dir();
+        let expected_existing = folder.join("workspaces").is_dir();
         let config = ua_store_sqlite::SqliteConfig { expected_existing, ..ua_store_sqlite::SqliteConfig::new(path) };
         let store = ua_store_sqlite::SqliteStore::open(config).map_err(Error::store("open the runs"))?;
         Ok(Self::with(folder, Arc::new(store)))

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub struct SqliteConfig {
     /// The database file. Its folder is created (0700) when it is missing.
     pub path: PathBuf,
-    /// The database must be there: one that is missing or empty is refused, not created. Set this when a workspace beside
-    /// it shows that there was one.
+    /// The database must be there: one that is missing or has no tables is refused, not created. Set this when a workspace
+    /// beside it shows that there was one.
     pub expected_existing: bool,
     /// Write `effects.log` beside the database: one line per external attempt and reply.
     pub effects_log: bool,

@@ -56,5 +56,6 @@ pub use config::SqliteConfig;
 pub use departure::Departure;
 pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore};
+pub use open::holds_nothing;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -36,7 +36,7 @@ pub struct Health {
     pub findings: Vec<String>,
     /// Lines of `effects.log`.
     pub mirror_lines: usize,
-    /// Those of another database, or cut ones.
+    /// Cut ones, and those of another database in the same folder.
     pub mirror_foreign_lines: usize,
     /// What `effects.log` knows and the database does not: it went back in time.
     pub forgotten: Vec<Forgotten>,
@@ -224,7 +224,7 @@ impl Restore {
 }
 
 /// The identity of the database at `path`; `None` when it cannot be read.
-fn uuid_of(path: &Path) -> Option<String> {
+pub(crate) fn uuid_of(path: &Path) -> Option<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
     read_uuid(&connection).ok()
 }

@@ -17,8 +17,8 @@ use ua_store::{Forgotten, StoreError};
 
 use crate::column::stored_name;
 use crate::db::Db;
-use crate::effects;
 use crate::error::{DbError, refused_because};
+use crate::{effects, open};
 
 /// Whether the database, which has the run, knows less about it.
 fn is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
@@ -69,13 +69,27 @@ pub(crate) struct Mirror {
     newest: BTreeMap<String, Forgotten>,
     /// How many lines there are.
     pub(crate) lines: usize,
-    /// Those among them that are another database's, or cut.
+    /// Those among them that are cut, or another database's that lies beside it.
     pub(crate) foreign: usize,
 }
 
 const ACCEPTED: &str = "accepted";
 
+/// Databases in one folder share its log; of more than this many files nobody asks whose they are.
+const MOST_BESIDE: usize = 64;
+
+/// Which databases lie in a folder, by their identity: what they sent is theirs to know.
+fn beside(log: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(open::folder_of(log)).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let databases = paths.filter(|path| path.extension().is_some_and(|extension| extension == "db") && path.is_file());
+    databases.take(MOST_BESIDE).filter_map(|path| crate::maintenance::uuid_of(&path)).collect()
+}
+
 /// Reads the log beside the database; a missing one is empty.
+///
+/// A line of another database counts as well, unless that database lies in the same folder: whoever lost the one that sent, and began a new one or
+/// put the file of somewhere else in its place, has receipts nowhere.
 pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
     let failed = |error| refused_because(format!("{} cannot be read", path.display()), error);
     let file = match crate::open::regular(OpenOptions::new().read(true), path) {
@@ -84,6 +98,7 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
         Err(error) => return Err(failed(error)),
     };
     let mut mirror = Mirror::default();
+    let mut others = None;
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
     loop {
@@ -97,7 +112,7 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
             mirror.foreign += 1;
             continue;
         };
-        if line.db_uuid != db_uuid {
+        if line.db_uuid != db_uuid && others.get_or_insert_with(|| beside(path)).contains(&line.db_uuid) {
             mirror.foreign += 1;
             continue;
         }
@@ -142,19 +157,21 @@ impl Mirror {
     /// for the same purpose, under a name of its own.
     pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
         let mut forgotten = self.unknown_to(db)?;
-        let mut known = db.connection.prepare_cached("SELECT root_run_id FROM runs WHERE run_id = ?1")?;
-        let mut root_of =
-            |run: &str| -> Result<Option<String>, DbError> { Ok(known.query_row([run], |row| row.get(0)).optional()?) };
-        let root = root_of(run.as_str())?;
-        let sql = "SELECT created_at FROM runs WHERE run_id = ?1";
-        let began: Option<String> = db.connection.query_row(sql, [&root], |row| row.get(0)).optional()?;
-        let began = began.as_deref().and_then(Timestamp::parse);
+        let mut known = db.connection.prepare_cached("SELECT root_run_id, created_at FROM runs WHERE run_id = ?1")?;
+        let mut family_of = |run: &str| -> Result<Option<(String, Option<Timestamp>)>, DbError> {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Timestamp::parse(&row.get::<_, String>(1)?)));
+            Ok(known.query_row([run], row).optional()?)
+        };
+        let root = family_of(run.as_str())?.map(|(root, _)| root);
+        let began = root.as_deref().map(&mut family_of).transpose()?.flatten().and_then(|(_, began)| began);
         let mut of_family = Vec::new();
         for attempt in forgotten.drain(..) {
-            let known = root_of(&attempt.run_id)?;
-            let may_be_repeated = known.is_none()
-                && attempt.attempt > 0
-                && began.is_some_and(|began| Timestamp::parse(&attempt.at).is_none_or(|at| at <= began));
+            let at = Timestamp::parse(&attempt.at);
+            // A run that was begun behind it has the name of the one that sent, and is another one.
+            let is_itself = |begun: Option<Timestamp>| at.is_none() || begun.is_none() || begun <= at;
+            let known = family_of(&attempt.run_id)?.filter(|(_, begun)| is_itself(*begun)).map(|(root, _)| root);
+            let may_be_repeated =
+                known.is_none() && attempt.attempt > 0 && began.is_some_and(|began| at.is_none_or(|at| at <= began));
             let of = known.or_else(|| attempt.root.clone());
             if of.is_none() || of == root || attempt.run_id == run.as_str() || may_be_repeated {
                 of_family.push(attempt);

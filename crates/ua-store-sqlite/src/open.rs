@@ -61,7 +61,7 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         quick_check(&connection, path)?;
     }
     pragma::let_schema_be_changed(&connection, true).map_err(sql_error)?;
-    embedded::migrations::runner()
+    let migrated = embedded::migrations::runner()
         .set_grouped(true)
         .set_abort_divergent(true)
         .set_abort_missing(true)
@@ -71,6 +71,12 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
         })?;
     pragma::let_schema_be_changed(&connection, false).map_err(sql_error)?;
     event_chain::link_migrated(&mut connection).map_err(sql_error)?;
+    if !migrated.applied_migrations().is_empty() {
+        // The file itself has its tables and its identity from here on. Who loses the log beside it has an older database then, which effects.log
+        // tells, and not a new one.
+        let carried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        carried.map_err(sql_error)?;
+    }
     // Still under the lock, so this is the file that was opened: nobody put another one in its place.
     let identity = FileIdentity::of(path)?;
     known.note_in(&lock);
@@ -171,7 +177,11 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     }
     check_owner(path)?;
     let connection = reader(path)?;
-    match recognise(&connection, path)? {
+    let mut found = recognise(&connection, path)?;
+    if !matches!(found, DatabaseFile::Schema(version) if version == our_schema()) && waited_for_maker(path) {
+        found = recognise(&connection, path)?;
+    }
+    match found {
         DatabaseFile::Schema(version) if version == our_schema() => Ok(connection),
         DatabaseFile::Schema(version) => Err(refused(format!(
             "{} has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
@@ -180,6 +190,23 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
         ))),
         DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
     }
+}
+
+/// Whether there is no database, or one in which nothing was ever stored: its maker was killed, or lost what was beside it.
+#[must_use]
+pub fn holds_nothing(path: &Path) -> bool {
+    let is_empty = || {
+        let found = recognise(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?, path)?;
+        Ok::<_, StoreError>(matches!(found, DatabaseFile::Empty | DatabaseFile::Schema(0)))
+    };
+    // One that cannot be read is not known to hold nothing.
+    path.symlink_metadata().map_or_else(|error| error.kind() == ErrorKind::NotFound, |_| is_empty().unwrap_or(false))
+}
+
+/// Waits for a process that is making or migrating the database just now; `false` when there is no sign of one.
+fn waited_for_maker(path: &Path) -> bool {
+    let lock = regular(OpenOptions::new().read(true), &sibling_file(path, ".migrate.lock"));
+    lock.and_then(|file| file.lock_shared()).is_ok()
 }
 
 enum DatabaseFile {

@@ -465,11 +465,7 @@ impl<'a> Takeover<'a> {
         let pid = Pid::from_raw(i32::try_from(first.child.id())?).context("a child has a process id")?;
         kill_process(pid, signal)?;
         let gone = if signal == Signal::TERM { first.until("run r: stopped")? } else { Instant::now() };
-        Ok(Some(second.until("run r: taken")?.duration_since(gone).as_secs_f64()))
-    }
-
-    fn comments(&self) -> usize {
-        fs::read_to_string(self.path("comments.log")).unwrap_or_default().lines().count()
+        Ok(second.until("run r: taken")?.duration_since(gone).as_secs_f64())
     }
 
     /// Two workers of two machines: seconds from the death of the first, which had begun nothing, until the second has its run.

@@ -11,7 +11,7 @@ use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
-use ua_store_sqlite::{SqliteConfig, SqliteStore};
+use ua_store_sqlite::{SqliteConfig, SqliteStore, holds_nothing};
 
 use super::{Home, OWN};
 use crate::database::Database;
@@ -42,13 +42,12 @@ impl Home {
             return served(server, Some(self.place()?));
         }
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
-        // A file that was emptied is as good as gone.
-        let is_gone = fs::metadata(&self.database).map_or(true, |file| file.len() == 0);
-        let expected = is_gone && self.was_used();
+        // A file without tables is as good as gone.
+        let expected = self.was_used();
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map(Database::File).map_err(|error| {
             let failure = cannot_open(&self.database, &error);
-            if expected { failure.hint(self.put_it_back()) } else { failure }
+            if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
         })
     }
 
@@ -166,14 +165,17 @@ impl Home {
     }
 
     fn file(&self) -> Result<SqliteStore, HostError> {
+        // Asked in this order: where something was left, the database was made before.
+        let was_used = self.was_used();
         match fs::metadata(&self.database) {
-            Ok(_) => {}
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_read(&self.database, &error)),
-            Err(_) if self.was_used() => {
-                return Err(HostError::storage(format!("the runtime database {} is gone", self.database.display()))
+            Ok(_) | Err(_) if !holds_nothing(&self.database) => {}
+            Ok(_) | Err(_) if was_used => {
+                let what = if self.database.exists() { "is empty" } else { "is gone" };
+                return Err(HostError::storage(format!("the runtime database {} {what}", self.database.display()))
                     .hint(self.put_it_back()));
             }
-            Err(_) => {
+            Ok(_) | Err(_) => {
                 return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
                     .hint(
                         "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
@@ -190,9 +192,10 @@ impl Home {
         if self.server.is_some() {
             return false;
         }
-        let is_there =
-            fs::metadata(&self.database).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true);
-        !is_there && !self.was_used() && unreadable(&self.root).is_none()
+        // Asked in this order: a job that begins just now makes its database first.
+        let was_used = self.was_used();
+        let is_unreadable = fs::metadata(&self.database).is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
+        !was_used && !is_unreadable && holds_nothing(&self.database) && unreadable(&self.root).is_none()
     }
 
     /// Whether runs left something here, whatever became of the database: a workspace, or a line about an effect.

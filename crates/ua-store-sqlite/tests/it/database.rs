@@ -198,6 +198,12 @@ fn a_missing_or_empty_database_is_not_recreated_when_one_is_expected() {
     fs::write(&place.path, "").unwrap();
     assert!(refusal(SqliteStore::open(config())).contains("is empty"));
     assert_eq!(fs::metadata(&place.path).unwrap().len(), 0);
+    // A header without tables is what is left of one whose log was lost.
+    let header = "PRAGMA application_id = 0x55414A52; VACUUM";
+    Connection::open(&place.path).unwrap().execute_batch(header).unwrap();
+    let length = fs::metadata(&place.path).unwrap().len();
+    assert!(length > 0 && ua_store_sqlite::holds_nothing(&place.path));
+    assert!(refusal(SqliteStore::open(config())).contains("is empty"));
 }
 
 #[test]

@@ -373,3 +373,44 @@ async fn what_a_lost_run_sent_speaks_against_every_run_that_begins_later() {
     store.accept_forgotten(&known, samples::at(1_001)).await.unwrap();
     assert_eq!(forgotten(&store, "run_again").await, [""; 0]);
 }
+
+/// The file and the log of effects as they are, without what SQLite keeps beside the file: what a copy by hand takes, or what is left when somebody
+/// removes the log.
+fn without_its_log(place: &Path, to: &Path) {
+    for name in ["runtime_state.db", "effects.log"] {
+        fs::copy(place.with_file_name(name), to.join(name)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_new_database_that_loses_its_log_is_an_older_one_and_not_a_new_one() {
+    let place = Place::new();
+    let store = place.open();
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
+    let folder = tempfile::tempdir().unwrap();
+    without_its_log(&place.path, folder.path());
+    let left = SqliteStore::open(SqliteConfig::new(folder.path().join("runtime_state.db"))).unwrap();
+    assert_eq!(left.db_uuid(), store.db_uuid());
+    let unknown = left.examine().await.unwrap().forgotten;
+    assert!(unknown.iter().any(|known| known.run_id == "run_1"), "{unknown:?}");
+    // Whoever begins the same anew, under another name, hears of it; also when a run has the name of the one that sent by now.
+    for (seconds, id) in [(200, "run_2"), (300, "run_1"), (400, "run_3")] {
+        left.submit_run(NewRun { created_at: samples::at(seconds), ..samples::new_run(id) }).await.unwrap();
+        assert_eq!(forgotten(&left, id).await, ["run_1"], "{id}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_database_sent_counts_unless_it_lies_beside() {
+    let place = Place::new();
+    let store = place.open();
+    Scene::begin(&store, "run_1").await.call_that_is("call_1", CallStatus::Succeeded).await;
+    store.close().unwrap();
+    let kept = place.path.with_file_name("kept");
+    fs::rename(&place.path, &kept).unwrap();
+    let store = place.open();
+    assert!(store.examine().await.unwrap().forgotten.iter().any(|known| known.run_id == "run_1"));
+    fs::rename(&kept, place.path.with_file_name("another.db")).unwrap();
+    let health = store.examine().await.unwrap();
+    assert_eq!((health.forgotten.len(), health.mirror_foreign_lines), (0, health.mirror_lines));
+}
