@@ -68,7 +68,7 @@ const isDoubt = (call) => call.status === 'unknown' || call.status === 'running'
 const wasLost = (call) => call.attempts.some((attempt) => attempt.outcome === 'lost');
 const isEffect = (call) => call.class === 'external' || call.class === 'memory' || call.effect;
 const KILLED = 'killed';
-const lifeEnds = { in_order: 'normally', killed: 'was killed', open: run.is_driven ? 'is at work' : 'has not ended', not_remembered: 'not remembered' };
+const lifeEnds = { in_order: 'normally', killed: 'was killed', open: run.is_driven ? 'still running' : 'has not ended', not_remembered: 'not remembered' };
 
 const callsOf = new Map();
 const callById = new Map();
@@ -156,11 +156,11 @@ function header() {
       el('span', null, 'by ', run.entrypoint, run.host ? ' on ' + run.host : '')),
     run.detail && el('p', { class: 'reason' }, run.detail),
     el('dl', { class: 'tiles' },
-      tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
+      tile('Active time', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
       tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
-      isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent anew'),
+      isGateway && tile('Requests', number(data.arrivals.length), number(data.arrivals.filter((one) => one.rule === 'new').length) + ' sent as new calls'),
       !isGateway && tile('Tokens', number(data.usage.tokens), number(data.usage.in) + ' in · ' + number(data.usage.out) + ' out'),
       !isGateway && tile('Cost', data.usage.cost.replace(/ \(.*\)$/, ''), 'requests: ' + data.usage.requests),
       !isGateway && tile('Model', model ? model.model : '–', model && (data.usage.models.length > 1 ? 'and ' + (data.usage.models.length - 1) + ' more' : model.provider))),
@@ -332,7 +332,7 @@ function outcome() {
       el('tbody', null, data.arrivals.map((asked) => {
         const call = callById.get(asked.call);
         return el('tr', { data: { rule: asked.rule } }, el('td', null, stamp(asked.at)), el('td', null, call ? jump(call) : [asked.tool, ' ', el('code', null, asked.call.slice(-8))]), el('td', null, asked.words, asked.other && el('div', { class: 'sub' }, 'by session ', el('code', null, asked.other.slice(-8)))),
-          el('td', null, asked.heard ? 'reached the client' : asked.answered ? 'written to the client' : call && call.class === 'read_only' ? '' : 'nobody took it'));
+          el('td', null, asked.heard ? 'reached the client' : asked.answered ? 'written to the client' : call && call.class === 'read_only' ? '' : 'not delivered'));
       }))) : el('p', { class: 'sub' }, 'Nothing yet.')));
   } else if (data.conditions) {
     cards.push(el('div', { class: 'card', id: 'conditions' }, el('h2', null, 'Stop conditions'), data.conditions.length ? el('ul', { class: 'rows' }, data.conditions.map((condition) =>
@@ -454,7 +454,7 @@ function tags(call) {
   if (call.replay) tag('resume: ' + plainWord(call.replay), 'wait', 'what a resume did with it');
   if (call.approval) tag('approval', 'wait', 'a person approves each call of this tool');
   if (call.status === 'cancelled') tag(plainWord(call.resolution || 'not run'));
-  if (call.evidence && isEffect(call)) tag(call.evidence, 'ok', 'how well its receipt is vouched for');
+  if (call.evidence && isEffect(call)) tag(call.evidence, 'ok', 'evidence level of its receipt');
   return out;
 }
 function took(call) {
@@ -597,7 +597,7 @@ function refresh() {
       epoch = newest;
     }
   }
-  if (!found.length) nodes.push(el('p', { class: 'empty' }, data.turns.length ? 'Nothing matches.' : isGateway ? 'No call was asked for yet.' : 'No turn was recorded yet.'));
+  if (!found.length) nodes.push(el('p', { class: 'empty' }, data.turns.length ? 'Nothing matches.' : isGateway ? 'No calls yet.' : 'No turn was recorded yet.'));
   if (!isFiltering() && view[0] <= 0 && view[1] >= 1 && shown.length === found.length && epoch !== null) for (let number = epoch; number < run.epoch; number++) nodes.push(boundary(number));
   const after = found.length - first - shown.length;
   if (after > 0) {
