@@ -156,7 +156,7 @@ function header() {
       el('span', null, 'by ', run.entrypoint, run.host ? ' on ' + run.host : '')),
     run.detail && el('p', { class: 'reason' }, run.detail),
     el('dl', { class: 'tiles' },
-      tile('Active time', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
+      tile('Time at work', span(run.held), elapsed > run.held * 1.02 + 1000 ? span(elapsed) + ' from start to end' : kills ? '' : 'without a break'),
       tile('Processes', number(data.lives.length), kills ? many(kills, 'kill') + (run.is_left ? ', not resumed yet' : ' survived') : data.lives.length > 1 ? 'each ended normally' : 'never interrupted'),
       !isGateway && tile('Turns', number(data.totals.turns), many(data.steps.length, 'step')),
       tile('Tool calls', number(data.totals.calls), [number(counts.succeeded || 0) + ' ok', failed && failed + ' failed', doubt && doubt + ' in doubt', counts.cancelled && counts.cancelled + ' not run', repeated && repeated + ' repeated'].filter(Boolean).join(' · ')),
