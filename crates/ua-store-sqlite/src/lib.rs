@@ -47,6 +47,7 @@ mod readers;
 mod related_rows;
 mod rows;
 mod run_rows;
+mod schema;
 mod spans;
 mod standing_rows;
 mod store;

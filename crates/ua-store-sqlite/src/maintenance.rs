@@ -15,7 +15,7 @@ use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
 use crate::store::read_uuid;
-use crate::{SqliteStore, event_chain, open};
+use crate::{SqliteStore, event_chain, open, schema};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -58,7 +58,7 @@ impl SqliteStore {
             for reference in lines(connection, "SELECT \"table\" || coalesce(' row ' || rowid, '') || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
-            findings.extend(open::schema_findings(connection)?);
+            findings.extend(schema::findings(connection)?);
             findings.extend(event_chain::findings(connection)?);
             findings.extend(answer_findings(connection)?);
             let journal_mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;

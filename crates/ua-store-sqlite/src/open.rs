@@ -1,6 +1,5 @@
 //! Opening the file: made with narrow permissions, recognised as ours, migrated under a lock, checked after a crash.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
@@ -12,17 +11,7 @@ use ua_store::StoreError;
 
 use crate::config::SqliteConfig;
 use crate::error::{refused, refused_because, sql_error};
-use crate::{event_chain, filesystem, pragma};
-
-mod embedded {
-    refinery::embed_migrations!("migrations");
-}
-
-/// The schema this program works with.
-fn our_schema() -> i64 {
-    let runner = embedded::migrations::runner();
-    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0)
-}
+use crate::{filesystem, pragma, schema};
 
 /// Opens the database for writing, making and migrating it as needed.
 pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity), StoreError> {
@@ -43,35 +32,31 @@ pub(crate) fn writer(config: &SqliteConfig) -> Result<(Connection, FileIdentity)
 
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma::harden(&connection).map_err(sql_error)?;
-    match recognise(&connection, path)? {
+    let is_new = match recognise(&connection, path)? {
         DatabaseFile::Empty if config.expected_existing => {
             return Err(refused(format!(
                 "{} is empty, although runs were kept in it; restore a backup",
                 path.display()
             )));
         }
-        DatabaseFile::Empty => {
-            pragma::choose_page_size(&connection).map_err(sql_error)?;
-            connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).map_err(sql_error)?;
-        }
-        DatabaseFile::Schema(_) => {}
+        DatabaseFile::Empty => true,
+        DatabaseFile::Schema(_) => false,
+    };
+    if is_new {
+        pragma::choose_page_size(&connection).map_err(sql_error)?;
     }
     pragma::make_writer(&connection)?;
     if is_in_doubt {
         quick_check(&connection, path)?;
     }
-    pragma::let_schema_be_changed(&connection, true).map_err(sql_error)?;
-    let migrated = embedded::migrations::runner()
-        .set_grouped(true)
-        .set_abort_divergent(true)
-        .set_abort_missing(true)
-        .run(&mut connection)
-        .map_err(|error| {
-            refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
-        })?;
-    pragma::let_schema_be_changed(&connection, false).map_err(sql_error)?;
-    event_chain::link_migrated(&mut connection).map_err(sql_error)?;
-    if !migrated.applied_migrations().is_empty() {
+    let is_changed = if is_new {
+        schema::make(&mut connection)
+            .map_err(|error| refused_because(format!("the schema of {} cannot be made", path.display()), error))?;
+        true
+    } else {
+        schema::migrate(&mut connection, path)?
+    };
+    if is_changed {
         // The file itself has its tables and its identity from here on. Who loses the log beside it has an older database then, which effects.log
         // tells, and not a new one.
         let carried = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
@@ -178,15 +163,15 @@ pub(crate) fn inspector(path: &Path) -> Result<Connection, StoreError> {
     check_owner(path)?;
     let connection = reader(path)?;
     let mut found = recognise(&connection, path)?;
-    if !matches!(found, DatabaseFile::Schema(version) if version == our_schema()) && waited_for_maker(path) {
+    if !matches!(found, DatabaseFile::Schema(version) if version == schema::OURS) && waited_for_maker(path) {
         found = recognise(&connection, path)?;
     }
     match found {
-        DatabaseFile::Schema(version) if version == our_schema() => Ok(connection),
+        DatabaseFile::Schema(version) if version == schema::OURS => Ok(connection),
         DatabaseFile::Schema(version) => Err(refused(format!(
             "{} has schema {version}, older than this program's {}; `ua db migrate` brings it up to date",
             path.display(),
-            our_schema()
+            schema::OURS
         ))),
         DatabaseFile::Empty => Err(refused(format!("{} is empty", path.display()))),
     }
@@ -239,11 +224,11 @@ fn recognise(connection: &Connection, path: &Path) -> Result<DatabaseFile, Store
     let version: i64 = connection
         .query_row("SELECT coalesce(max(version), 0) FROM refinery_schema_history", [], |row| row.get(0))
         .map_err(sql_error)?;
-    if version > our_schema() {
+    if version > schema::OURS {
         return Err(refused(format!(
             "{} has schema {version}, newer than this program's {}; upgrade ua",
             path.display(),
-            our_schema()
+            schema::OURS
         )));
     }
     Ok(DatabaseFile::Schema(version))
@@ -350,31 +335,6 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
         return others(&format!("everybody in its group (gid {})", above.gid()), "chmod g-w");
     }
     Ok(())
-}
-
-/// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without
-/// its triggers a database takes what the program would never write.
-pub(crate) fn schema_findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let objects = |connection: &Connection| {
-        let mut statement = connection.prepare(
-            "SELECT type || ' ' || name, CASE type WHEN 'table' THEN NULL ELSE sql END FROM sqlite_schema \
-             WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
-        )?;
-        let found = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?;
-        found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
-    };
-    let mut fresh = Connection::open_in_memory()?;
-    if let Err(error) = embedded::migrations::runner().run(&mut fresh) {
-        return Ok(vec![format!("its expected form cannot be determined: {error}")]);
-    }
-    let (expected, found) = (objects(&fresh)?, objects(connection)?);
-    let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
-        None => Some(format!("the {name} is missing")),
-        Some(is) if is != sql => Some(format!("the {name} is not as this program made it")),
-        Some(_) => None,
-    });
-    let more = found.keys().filter(|name| name.starts_with("trigger ") && !expected.contains_key(*name));
-    Ok(wrong.chain(more.map(|name| format!("the {name} is not this program's"))).collect())
 }
 
 /// The lock under which the database at `path` is made, migrated and replaced.

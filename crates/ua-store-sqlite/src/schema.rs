@@ -1,0 +1,242 @@
+//! What a database of this program consists of: migrations for one that is older, and all of it in one piece for one that is new.
+//!
+//! A new database used to be made by every migration there ever was, one behind the other; that was a quarter of a first start. `schema.sql` is
+//! what they come to. Whoever adds a migration adds its line to [`HISTORY`], and has the script written anew:
+//!
+//! ```sh
+//! cargo test -p ua-store-sqlite --lib -- --ignored the_script_is_written_anew
+//! ```
+//!
+//! Invariant: a database that the script made and one that was migrated since the first schema are the same, history of migrations included.
+//! Proved by: this file's tests, which also find a migration that the list does not have.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use ua_store::StoreError;
+
+use crate::error::{refused_because, sql_error};
+use crate::{event_chain, pragma};
+
+mod embedded {
+    refinery::embed_migrations!("migrations");
+}
+
+/// Everything that the migrations make, in the order in which they leave it.
+const SCRIPT: &str = include_str!("schema.sql");
+
+/// The migrations: number, name, and what `refinery` says that the text comes to.
+const HISTORY: [(i64, &str, &str); 18] = [
+    (1, "initial", "11732174114436838865"),
+    (2, "forks", "815804755327385648"),
+    (3, "held_time", "5738595691001996234"),
+    (4, "deleted_runs", "3214249965365155342"),
+    (5, "provider_sessions", "11927123438129128231"),
+    (6, "handles", "15110896610864512087"),
+    (7, "event_chain", "16146231420832968434"),
+    (8, "doubt", "4037886775913883089"),
+    (9, "corrections", "15574110494478189368"),
+    (10, "taint", "1053803628302478415"),
+    (11, "writes", "11234371465154483193"),
+    (12, "doubts", "14178838154719789516"),
+    (13, "gateway", "9194607270811636920"),
+    (14, "cheap_checks", "6278738836801571969"),
+    (15, "answer_links", "6781179752896750052"),
+    (16, "fleet", "15250693134583360685"),
+    (17, "fewer_pages", "15323258226831208595"),
+    (18, "processes", "4724768010424708086"),
+];
+
+/// The schema this program works with.
+pub(crate) const OURS: i64 = HISTORY[HISTORY.len() - 1].0;
+
+/// Makes everything in a database in which nothing is yet, in one transaction, and says whose database it is.
+pub(crate) fn make(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
+    transaction.pragma_update(None, "application_id", pragma::APPLICATION_ID)?;
+    transaction.execute_batch(SCRIPT)?;
+    note_history(&transaction)?;
+    transaction.commit()
+}
+
+/// Notes the migrations as `refinery` does that carried them out.
+fn note_history(connection: &Connection) -> rusqlite::Result<()> {
+    let mut note = connection.prepare(
+        "INSERT INTO refinery_schema_history (version, name, applied_on, checksum)
+         VALUES (?1, ?2, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), ?3)",
+    )?;
+    HISTORY.iter().try_for_each(|migration| note.execute(*migration).map(drop))
+}
+
+/// Carries out the migrations that the database at `path` has not had, and says whether there were any. One that has had others than this
+/// program knows is refused.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
+    // To compare is a hundredth of what it takes to set up what carries them out.
+    let is_behind = !has_had_all(connection).unwrap_or(false);
+    if is_behind {
+        pragma::let_schema_be_changed(connection, true).map_err(sql_error)?;
+        embedded::migrations::runner()
+            .set_grouped(true)
+            .set_abort_divergent(true)
+            .set_abort_missing(true)
+            .run(connection)
+            .map_err(|error| {
+                refused_because(format!("the schema of {} cannot be brought up to date", path.display()), error)
+            })?;
+        pragma::let_schema_be_changed(connection, false).map_err(sql_error)?;
+    }
+    event_chain::link_migrated(connection).map_err(sql_error)?;
+    Ok(is_behind)
+}
+
+/// Whether a database has had these migrations, each with this text, and no others.
+fn has_had_all(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut history =
+        connection.prepare("SELECT version, name, checksum FROM refinery_schema_history ORDER BY version")?;
+    let mut known = HISTORY.iter();
+    let mut rows = history.query([])?;
+    while let Some(row) = rows.next()? {
+        let (version, name, sum): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if known.next().is_none_or(|known| *known != (version, &*name, &*sum)) {
+            return Ok(false);
+        }
+    }
+    Ok(known.next().is_none())
+}
+
+/// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without
+/// its triggers a database takes what the program would never write.
+pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let objects = |connection: &Connection| {
+        let mut statement = connection.prepare(
+            "SELECT type || ' ' || name, CASE type WHEN 'table' THEN NULL ELSE sql END FROM sqlite_schema \
+             WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+        )?;
+        let found = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?;
+        found.collect::<rusqlite::Result<BTreeMap<_, _>>>()
+    };
+    let fresh = Connection::open_in_memory()?;
+    fresh.execute_batch(SCRIPT)?;
+    let (expected, found) = (objects(&fresh)?, objects(connection)?);
+    let wrong = expected.iter().filter_map(|(name, sql)| match found.get(name) {
+        None => Some(format!("the {name} is missing")),
+        Some(is) if is != sql => Some(format!("the {name} is not as this program made it")),
+        Some(_) => None,
+    });
+    let more = found.keys().filter(|name| name.starts_with("trigger ") && !expected.contains_key(*name));
+    Ok(wrong.chain(more.map(|name| format!("the {name} is not this program's"))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use rusqlite::types::Value;
+
+    use super::*;
+
+    /// A database that had one migration after the other.
+    fn migrated() -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "application_id", pragma::APPLICATION_ID).unwrap();
+        migrate(&mut connection, Path::new("a database in memory")).unwrap();
+        connection
+    }
+
+    fn made() -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        make(&mut connection).unwrap();
+        connection
+    }
+
+    /// The statements that a database was made with, in the order in which they lie there, but for those that SQLite makes by itself.
+    fn statements(connection: &Connection) -> Vec<String> {
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name <> 'sqlite_sequence' ORDER BY rowid";
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Everything that lies in a database, but for what is another text in each one, and where SQLite begins to count the rows of a table: at one.
+    fn contents(connection: &Connection) -> BTreeMap<String, Vec<Vec<Value>>> {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'sqlite_sequence'";
+        let mut tables = connection.prepare(sql).unwrap();
+        let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap().collect::<Result<Vec<_>, _>>();
+        let rows = |table: &String| {
+            let mut all = connection.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
+            let columns = all.column_count();
+            let own = all.column_names().position(|name| name == "applied_on");
+            let own = if table == "meta" { Some(1) } else { own };
+            let row = |row: &rusqlite::Row<'_>| {
+                let cells = (0..columns).filter(|column| Some(*column) != own).map(|column| row.get(column));
+                cells.collect::<rusqlite::Result<Vec<Value>>>()
+            };
+            all.query_map([], row).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        tables.unwrap().into_iter().map(|table| (table.clone(), rows(&table))).collect()
+    }
+
+    /// What `schema.sql` has to be.
+    fn script() -> String {
+        let mut script = String::from(
+            "-- Made of the migrations by a test of src/schema.rs, which says how it is made anew; nothing is written here by hand.\n",
+        );
+        for statement in statements(&migrated()) {
+            writeln!(script, "\n{statement};").unwrap();
+        }
+        script.push_str("\nINSERT INTO meta (key, value) VALUES ('db_uuid', lower(hex(randomblob(16))));\n");
+        script
+    }
+
+    #[test]
+    fn a_new_database_is_one_that_had_every_migration() {
+        assert_eq!(SCRIPT, script(), "a migration was added: see the first lines of this file");
+        let (made, migrated) = (made(), migrated());
+        assert_eq!(statements(&made), statements(&migrated));
+        assert_eq!(contents(&made), contents(&migrated));
+        let number = |connection: &Connection| {
+            connection.pragma_query_value(None, "application_id", |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!((number(&made), number(&migrated)), (pragma::APPLICATION_ID, pragma::APPLICATION_ID));
+        assert!(findings(&made).unwrap().is_empty() && findings(&migrated).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_history_names_every_migration_and_its_text() {
+        let runner = embedded::migrations::runner();
+        let mut all: Vec<_> = runner.get_migrations().iter().collect();
+        all.sort();
+        let all: Vec<(i64, String, String)> = all
+            .iter()
+            .map(|one| (i64::from(one.version()), one.name().to_owned(), one.checksum().to_string()))
+            .collect();
+        let known = HISTORY.map(|(version, name, sum)| (version, name.to_owned(), sum.to_owned()));
+        assert_eq!(known.as_slice(), all);
+        // What carries migrations out reads the notes as its own, and finds nothing to do.
+        let mut made = made();
+        let report = runner.set_abort_divergent(true).set_abort_missing(true).run(&mut made).unwrap();
+        assert!(report.applied_migrations().is_empty());
+    }
+
+    #[test]
+    fn only_a_database_that_had_exactly_these_migrations_is_left_alone() {
+        let made = made();
+        assert!(has_had_all(&made).unwrap() && has_had_all(&migrated()).unwrap());
+        for change in [
+            "UPDATE refinery_schema_history SET checksum = '1' WHERE version = 3",
+            "DELETE FROM refinery_schema_history WHERE version = 18",
+            "INSERT INTO refinery_schema_history VALUES (999, 'later', '2030-01-01T00:00:00Z', '1')",
+        ] {
+            made.execute_batch(&format!("SAVEPOINT before; {change}")).unwrap();
+            assert!(!has_had_all(&made).unwrap(), "{change}");
+            made.execute_batch("ROLLBACK TO before; RELEASE before").unwrap();
+        }
+        assert!(has_had_all(&Connection::open_in_memory().unwrap()).is_err(), "there is no history");
+    }
+
+    #[test]
+    #[ignore = "writes src/schema.sql"]
+    fn the_script_is_written_anew() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema.sql"), script()).unwrap();
+    }
+}
