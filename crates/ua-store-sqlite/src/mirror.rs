@@ -13,9 +13,9 @@ use rusqlite::OptionalExtension as _;
 use serde::Deserialize;
 use serde_json::json;
 use ua_core::{CallId, RunId, Timestamp};
-use ua_store::{Forgotten, StoreError};
+use ua_store::{Correction, Forgotten, StoreError};
 
-use crate::column::stored_name;
+use crate::column::Columns;
 use crate::db::Db;
 use crate::error::{DbError, refused_because};
 use crate::{effects, open};
@@ -32,11 +32,17 @@ fn is_news(known: &Forgotten, db: &Db<'_>) -> Result<bool, DbError> {
     if newest > known.attempt {
         return Ok(false);
     }
-    let stored = db.call(&call)?;
+    // Of the call only what is compared: each line of the log asks.
+    let sql = "SELECT tool_call_id, status, correction_json FROM tool_calls WHERE tool_call_id = ?1";
+    let stored = db.row(sql, [call.as_str()], |row| {
+        let column = Columns::new(row, "calls of effects.log", "tool_call_id");
+        Ok((column.get::<String>("status")?, column.opt_json::<Correction>("correction_json")?))
+    })?;
+    let Some((status, correction)) = stored else { return Ok(true) };
     let is_open = |status: &str| matches!(status, "running" | "unknown");
-    let knows_no_end = is_open(&stored_name(&stored.status)?) && !is_open(&known.status);
+    let knows_no_end = is_open(&status) && !is_open(&known.status);
     let word = known.correction.as_ref();
-    let lacks_a_word = word.is_some_and(|word| stored.correction.is_none_or(|stored| stored.at < word.at));
+    let lacks_a_word = word.is_some_and(|word| correction.is_none_or(|stored| stored.at < word.at));
     Ok(knows_no_end || lacks_a_word)
 }
 
@@ -136,6 +142,11 @@ impl Mirror {
         let before = self.newest.remove(&line.about()).and_then(|before| before.correction);
         line.correction = line.correction.or(before);
         self.newest.insert(line.about(), line);
+    }
+
+    /// Whether it speaks of nothing that a database could lack.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        self.newest.is_empty()
     }
 
     /// What the database does not know.

@@ -1,6 +1,7 @@
 //! The storage port over one database: a batch is a transaction of the writer, a read a snapshot of a reader.
 
 use std::borrow::Cow;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
@@ -63,11 +64,17 @@ impl Store for SqliteStore {
     }
 
     async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
-        let run = run.clone();
+        let (run, behind) = (run.clone(), Arc::clone(&self.behind));
         self.read(move |db| match turns {
             Turns::All => db.load(&run),
             Turns::Range(first, last) => db.load_turns(&run, first, last),
-            Turns::Standing(keep) => db.load_standing(&run, keep),
+            Turns::Standing(keep) => {
+                let slot = || behind.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = slot().take();
+                let records = db.load_standing(&run, keep, &mut known)?;
+                *slot() = known;
+                Ok(records)
+            }
             Turns::Markers(behind, most) => {
                 let checkpoints = db.markers_of(&run, behind, most)?;
                 Ok(RunRecords { checkpoints, ..db.load_turns(&run, 1, 0)? })
@@ -146,6 +153,10 @@ impl Store for SqliteStore {
 impl PastStore for SqliteStore {
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError> {
         let log = mirror::read(&self.effects_log(), self.db_uuid())?;
+        // Where nothing was sent, as in a new folder, there is nothing to compare.
+        if log.knows_nothing() {
+            return Ok(Vec::new());
+        }
         let run = run.clone();
         self.read(move |db| log.unknown_to_family(db, &run)).await
     }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
-use ua_core::{CallId, Message, Money, Origin, RunId, ToolCharge, Usage};
+use ua_core::{CallId, CallStatus, Message, Money, Origin, RunId, ToolCharge, Usage};
 use ua_store::{
-    CallRecord, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum, RunRecord, RunRecords,
-    StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
+    CallSum, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum, RunRecord, RunRecords, StepRecord,
+    TELLING_TOKENS, first_kept, message_bytes, step_of,
 };
 
 use crate::column::{Columns, int};
@@ -23,22 +24,70 @@ type DbResult<T> = Result<T, DbError>;
 const SIZE: &str = "octet_length(message_json) AS bytes, \
                     CASE WHEN role = 'user' AND instr(message_json, '\"blob_id\":') > 0 THEN message_json END AS with_blobs";
 
-/// What lies before the first turn that is kept whole.
-#[derive(Default)]
-struct Before {
-    /// The sizes of messages that are left out, by their places.
+/// What lies before the first turn that is kept whole, as it was found.
+///
+/// A resume reads how its run stands twice: when it is put in order, and for what the model is told, since people and the runs beside it do not
+/// wait. What lies here cannot have changed in between, so the second reading takes it from the first ([`Self::still_holds`]).
+#[derive(Debug)]
+pub(crate) struct Behind {
+    run: RunId,
+    /// The first turn that is kept whole.
+    before: u32,
+    /// The turns with which steps began: sums are told apart by them.
+    steps: Vec<u32>,
+    messages: MessagesBehind,
+    calls: CallsBehind,
+    requests: Vec<RequestSum>,
+    /// Whether a call among it may still come to something else.
+    has_open_call: bool,
+    /// Whether a request may.
+    has_open_request: bool,
+}
+
+impl Behind {
+    /// Whether this is what lies before turn `before` of a run still. What has been written of earlier turns stays as it is: messages, requests
+    /// that are closed, calls that are settled. Only a person's correction changes a call, and says so in the run.
+    fn still_holds(&self, run: &RunRecord, before: u32, steps: &[StepRecord]) -> bool {
+        self.run == run.run_id
+            && self.before == before
+            && self.is_closed(run)
+            && steps.iter().map(|step| step.first_turn).eq(self.steps.iter().copied())
+    }
+
+    /// Whether nothing of it can come to something else.
+    fn is_closed(&self, run: &RunRecord) -> bool {
+        !self.has_open_call && !self.has_open_request && run.corrected_at.is_none()
+    }
+}
+
+/// Messages of earlier turns, but for the first of all.
+#[derive(Debug, Clone, Default)]
+struct MessagesBehind {
+    /// Their sizes, by their places.
     sizes: Vec<(u64, u64)>,
-    /// The place of the message with which the current phase or iteration began, when it lies here.
+    /// The place of the last one with which a phase or an iteration began.
     phase: Option<u64>,
-    /// Since which turn the context of the current iteration is.
-    context: u32,
+    /// Place and turn of the last one with which an iteration began.
+    iteration: Option<(u64, u32)>,
     /// The place of the last message.
     last: u64,
 }
 
+/// Calls of earlier turns.
+#[derive(Debug, Default)]
+struct CallsBehind {
+    /// Those that still count, by position.
+    kept: Vec<CallId>,
+    /// The tool uses of all of them, by turn.
+    tool_uses: Vec<(u32, String)>,
+    /// The others, counted.
+    sums: Vec<CallSum>,
+}
+
 impl Db<'_> {
-    /// A run without what only counts.
-    pub(crate) fn load_standing(&self, id: &RunId, keep: Keep) -> DbResult<RunRecords> {
+    /// A run without what only counts. `known` is what was found behind such a run when one was read last, and is put there.
+    pub(crate) fn load_standing(&self, id: &RunId, keep: Keep, known: &mut Option<Behind>) -> DbResult<RunRecords> {
+        let known_before = known.take();
         let run = self.run(id)?;
         if run.forked_at.is_some() {
             return self.load(id);
@@ -48,19 +97,32 @@ impl Db<'_> {
             return self.load(id);
         }
         let steps = self.steps_of(id)?;
-        let (messages, behind) = self.messages_behind(id, before)?;
-        let mut left = LeftOut {
-            before,
-            message_bytes: behind.sizes.into_iter().map(|(_, bytes)| bytes).collect(),
-            ..LeftOut::default()
+        let is_known = known_before.as_ref().is_some_and(|behind| behind.still_holds(&run, before, &steps));
+        let behind = match known_before.filter(|_| is_known) {
+            Some(behind) => behind,
+            None => self.behind(&run, before, &steps)?,
         };
-        let calls = self.standing_calls(id, &steps, behind.context, &mut left)?;
+        let Kept { messages, context, message_bytes } = self.messages_kept(id, behind.messages.clone())?;
+        let tool_uses = behind.calls.tool_uses.iter().filter(|(turn, _)| *turn >= context);
+        let left_out = LeftOut {
+            before,
+            message_bytes,
+            tool_uses: tool_uses.map(|(_, tool_use)| tool_use.clone()).collect(),
+            calls: behind.calls.sums.clone(),
+            requests: behind.requests.clone(),
+        };
+        let mut calls = behind.calls.kept.iter().map(|call| self.call(call)).collect::<DbResult<Vec<_>>>()?;
+        calls.extend(self.calls_from(id, before)?);
         let (mut attempts, mut receipts) = (Vec::new(), Vec::new());
         for call in calls.iter().filter(|call| call.attempt > 0 || call.position.turn >= before) {
             attempts.extend(self.attempts_of(&call.call_id)?);
             receipts.extend(self.receipts_of_call(&call.call_id)?);
         }
-        let requests = self.standing_requests(id, &steps, &mut left)?;
+        let requests = self.requests_kept(id, before, behind.has_open_request)?;
+        // For one more reading: nobody needs it a third time, and of a long run it is large.
+        if !is_known && behind.is_closed(&run) {
+            *known = Some(behind);
+        }
         let turns = "SELECT * FROM turns WHERE run_id = ?1 AND turn >= ?2 ORDER BY turn";
         Ok(RunRecords {
             lineage: self.lineage_of(&run)?,
@@ -75,7 +137,24 @@ impl Db<'_> {
             requests,
             run,
             steps,
-            left_out: left,
+            left_out,
+        })
+    }
+
+    /// Goes through what lies before turn `before`.
+    fn behind(&self, run: &RunRecord, before: u32, steps: &[StepRecord]) -> DbResult<Behind> {
+        let id = &run.run_id;
+        let (calls, has_open_call) = self.calls_behind(id, before, steps)?;
+        let (requests, has_open_request) = self.requests_behind(id, before, steps)?;
+        Ok(Behind {
+            run: id.clone(),
+            before,
+            steps: steps.iter().map(|step| step.first_turn).collect(),
+            messages: self.messages_behind(id, before)?,
+            calls,
+            requests,
+            has_open_call,
+            has_open_request,
         })
     }
 
@@ -94,57 +173,63 @@ impl Db<'_> {
         broken.map_or(Ok(first), Err)
     }
 
-    /// The messages that are kept, and what is known of those before them.
-    fn messages_behind(&self, id: &RunId, before: u32) -> DbResult<(Vec<MessageRecord>, Before)> {
-        let mut behind = Before { last: 1, ..Before::default() };
-        let mut begun = None;
+    /// What is known of the messages before turn `before`, but for the first of all.
+    fn messages_behind(&self, id: &RunId, before: u32) -> DbResult<MessagesBehind> {
+        let mut behind = MessagesBehind { last: 1, ..MessagesBehind::default() };
+        let mut origins = Words::default();
         let sql = format!(
             "SELECT seq, turn, origin, {SIZE} FROM messages WHERE run_id = ?1 AND seq > 1 AND turn < ?2 ORDER BY seq"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![id.as_str(), before])?;
         while let Some(row) = rows.next()? {
-            let column = Columns::new(row, "messages behind", "seq");
-            let (seq, turn): (u64, u32) = (column.int("seq")?, column.int("turn")?);
-            let origin: Origin = column.stored_name("origin")?;
+            // By their places: of a long run this is asked thousands of times.
+            let column = || Columns::new(row, "messages behind", "seq");
+            let seq = number(row, 0).map_or_else(|| column().int("seq"), Ok)?;
+            let turn = number(row, 1).and_then(|turn| u32::try_from(turn).ok());
+            let turn = turn.map_or_else(|| column().int("turn"), Ok)?;
+            let origin: Origin = origins.of(word(row, 2), || column().stored_name("origin"))?;
+            let size = match number(row, 3) {
+                Some(bytes) if matches!(row.get_ref(4), Ok(ValueRef::Null)) => bytes,
+                _ => size_of(row)?,
+            };
             behind.last = seq;
+            behind.sizes.push((seq, size));
             if matches!(origin, Origin::Phase | Origin::Iteration) {
                 behind.phase = Some(seq);
             }
-            behind.sizes.push((seq, size_of(row)?));
             if origin == Origin::Iteration {
-                begun = Some((seq, turn));
+                behind.iteration = Some((seq, turn));
                 behind.sizes.clear();
             }
         }
-        drop(rows);
+        Ok(behind)
+    }
+
+    /// The messages that are kept, and what those before them mean to a request.
+    fn messages_kept(&self, id: &RunId, behind: MessagesBehind) -> DbResult<Kept> {
+        let MessagesBehind { mut sizes, mut phase, iteration, last } = behind;
         let sql = "SELECT * FROM messages WHERE run_id = ?1 AND (seq = 1 OR seq > ?2) ORDER BY seq";
-        let mut kept = self.rows(sql, params![id.as_str(), int(behind.last)], message_record)?;
+        let mut kept = self.rows(sql, params![id.as_str(), int(last)], message_record)?;
         let later = |is: fn(Origin) -> bool| {
             kept.iter().skip(1).rev().find(|record| is(record.message.origin)).map(|record| (record.seq, record.turn))
         };
         if later(|origin| matches!(origin, Origin::Phase | Origin::Iteration)).is_some() {
-            behind.phase = None;
+            phase = None;
         }
-        begun = later(|origin| origin == Origin::Iteration).or(begun);
-        behind.context = begun.map_or(0, |(_, turn)| turn + 1);
-        behind.sizes.retain(|(seq, _)| Some(*seq) != behind.phase && begun.is_none_or(|(begun, _)| *seq > begun));
-        if let Some(phase) = behind.phase {
+        let begun = later(|origin| origin == Origin::Iteration).or(iteration);
+        let context = begun.map_or(0, |(_, turn)| turn + 1);
+        sizes.retain(|(seq, _)| Some(*seq) != phase && begun.is_none_or(|(begun, _)| *seq > begun));
+        if let Some(phase) = phase {
             let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq = ?2";
             let phase = self.rows(sql, params![id.as_str(), int(phase)], message_record)?;
             kept.splice(1..1, phase);
         }
-        Ok((kept, behind))
+        Ok(Kept { messages: kept, context, message_bytes: sizes.into_iter().map(|(_, bytes)| bytes).collect() })
     }
 
-    /// The calls that are kept, by position; the others are counted.
-    fn standing_calls(
-        &self,
-        id: &RunId,
-        steps: &[StepRecord],
-        context: u32,
-        left: &mut LeftOut,
-    ) -> DbResult<Vec<CallRecord>> {
+    /// The calls before turn `before`, and whether one of them is open.
+    fn calls_behind(&self, id: &RunId, before: u32, steps: &[StepRecord]) -> DbResult<(CallsBehind, bool)> {
         let paying = ToolCharge::TOOLS.map(|tool| format!("'{tool}'")).join(", ");
         let sql = format!(
             "SELECT tool_call_id, turn, tool_use_id, status, failure_kind, \
@@ -153,48 +238,65 @@ impl Db<'_> {
              OR (tool_server = 'ua' AND tool_name IN ({paying}))))) AS still_counts \
              FROM tool_calls WHERE run_id = ?1 AND turn < ?2 ORDER BY turn, ordinal"
         );
-        let mut kept: Vec<CallId> = Vec::new();
+        let (mut behind, mut counted, mut is_open) = (CallsBehind::default(), LeftOut::default(), false);
+        let mut statuses = Words::default();
         let mut statement = self.connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![id.as_str(), left.before])?;
+        let mut rows = statement.query(params![id.as_str(), before])?;
         while let Some(row) = rows.next()? {
-            let column = Columns::new(row, "calls behind", "tool_call_id");
-            let turn: u32 = column.int("turn")?;
-            if turn >= context {
-                left.tool_uses.push(column.get("tool_use_id")?);
+            let column = || Columns::new(row, "calls behind", "tool_call_id");
+            let turn = number(row, 1).and_then(|turn| u32::try_from(turn).ok());
+            let turn: u32 = turn.map_or_else(|| column().int("turn"), Ok)?;
+            behind.tool_uses.push((turn, row.get(2)?));
+            // Which of the two kinds of failure it was is no word of its own; everything else is.
+            let plain = word(row, 3).filter(|_| matches!(row.get_ref(4), Ok(ValueRef::Null)));
+            let status: CallStatus = statuses.of(plain, || status_of(&column()))?;
+            is_open |= !status.is_settled();
+            if number(row, 5) == Some(0) {
+                counted.count(step_of(steps, turn), status);
+            } else {
+                behind.kept.push(column().parsed("tool_call_id")?);
             }
-            if column.get("still_counts")? {
-                kept.push(column.parsed("tool_call_id")?);
-                continue;
-            }
-            left.count(step_of(steps, turn), status_of(&column)?);
         }
-        drop(rows);
-        let mut calls = kept.iter().map(|call| self.call(call)).collect::<DbResult<Vec<_>>>()?;
-        calls.extend(self.calls_from(id, left.before)?);
-        Ok(calls)
+        behind.sums = counted.calls;
+        Ok((behind, is_open))
     }
 
-    /// The requests that are kept; the others are added up.
-    fn standing_requests(&self, id: &RunId, steps: &[StepRecord], left: &mut LeftOut) -> DbResult<Vec<RequestRecord>> {
+    /// The requests before turn `before`, added up, and whether one of them is open.
+    fn requests_behind(&self, id: &RunId, before: u32, steps: &[StepRecord]) -> DbResult<(Vec<RequestSum>, bool)> {
         let step = step_in_sql(steps);
-        let sql = format!(
-            "SELECT {step} AS step, provider, model, status, currency, count(*) AS requests, sum(input_tokens) AS input, \
+        let sums = format!(
+            "count(*) AS requests, sum(input_tokens) AS input, \
              sum(output_tokens) AS output, sum(cache_read_tokens) AS cache_read, sum(cache_write_tokens) AS cache_write, sum(cost_nanos) AS cost, \
              sum(cost_nanos IS NULL AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens > 0) AS unpriced, \
              sum(status = 'actual' AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
              > estimated_tokens + reserved_output_tokens) AS overruns, sum(estimated_tokens) AS estimated, \
              max(CASE WHEN status = 'actual' AND estimated_tokens >= {TELLING_TOKENS} \
              THEN ((input_tokens + cache_read_tokens + cache_write_tokens) * 1000 + estimated_tokens - 1) / estimated_tokens \
-             ELSE 0 END) AS counted_as \
+             ELSE 0 END) AS counted_as"
+        );
+        // Most often all are of one kind, and need not be sorted by their kinds.
+        let alike = "min(provider) = max(provider) AND min(model) = max(model) AND min(status) = max(status) \
+                     AND (count(currency) = 0 OR (count(currency) = count(*) AND min(currency) = max(currency)))";
+        let of_one_kind = format!(
+            "SELECT min({step}) AS step, min(provider) AS provider, min(model) AS model, min(status) AS status, min(currency) AS currency, \
+             {sums} FROM usage WHERE run_id = ?1 AND turn < ?2 HAVING min({step}) = max({step}) AND {alike}"
+        );
+        let of_each_kind = format!(
+            "SELECT {step} AS step, provider, model, status, currency, {sums} \
              FROM usage WHERE run_id = ?1 AND turn < ?2 GROUP BY 1, provider, model, status, currency ORDER BY min(request_id)"
         );
-        let mut has_open = false;
-        let sums = self.rows(&sql, params![id.as_str(), left.before], |row| {
-            let sum = request_sum(row)?;
-            has_open |= sum.status == RequestStatus::Reserved;
-            Ok(sum)
-        })?;
-        left.requests = sums.into_iter().filter(|sum| sum.status != RequestStatus::Reserved).collect();
+        let mut found = self.rows(&of_one_kind, params![id.as_str(), before], request_sum)?;
+        if found.is_empty() {
+            found = self.rows(&of_each_kind, params![id.as_str(), before], request_sum)?;
+        }
+        let all = found.len();
+        found.retain(|sum| sum.status != RequestStatus::Reserved);
+        let is_open = found.len() < all;
+        Ok((found, is_open))
+    }
+
+    /// The requests that are kept: those of turn `before` and later, and those that are open, where an earlier one is.
+    fn requests_kept(&self, id: &RunId, before: u32, has_open: bool) -> DbResult<Vec<RequestRecord>> {
         let mut kept = if has_open { self.reserved_requests(id)? } else { Vec::new() };
         let early: BTreeSet<u64> = kept.iter().map(|request| request.request_id).collect();
         // Newest first, up to the first that is left out: a later request is never for an earlier turn.
@@ -202,7 +304,7 @@ impl Db<'_> {
             self.connection.prepare_cached("SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC")?;
         for request in statement.query_and_then([id.as_str()], request_record)? {
             let request = request?;
-            if request.turn < left.before {
+            if request.turn < before {
                 break;
             }
             if !early.contains(&request.request_id) {
@@ -211,6 +313,46 @@ impl Db<'_> {
         }
         kept.sort_by_key(|request| request.request_id);
         Ok(kept)
+    }
+}
+
+/// The messages that are kept, and what is known of those that are not.
+struct Kept {
+    messages: Vec<MessageRecord>,
+    /// Since which turn the context of the current iteration is.
+    context: u32,
+    /// The sizes of the others.
+    message_bytes: Vec<u64>,
+}
+
+/// A number of a row, by its place; `None` when there is something else, about which a column read by its name has the words.
+fn number(row: &Row<'_>, place: usize) -> Option<u64> {
+    row.get_ref(place).ok()?.as_i64().ok()?.try_into().ok()
+}
+
+/// A word of a row, by its place.
+fn word<'r>(row: &'r Row<'_>, place: usize) -> Option<&'r str> {
+    row.get_ref(place).ok()?.as_str().ok()
+}
+
+/// What a few words mean that come again and again.
+struct Words<T>(Vec<(String, T)>);
+
+impl<T> Default for Words<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy> Words<T> {
+    /// What a word means, as `read` says it the first time.
+    fn of(&mut self, word: Option<&str>, read: impl FnOnce() -> DbResult<T>) -> DbResult<T> {
+        if let Some((_, meaning)) = self.0.iter().find(|(known, _)| Some(known.as_str()) == word) {
+            return Ok(*meaning);
+        }
+        let meaning = read()?;
+        self.0.extend(word.map(|word| (word.to_owned(), meaning)));
+        Ok(meaning)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, sql_error};
 use crate::open::{self, FileIdentity};
 use crate::readers::Readers;
+use crate::standing_rows::Behind;
 use crate::writer::{Batches, Writer};
 
 /// A run that was written so often in a row works alone.
@@ -27,6 +28,8 @@ pub struct SqliteStore {
     writer: Option<Writer>,
     /// Which file was opened.
     identity: FileIdentity,
+    /// What lies behind the run that was read last as it stands, for the next such reading.
+    pub(crate) behind: Arc<Mutex<Option<Behind>>>,
     /// Under which lease a run was written last, and how often in a row.
     last_owner: Mutex<Option<(RunLease, u32)>>,
     /// Why a line of `effects.log` was not written, the first time.
@@ -55,6 +58,7 @@ impl SqliteStore {
             readers,
             writer: Some(writer),
             identity,
+            behind: Arc::default(),
             last_owner: Mutex::default(),
             unnoted,
         })
@@ -67,8 +71,8 @@ impl SqliteStore {
         let db_uuid = read_uuid(&connection)?;
         let identity = FileIdentity::of(&path)?;
         let readers = Readers::new(path.clone(), Some(connection));
-        let (last_owner, unnoted) = (Mutex::default(), Arc::default());
-        Ok(Self { path, db_uuid, readers, writer: None, identity, last_owner, unnoted })
+        let (behind, last_owner, unnoted) = (Arc::default(), Mutex::default(), Arc::default());
+        Ok(Self { path, db_uuid, readers, writer: None, identity, behind, last_owner, unnoted })
     }
 
     /// Tells this database from every other, and from a new one at the same path.
