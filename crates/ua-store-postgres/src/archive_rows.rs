@@ -24,7 +24,7 @@ const FIND_RUNS: &str = "SELECT run_id, created_at, updated_at, run_mode, status
     ORDER BY created_at DESC, seq DESC LIMIT $6";
 
 const FIND_CALLS: &str = "SELECT * FROM tool_calls WHERE tool_call_id >= $1 AND tool_call_id < $2 \
-    AND ($4 = '' OR right(tool_call_id, length($4)) = $4) \
+    AND ($4 = '' OR right(tool_call_id, length($4)) = $4) AND ($5 OR status = 'unknown') \
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
     ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT $3";
 
@@ -208,7 +208,7 @@ impl Db {
 
     pub(crate) fn find_calls(&self, query: &CallQuery) -> DbResult<Vec<CallRecord>> {
         let (from, to) = range(&query.prefix);
-        self.rows(FIND_CALLS, params![from, to, query.limit, query.ending.clone()], call_record)
+        self.rows(FIND_CALLS, params![from, to, query.limit, query.ending.clone(), !query.only_unknown], call_record)
     }
 
     /// The runs of a lineage, newest first, and those of them that were deleted.

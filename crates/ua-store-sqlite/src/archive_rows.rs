@@ -27,6 +27,12 @@ const FIND_CALLS: &str = "SELECT * FROM tool_calls WHERE tool_call_id >= ?1 AND 
     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
     ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT ?3";
 
+/// The same among those of which nobody knows what came of them, which have an index of their own: the signs keep SQLite from another one.
+const FIND_UNKNOWN: &str = "SELECT * FROM tool_calls WHERE status = 'unknown' AND +tool_call_id >= ?1 AND +tool_call_id < ?2 \
+    AND (?4 = '' OR substr(tool_call_id, -length(?4)) = ?4) \
+    AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.run_id = tool_calls.run_id) \
+    ORDER BY created_at DESC, run_id DESC, turn DESC, ordinal DESC LIMIT ?3";
+
 fn range(prefix: &str) -> (String, String) {
     (prefix.to_owned(), format!("{prefix}{BEHIND}"))
 }
@@ -210,7 +216,8 @@ impl Db<'_> {
 
     pub(crate) fn find_calls(&self, query: &CallQuery) -> DbResult<Vec<CallRecord>> {
         let (from, to) = range(&query.prefix);
-        self.rows(FIND_CALLS, params![from, to, query.limit, query.ending], call_record)
+        let sql = if query.only_unknown { FIND_UNKNOWN } else { FIND_CALLS };
+        self.rows(sql, params![from, to, query.limit, query.ending], call_record)
     }
 
     /// The runs of a lineage, newest first, and those of them that were deleted.
@@ -242,7 +249,7 @@ mod tests {
         let path = folder.path().join("runtime_state.db");
         let store = SqliteStore::open(crate::SqliteConfig::new(&path)).unwrap();
         let connection = Connection::open(&path).unwrap();
-        for sql in [FIND_RUNS, FIND_CALLS] {
+        for sql in [FIND_RUNS, FIND_CALLS, FIND_UNKNOWN] {
             let steps = plan(&connection, sql);
             let tables = ["messages", "turns", "tool_receipts", "checkpoints", "tool_call_events"];
             assert!(!steps.iter().any(|step| tables.iter().any(|table| step.contains(table))), "{steps:?}");
@@ -251,6 +258,8 @@ mod tests {
         // A prefix of a call is looked up in its index, not looked for.
         let calls = plan(&connection, FIND_CALLS).join("\n");
         assert!(calls.contains("SEARCH tool_calls USING INDEX"), "{calls}");
+        let unknown = plan(&connection, FIND_UNKNOWN).join("\n");
+        assert!(unknown.contains("idx_tool_calls_unknown"), "{unknown}");
         drop(store);
     }
 }

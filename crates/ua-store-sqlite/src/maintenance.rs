@@ -15,7 +15,7 @@ use crate::db::Db;
 use crate::error::{DbError, refused, refused_because, sql_error};
 use crate::mirror;
 use crate::store::read_uuid;
-use crate::{SqliteStore, event_chain, open, schema};
+use crate::{SqliteStore, event_chain, open, pragma, schema};
 
 /// How the file is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,18 +43,22 @@ pub struct Health {
 }
 
 impl SqliteStore {
-    /// Examines every page, every reference and `effects.log`. Reads the whole file.
+    /// Examines every page, every reference and `effects.log`. Reads the whole file: its pages beside its rows, since either takes as long.
     ///
     /// # Errors
     ///
     /// `Unavailable` when it cannot be read at all; what is wrong with it otherwise is in the findings.
     pub async fn examine(&self) -> Result<Health, StoreError> {
-        let (path, db_uuid) = (self.path().to_path_buf(), self.db_uuid().to_owned());
-        let log = mirror::read(&self.effects_log(), &db_uuid)?;
-        self.read(move |db| {
-            let connection = db.connection;
-            let mut findings = lines(connection, "PRAGMA integrity_check(20)")?;
+        let pages = self.read(|db| {
+            let _wide = pragma::KeepsMore::on(db.connection)?;
+            let mut findings = lines(db.connection, "PRAGMA integrity_check(20)")?;
             findings.retain(|finding| finding != "ok");
+            Ok(findings)
+        });
+        let rows = self.read(|db| {
+            let connection = db.connection;
+            let _wide = pragma::KeepsMore::on(connection)?;
+            let mut findings = Vec::new();
             for reference in lines(connection, "SELECT \"table\" || coalesce(' row ' || rowid, '') || ' refers to a missing row of ' || parent FROM pragma_foreign_key_check")? {
                 findings.push(reference);
             }
@@ -66,20 +70,26 @@ impl SqliteStore {
                 findings.push(format!("its journal mode is {journal_mode}, not wal"));
             }
             let schema = connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?;
-            Ok(Health {
-                bytes: fs::metadata(&path).map_or(0, |file| file.len()),
-                path,
-                db_uuid,
-                schema,
-                sqlite_version: rusqlite::version().to_owned(),
-                journal_mode,
-                findings,
-                mirror_lines: log.lines,
-                mirror_foreign_lines: log.foreign,
-                forgotten: log.unknown_to(db)?,
-            })
+            Ok((findings, journal_mode, schema))
+        });
+        let log = async { mirror::read(&self.effects_log(), self.db_uuid()) };
+        let (mut findings, (more, journal_mode, schema), log) = tokio::try_join!(pages, rows, log)?;
+        findings.extend(more);
+        let (mirror_lines, mirror_foreign_lines) = (log.lines, log.foreign);
+        // What stands in the log was committed before: whoever compares them reads the database behind it.
+        let forgotten = self.read(move |db| log.unknown_to(db)).await?;
+        Ok(Health {
+            path: self.path().to_path_buf(),
+            db_uuid: self.db_uuid().to_owned(),
+            schema,
+            sqlite_version: rusqlite::version().to_owned(),
+            journal_mode,
+            bytes: fs::metadata(self.path()).map_or(0, |file| file.len()),
+            findings,
+            mirror_lines,
+            mirror_foreign_lines,
+            forgotten,
         })
-        .await
     }
 
     /// The log beside the database.

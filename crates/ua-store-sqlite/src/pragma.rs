@@ -93,6 +93,28 @@ pub(crate) fn make_writer(connection: &Connection) -> Result<(), StoreError> {
 /// How many pages a reader keeps, in KiB: what a long read goes through is not looked at again, and would stay in memory as long as the process.
 const READER_CACHE_KIB: i64 = 512;
 
+/// How many pages a reader keeps, in KiB, that goes through all rows of a table and looks each up in others.
+const WIDE_CACHE_KIB: i64 = 32 * 1024;
+
+/// A reader that keeps more pages than it does else, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct KeepsMore<'c>(&'c Connection);
+
+impl<'c> KeepsMore<'c> {
+    pub(crate) fn on(connection: &'c Connection) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "cache_size", -WIDE_CACHE_KIB)?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for KeepsMore<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.pragma_update(None, "cache_size", -READER_CACHE_KIB) {
+            tracing::debug!(%error, "a reader keeps more pages than it needs");
+        }
+    }
+}
+
 /// What a reader is set to besides.
 pub(crate) fn make_reader(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;

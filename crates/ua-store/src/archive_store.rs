@@ -87,6 +87,8 @@ pub struct CallQuery {
     pub prefix: String,
     /// Those whose id ends so: ids that are made up begin with the time and end with chance.
     pub ending: String,
+    /// Only those of which nobody knows what came of them, skipped or not.
+    pub only_unknown: bool,
     /// At most so many, the newest ones.
     pub limit: u32,
 }

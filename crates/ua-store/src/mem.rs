@@ -109,7 +109,10 @@ impl Store for MemStore {
         let model = self.model();
         let is_wanted = |call: &&CallRecord| {
             let id = call.call_id.as_str();
-            id.starts_with(&query.prefix) && id.ends_with(&query.ending) && !model.deleted.contains(&call.run_id)
+            id.starts_with(&query.prefix)
+                && id.ends_with(&query.ending)
+                && (!query.only_unknown || call.status == CallStatus::Unknown)
+                && !model.deleted.contains(&call.run_id)
         };
         let mut calls: Vec<CallRecord> = model.calls.iter().filter(is_wanted).cloned().collect();
         calls.sort_by_key(|call| std::cmp::Reverse((call.created_at, call.run_id.clone(), call.position)));

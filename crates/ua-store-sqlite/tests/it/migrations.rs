@@ -7,7 +7,7 @@ use ua_core::{
     CallPolicy, CallStatus, OnUnknown, PlannedCall, Reads, Resolution, RunId, RunStatus, SideEffectClass, ToolName,
 };
 use ua_store::conformance::{Scene, samples};
-use ua_store::{Choice, LedgerStore as _, NewRun, RunStore as _, StartAttempt, Store, StoreError};
+use ua_store::{CallQuery, Choice, LedgerStore as _, NewRun, RunStore as _, StartAttempt, Store, StoreError};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 use crate::earlier::{earlier_schemas, of_schema_16, take_back_to};
@@ -66,6 +66,10 @@ async fn what_was_called_failed_although_an_attempt_was_lost_is_in_doubt_again()
         assert!(call.error_detail.unwrap().contains("nobody knows"), "{id}");
     }
     assert_eq!((call("call_3").await.status, call("call_3").await.doubt), (CallStatus::FailedDefinite, None));
+    // Skipped or not: what `ua doctor` names them by.
+    let unknown = CallQuery { only_unknown: true, limit: u32::MAX, ..CallQuery::default() };
+    let found = store.find_calls(&unknown).await.unwrap().into_iter().map(|call| call.call_id).collect::<Vec<_>>();
+    assert_eq!(found, [samples::call_id("call_2"), samples::call_id("call_1")]);
     store.close().unwrap();
     let examined = SqliteStore::open_read_only(&path).unwrap().examine().await.unwrap();
     assert_eq!(examined.findings, [""; 0], "the change stands in the history");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{CallStatus, Timestamp};
+use ua_core::Timestamp;
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
@@ -39,7 +39,8 @@ fn is_to_come(home: &Home) -> bool {
     home.is_unused()
 }
 
-async fn heads(home: &Home) -> Vec<RunHead> {
+/// The runs that there are, newest first.
+pub(super) async fn heads(home: &Home) -> Vec<RunHead> {
     if is_to_come(home) {
         return Vec::new();
     }
@@ -97,12 +98,10 @@ pub(super) async fn reopened(home: &Home, findings: &mut Findings) {
         return;
     }
     let Ok(store) = home.open_read_only() else { return };
-    let all = CallQuery { limit: u32::MAX, ..CallQuery::default() };
-    let calls = store.find_calls(&all).await.unwrap_or_default();
+    let unknown = CallQuery { only_unknown: true, limit: u32::MAX, ..CallQuery::default() };
+    let calls = store.find_calls(&unknown).await.unwrap_or_default();
     let is_reopened = |call: &&CallRecord| {
-        call.status == CallStatus::Unknown
-            && call.correction.is_none()
-            && call.error_detail.as_deref().is_some_and(|detail| detail.starts_with(REOPENED))
+        call.correction.is_none() && call.error_detail.as_deref().is_some_and(|detail| detail.starts_with(REOPENED))
     };
     for call in calls.iter().filter(is_reopened) {
         let (id, tool, run) = (&call.call_id, &call.name.tool, &call.run_id);
@@ -243,9 +242,9 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
     }
 }
 
-pub(super) async fn clock(home: &Home, findings: &mut Findings) {
+pub(super) fn clock(runs: &[RunHead], findings: &mut Findings) {
     let now = ua_core::system::env().now();
-    let newest = heads(home).await.into_iter().map(|run| run.updated_at).max();
+    let newest = runs.iter().map(|run| run.updated_at).max();
     let fix =
         "set the clock, for example with a time service; records are ordered by time, and horizons are measured by it";
     if now < LONG_AGO {
@@ -267,10 +266,9 @@ async fn crashed<'a>(home: &Home, runs: &'a [RunHead]) -> Vec<&'a RunHead> {
 }
 
 /// Runs whose process died, tool servers that may have outlived it, and workspaces of no run.
-pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
-    let runs = heads(home).await;
+pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Findings) {
     let locks = home.locks();
-    let crashed = crashed(home, &runs).await;
+    let crashed = crashed(home, runs).await;
     for run in &crashed {
         findings.warn(
             "dead owner",
@@ -278,13 +276,15 @@ pub(super) async fn left_behind(home: &Home, findings: &mut Findings) {
             format!("`ua resume {}` resumes it", run.run_id),
         );
     }
-    let left = runs.iter().filter(|run| !RunLock::is_held(&locks, &run.run_id));
+    // What is finished has nobody who would have to end anything: only of the others is it looked for, since each look reads a folder.
+    let open = runs.iter().filter(|run| !run.status.is_terminal());
+    let left = open.filter(|run| !RunLock::is_held(&locks, &run.run_id));
     let mut servers = 0;
     if locks.is_dir() {
         for run in left {
             let dir = LockDir::new(&locks, run.run_id.clone(), ua_core::system::env());
             let orphans = dir.map(|dir| dir.orphans()).unwrap_or_default();
-            if !orphans.is_empty() && !run.status.is_terminal() {
+            if !orphans.is_empty() {
                 let names: BTreeSet<&str> = orphans.iter().map(|(server, _)| server.as_str()).collect();
                 findings.warn(
                     "tool locks",
