@@ -14,6 +14,8 @@ mod commands;
 mod complete;
 mod error;
 mod find;
+#[cfg(feature = "toolserver")]
+mod foretell;
 mod ids;
 #[cfg(feature = "toolserver")]
 mod layout;
@@ -259,6 +261,11 @@ fn host(settings: Arc<Settings>, cli: &Cli, parts: &Parts, redactor: Redactor) -
     let spans = Arc::new(telemetry::SpansOfRuns::new(&settings));
     let host = Host::new(settings, cli.global.root.as_deref(), redactor)?.with_spans(spans);
     let host = if cli.global.trust_root { host.trusting_root() } else { host };
+    #[cfg(feature = "toolserver")]
+    let host = {
+        let foreteller = foretell::own_tools(host.settings(), parts);
+        host.with_foreteller(foreteller)
+    };
     output::set_commands(host.home().commands());
     Ok(match &parts.seams {
         Some(seams) => host.with_seams(seams.clone()),

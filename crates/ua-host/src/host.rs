@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ua_core::{Env, Redactor};
-use ua_mcp::Logins;
+use ua_mcp::{Foreteller, Logins};
 use ua_runner::{Open, Seams};
 
 use crate::error::HostError;
@@ -28,6 +28,7 @@ pub struct Host {
     logins: Arc<OnceLock<Logins>>,
     seams: Arc<dyn Seams>,
     spans: Arc<dyn Spans>,
+    foreteller: Option<Foreteller>,
     env: Env,
     entrypoint: &'static str,
 }
@@ -51,6 +52,7 @@ impl Host {
             logins: Arc::default(),
             seams: Arc::new(Open),
             spans: Arc::new(NoSpans),
+            foreteller: None,
             env: ua_core::system::env(),
             entrypoint: "cli",
         })
@@ -74,6 +76,13 @@ impl Host {
     #[must_use]
     pub fn with_spans(mut self, spans: Arc<dyn Spans>) -> Self {
         self.spans = spans;
+        self
+    }
+
+    /// The same for a program that knows what its own tool server will say before that is started.
+    #[must_use]
+    pub fn with_foreteller(mut self, foreteller: Foreteller) -> Self {
+        self.foreteller = Some(foreteller);
         self
     }
 
@@ -124,6 +133,11 @@ impl Host {
     /// Who follows runs as spans.
     pub fn spans(&self) -> &Arc<dyn Spans> {
         &self.spans
+    }
+
+    /// Who knows what tool servers will say before they are started, if anybody does.
+    pub(crate) fn foreteller(&self) -> Option<&Foreteller> {
+        self.foreteller.as_ref()
     }
 
     /// The clock and the source of ids.

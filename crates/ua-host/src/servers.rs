@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ua_core::{Redactor, RunId, ToolSpec};
 use ua_dispatch::{CallProgress, ToolTransport, TransportError};
-use ua_mcp::{LockDir, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach, ServerSpec, ShimCommand};
+use ua_mcp::{
+    Foreteller, LockDir, McpTransport, McpTransportConfig, Progress, ProgressWatcher, Reach, ServerSpec, ShimCommand,
+};
 use ua_runner::{RunEvent, Watcher};
 use ua_store::RunRecord;
 
@@ -20,12 +22,14 @@ use crate::text::line;
 
 pub use builtin::{BUILTIN, builtin_server, check_builtin};
 
-/// The tool servers of a run; nothing is started yet.
+/// The tool servers of a run; nothing is started yet. Of one that is taken again each server is asked for its tools before anything else: what
+/// stopped it may be that a server is another than this program takes it for.
 pub(crate) fn tool_servers(
     host: &Host,
     run: &RunRecord,
     launch: &Launch,
     watcher: Watcher,
+    is_taken_again: bool,
 ) -> Result<Arc<McpTransport>, HostError> {
     let logs = Path::new(&run.workspace_dir).join("logs");
     let progress: ProgressWatcher = Arc::new(move |progress: Progress| {
@@ -33,7 +37,10 @@ pub(crate) fn tool_servers(
         watcher(RunEvent::Call(CallProgress::Progress { call_id: progress.call_id, text }));
     });
     let servers = servers_of(host, run, launch)?;
-    transport_with(host, servers, &host.home().locks(), run.run_id.clone(), Some(logs), Some(progress))
+    let (id, locks) = (run.run_id.clone(), host.home().locks());
+    let foreteller = host.foreteller().filter(|_| !is_taken_again).cloned();
+    let around = Around { stderr_log: Some(logs), progress: Some(progress), foreteller };
+    transport_with(host, servers, &locks, id, around)
 }
 
 /// What tool servers a run has.
@@ -152,7 +159,18 @@ pub fn transport(
     locks: &Path,
     run: RunId,
 ) -> Result<Arc<McpTransport>, HostError> {
-    transport_with(host, servers, locks, run, None, None)
+    transport_with(host, servers, locks, run, Around::default())
+}
+
+/// What a transport has around it while a run is driven.
+#[derive(Default)]
+struct Around {
+    /// The folder of the servers' logs.
+    stderr_log: Option<PathBuf>,
+    /// Who is told how far calls are.
+    progress: Option<ProgressWatcher>,
+    /// Who knows what servers will say before they are started.
+    foreteller: Option<Foreteller>,
 }
 
 fn transport_with(
@@ -160,8 +178,7 @@ fn transport_with(
     servers: Vec<ServerSpec>,
     locks: &Path,
     run: RunId,
-    stderr_log: Option<PathBuf>,
-    progress: Option<ProgressWatcher>,
+    around: Around,
 ) -> Result<Arc<McpTransport>, HostError> {
     let env = host.env();
     let shim = ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] };
@@ -170,8 +187,9 @@ fn transport_with(
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.current_span = host.spans().current();
     config.servers = servers;
-    config.stderr_log = stderr_log;
-    config.progress = progress;
+    config.stderr_log = around.stderr_log;
+    config.progress = around.progress;
+    config.foreteller = around.foreteller;
     config.redactor = host.redactor().clone();
     config.secrets = Some(host.secrets()?);
     config.logins = Some(host.logins());

@@ -35,6 +35,7 @@ mod error;
 mod exchange;
 #[cfg(feature = "conformance")]
 mod exercise;
+mod foretold;
 mod host;
 mod http;
 mod launch;
@@ -60,6 +61,7 @@ pub use error::McpError;
 #[doc(hidden)]
 #[cfg(feature = "conformance")]
 pub use exercise::{exercise, log_in};
+pub use foretold::{Foreteller, Foretold};
 pub use host::{Progress, ProgressWatcher};
 pub use http::{Horizon, Relay, Relayed, argument_headers, header_text};
 pub use launch::ShimCommand;

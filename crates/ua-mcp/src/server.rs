@@ -15,6 +15,7 @@ use crate::config::{Reach, ServerSpec};
 use crate::connection::Connection;
 use crate::definitions::{LockedServer, as_found, checked, differences, reach_digest};
 use crate::dialect::Dialect;
+use crate::foretold::{Expected, Foreteller};
 use crate::host::{Host, ProgressWatcher, printable};
 use crate::http::{Address, Horizon, HttpConnection, ParamHeaders};
 use crate::launch::{Launch, ShimCommand, ToolProcess};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     /// What takes secrets out of what servers tell and ask.
     pub(crate) redactor: Redactor,
     pub(crate) logins: Option<Logins>,
+    /// Who knows what a server will say before it is started.
+    pub(crate) foreteller: Option<Foreteller>,
 }
 
 /// A configured server.
@@ -51,6 +54,8 @@ pub(crate) struct Server {
     running: Mutex<Option<Running>>,
     /// What was listed last.
     listed: std::sync::Mutex<Option<Arc<Known>>>,
+    /// What its tools were listed by, as long as it has not said the same itself: until then nothing is called.
+    expected: std::sync::Mutex<Option<Arc<Expected>>>,
     /// Sessions of earlier processes that were taken up again, by name.
     adopted: std::sync::Mutex<BTreeMap<String, HttpConnection>>,
 }
@@ -131,6 +136,7 @@ impl Server {
             spec,
             running: Mutex::new(None),
             listed: std::sync::Mutex::default(),
+            expected: std::sync::Mutex::default(),
             adopted: std::sync::Mutex::default(),
         }
     }
@@ -149,28 +155,64 @@ impl Server {
 
     /// The generation that runs, if it need not be started, waited for or listed anew.
     pub(crate) fn at_once(&self) -> Option<String> {
+        if self.expected().is_some() {
+            return None;
+        }
         let slot = self.running.try_lock().ok()?;
         let running = slot.as_ref().filter(|running| running.connection().ended().is_none())?;
         (!running.connection().host().has_changed()).then(|| running.generation.clone())
     }
 
-    /// Makes sure that a generation runs and returns its name and its connection.
+    /// Makes sure that a generation runs, and is what it was said to be, and returns its name and its connection.
     pub(crate) async fn ready(&self, shared: &Shared) -> Result<(String, Connection), TransportError> {
         let mut slot = self.running.lock().await;
         if let Some(running) = slot.as_ref().filter(|running| running.connection().ended().is_none()) {
-            return Ok((running.generation.clone(), running.connection()));
+            let ready = (running.generation.clone(), running.connection());
+            self.compare(&ready.1, shared).await?;
+            return Ok(ready);
         }
         if let Some(dead) = slot.take() {
             self.retire(dead, shared).await;
         }
         let running = self.start(shared).await?;
-        if self.known().is_some() {
+        if self.known().is_some() && self.expected().is_none() {
             // What was started again may be another program by now, or offer other tools.
             running.connection().host().note_change();
         }
         let ready = (running.generation.clone(), running.connection());
         *slot = Some(running);
+        self.compare(&ready.1, shared).await?;
         Ok(ready)
+    }
+
+    /// What the server is foretold to be, as long as it has not said so itself.
+    pub(crate) fn expected(&self) -> Option<Arc<Expected>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks a server whose tools were listed without it what it is. One at a time: the caller holds the slot.
+    async fn compare(&self, connection: &Connection, shared: &Shared) -> Result<(), TransportError> {
+        let Some(expected) = self.expected() else { return Ok(()) };
+        let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
+        match expected.differs(&connection.dialect(), &tools) {
+            // It stays expected, so that nothing goes there however often somebody asks.
+            Some(why) => Err(TransportError::Changed { server: self.spec.name.clone(), why }),
+            None => {
+                *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// What the server is foretold to be, unless its tools were listed already. Whoever makes it ready from now on compares, whether it runs by
+    /// then or not.
+    pub(crate) fn expect(&self, shared: &Shared) -> Option<Arc<Expected>> {
+        let foreteller = shared.foreteller.as_ref().filter(|_| self.known().is_none())?;
+        let mut slot = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Expected::of(&self.spec, foreteller).map(Arc::new);
+        }
+        slot.clone()
     }
 
     fn known(&self) -> Option<Arc<Known>> {
@@ -311,9 +353,12 @@ impl Server {
         }
     }
 
-    /// Lists the tools of the generation that runs, starting one if need be. A session that turns out to be forgotten is
+    /// Lists the tools as they are foretold, or those of the generation that runs, starting one if need be. A session that turns out to be forgotten is
     /// replaced once: asking for a list does nothing that could happen twice.
     pub(crate) async fn list(&self, shared: &Shared) -> Result<Listed, TransportError> {
+        if let Some(expected) = self.expect(shared) {
+            return self.keep(expected.tools.clone(), &expected.dialect);
+        }
         let (generation, mut connection) = self.ready(shared).await?;
         let mut listed = self.tools(&connection, shared).await;
         if listed.is_err() && Horizon::is_remote(&generation) && connection.ended().is_some() {

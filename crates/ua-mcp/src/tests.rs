@@ -2,6 +2,7 @@
 //! conditions to wait for.
 
 mod dialects;
+mod foretold;
 mod hostile;
 mod http;
 mod listening;

@@ -22,6 +22,7 @@ use crate::config::ServerSpec;
 use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, skeleton};
 use crate::exchange::{Sending, not_in_time, sleep_or_never};
+use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
 use crate::launch::ShimCommand;
@@ -71,6 +72,8 @@ pub struct McpTransportConfig {
     pub secrets: Option<Arc<dyn SecretFiller>>,
     /// Where the user is logged in, for remote servers whose configuration has no token.
     pub logins: Option<Logins>,
+    /// Who knows what a server will say before it is started: its tools are listed so, and compared before anything is called.
+    pub foreteller: Option<Foreteller>,
 }
 
 impl fmt::Debug for McpTransportConfig {
@@ -99,6 +102,7 @@ impl McpTransportConfig {
             redactor: Redactor::default(),
             secrets: None,
             logins: None,
+            foreteller: None,
         }
     }
 }
@@ -125,6 +129,8 @@ pub struct McpTransport {
     secrets: Option<Arc<dyn SecretFiller>>,
     /// A listing that was begun before anybody asked for one.
     begun: Mutex<Option<Begun>>,
+    /// The starts that go on beside a listing that did not wait for them.
+    starting: Mutex<Option<JoinHandle<()>>>,
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
@@ -152,6 +158,7 @@ impl McpTransport {
             progress: config.progress,
             redactor: config.redactor,
             logins: config.logins,
+            foreteller: config.foreteller,
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
@@ -163,6 +170,7 @@ impl McpTransport {
             current_span,
             secrets,
             begun: Mutex::default(),
+            starting: Mutex::default(),
             notes: Mutex::default(),
             live: LiveCalls::default(),
         }
@@ -174,12 +182,43 @@ impl McpTransport {
         let this = Arc::clone(self);
         let listing = async move {
             match this.fence_earlier().await {
-                Fence::Gone => Some(this.list_now().await),
+                Fence::Gone => {
+                    this.begin_starting();
+                    Some(this.list_now().await)
+                }
                 Fence::Alive { .. } => None,
             }
         };
         let listing = tokio::spawn(listing.in_current_span());
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Begun(listing));
+    }
+
+    /// Begins to start the servers whose tools are listed without them, and to compare them. What goes wrong is said to whoever calls one next.
+    fn begin_starting(self: &Arc<Self>) {
+        if !self.servers.iter().any(|server| server.expect(&self.shared).is_some()) {
+            return;
+        }
+        let this = Arc::clone(self);
+        let starting = async move {
+            let foretold = this.servers.iter().filter(|server| server.expected().is_some());
+            for started in join_all(foretold.map(|server| server.ready(&this.shared))).await {
+                if let Err(error) = started {
+                    tracing::debug!(%error, "a tool server is not ready yet");
+                }
+            }
+        };
+        let starting = tokio::spawn(starting.in_current_span());
+        *self.starting.lock().unwrap_or_else(PoisonError::into_inner) = Some(starting);
+    }
+
+    /// Waits for the starts that nobody has waited for, as long as a server may take to end: one that is begun is ended in order.
+    async fn end_starting(&self) {
+        let starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut starting) = starting else { return };
+        tokio::select! {
+            _ended = &mut starting => {}
+            () = self.shared.env.clock.sleep(self.shared.grace) => starting.abort(),
+        }
     }
 
     fn take_begun(&self) -> Option<Begun> {
@@ -224,6 +263,7 @@ impl McpTransport {
     pub async fn shutdown(&self) {
         // What a listing that nobody asked for has started by now is ended below, or by its shim, whose pipe is closed.
         drop(self.take_begun());
+        self.end_starting().await;
         join_all(self.servers.iter().map(|server| server.shut_down(&self.shared))).await;
     }
 

@@ -106,7 +106,7 @@ pub use meta::{ATTEMPT, FETCHES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS,
 pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
-pub use server::{ToolServer, tool_names};
+pub use server::{Introduction, ToolServer, tool_names};
 pub use settings::{Settings, environment};
 pub use tools::clear_temporary_folders;
 pub use trace::AdoptParent;

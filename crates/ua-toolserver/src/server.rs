@@ -9,6 +9,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServiceExt};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::Instrument as _;
 use ua_core::Env;
@@ -29,6 +30,17 @@ pub fn tool_names() -> &'static [&'static str] {
     tools::NAMES
 }
 
+/// What a server says of itself, as the protocol has it: for whoever knows it without asking.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Introduction {
+    /// `serverInfo` of the handshake.
+    pub server_info: Value,
+    /// `capabilities` of the handshake.
+    pub capabilities: Value,
+    /// `tools` of the list of tools, in its order.
+    pub tools: Vec<Value>,
+}
+
 /// The MCP server; clones share everything.
 #[derive(Debug, Clone)]
 pub struct ToolServer {
@@ -42,6 +54,17 @@ impl ToolServer {
     pub fn open(settings: &Settings, env: Env) -> Result<Self, ToolServerError> {
         let adopt_parent = settings.adopt_parent.clone();
         Ok(Self { toolbox: Arc::new(Toolbox::open(settings, env)?), adopt_parent })
+    }
+
+    /// What this server answers a client that shakes hands and asks for its tools. `None` when that is no JSON.
+    pub fn introduction(&self) -> Option<Introduction> {
+        let info = self.get_info();
+        let tools = self.toolbox.tools().map(|tool| serde_json::to_value(tool.listed()).ok());
+        Some(Introduction {
+            server_info: serde_json::to_value(info.server_info).ok()?,
+            capabilities: serde_json::to_value(info.capabilities).ok()?,
+            tools: tools.collect::<Option<_>>()?,
+        })
     }
 
     /// Serves one client, line by line, until `reader` ends.

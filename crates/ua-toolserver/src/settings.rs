@@ -309,9 +309,14 @@ impl Settings {
     }
 
     /// The defaults with another workspace and what these variables say, as [`environment`] picks them; folders of this machine are left
-    /// out, so that a server opened with it is good for finding out what is wrong with them and for nothing else.
+    /// out, so that a server opened with it is good for finding out what is wrong with them, and which tools there are, and for nothing else.
     pub fn of_variables(workspace: impl Into<PathBuf>, variables: &BTreeMap<String, String>) -> Self {
         let value = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
+        let is_on = |name: &str| {
+            let falsey = FalseyValueParser::new();
+            value(name)
+                .is_some_and(|value| falsey.parse_ref(&Command::new(""), None, value.as_ref()).is_ok_and(|on| on))
+        };
         let mut settings = Self::in_workspace(workspace);
         settings.mail = value(MAIL);
         settings.mail_ca_file = value("UA_MAIL_CA_FILE").map(PathBuf::from);
@@ -321,10 +326,12 @@ impl Settings {
         settings.s3_endpoint = value("UA_S3_ENDPOINT");
         settings.s3_region = value("UA_S3_REGION").unwrap_or(settings.s3_region);
         settings.notify_webhook = value("UA_NOTIFY_WEBHOOK");
+        settings.notify_webhook_honours_keys = is_on("UA_NOTIFY_WEBHOOK_HONOURS_KEYS");
         settings.search = value("UA_SEARCH");
         settings.image_api = value("UA_IMAGE_API");
         settings.image_model = value("UA_IMAGE_MODEL");
         settings.image_generation_model = value("UA_IMAGE_GENERATION_MODEL");
+        settings.image_api_honours_keys = is_on("UA_IMAGE_API_HONOURS_KEYS");
         settings.composio = value("UA_COMPOSIO");
         settings.secrets = Secrets::of_variables(variables);
         settings

@@ -38,6 +38,9 @@ pub(super) struct Driver {
     pub(super) trace: Trace,
 }
 
+/// The epoch of whoever takes a run first.
+const FIRST_EPOCH: u64 = 1;
+
 /// A run that was taken.
 pub(super) struct Taken {
     pub(super) run: RunRecord,
@@ -63,7 +66,8 @@ impl Driver {
         if self.people.presence() == Presence::Here {
             watcher = questions::asking_watcher(host.clone(), self.people.clone(), self.store.clone(), watcher);
         }
-        let servers = servers::tool_servers(host, run, &self.launch, watcher.clone())?;
+        let is_taken_again = taken.lease.epoch > FIRST_EPOCH;
+        let servers = servers::tool_servers(host, run, &self.launch, watcher.clone(), is_taken_again)?;
         let redactor = host.seams().redactor(servers::redactor(host, run, &self.launch)?);
         // What follows is done while the servers start. A run that is to end may end without them.
         if run.end_mark().is_none() {

@@ -64,6 +64,7 @@ impl ServerBed {
             progress,
             redactor: ua_core::Redactor::default(),
             logins: None,
+            foreteller: None,
         };
         Self { dir, shared, server: Server::new(spec) }
     }

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::{Args as _, Command};
 use serde_json::json;
 use tempfile::TempDir;
-use ua_toolserver::{Settings, environment};
+use ua_core::Env;
+use ua_toolserver::{Settings, ToolServer, environment};
 
 use super::killed::{keyed, start_under};
 use super::names;
@@ -65,6 +66,46 @@ async fn a_flag_is_stronger_than_its_variable_and_a_mail_server_than_an_outbox()
     }
     let there = ["mail", "outbox", "other", "notes"].map(|name| directory.path().join(name).exists());
     assert_eq!(there, [true, false, true, false]);
+}
+
+/// A program that starts a server offers its tools before it has listed them.
+#[tokio::test]
+async fn what_a_server_says_of_itself_is_known_by_its_variables() {
+    let mail = ("UA_MAIL", "smtp://127.0.0.1:9?starttls=never");
+    let image = ("UA_IMAGE_API", "openai+http://127.0.0.1:9/v1");
+    let models = [("UA_IMAGE_MODEL", "seeing"), ("UA_IMAGE_GENERATION_MODEL", "drawing")];
+    let (notify, honours) = (("UA_NOTIFY_WEBHOOK", "http://127.0.0.1:9/"), "UA_NOTIFY_WEBHOOK_HONOURS_KEYS");
+    let (composio, key) = (("UA_COMPOSIO", "http://127.0.0.1:9"), ("COMPOSIO_API_KEY", "key"));
+    let sets: [&[(&str, &str)]; 9] = [
+        &[],
+        &[mail],
+        &[mail, ("UA_MAIL_PROBE", "http://127.0.0.1:9/{message_id}")],
+        &[("UA_MAIL", "resend+http://127.0.0.1:9"), ("UA_MAIL_API_KEY", "key")],
+        &[notify],
+        &[notify, (honours, "yes")],
+        &[notify, (honours, "no"), ("UA_SEARCH", "searxng+http://127.0.0.1:9")],
+        &[image, models[0], models[1], ("UA_IMAGE_API_HONOURS_KEYS", "1")],
+        &[image, models[1], ("UA_IMAGE_API_HONOURS_KEYS", "0"), composio, key],
+    ];
+    let mut lists = BTreeSet::new();
+    for variables in sets {
+        for flags in [&[][..], &["--enable-command"]] {
+            let directory = TempDir::new().unwrap();
+            let workspace = directory.path().join("w");
+            let server = start_under(&workspace, flags, variables).await;
+            let listed = serde_json::to_value(server.client.list_all_tools().await.unwrap()).unwrap();
+            let set = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let mut settings = Settings::of_variables(&workspace, &set);
+            settings.enable_command = !flags.is_empty();
+            let known = ToolServer::open(&settings, Env::simulated(1)).unwrap().introduction().unwrap();
+            assert_eq!(json!(known.tools), listed, "{variables:?}");
+            let info = serde_json::to_value(server.client.peer_info().unwrap()).unwrap();
+            assert_eq!((&known.server_info, &known.capabilities), (&info["serverInfo"], &info["capabilities"]));
+            lists.insert(listed.to_string());
+        }
+    }
+    // Each but the SMTP server that can be asked later, whose tools are those of a folder, says something else.
+    assert!(lists.len() >= 14, "{} kinds of lists", lists.len());
 }
 
 #[test]
