@@ -52,7 +52,7 @@ impl Expected {
         };
         let what = if self.dialect != *dialect {
             let (is, was) = (shown(dialect), shown(&self.dialect));
-            if is == was { format!("{is} can do other things than expected") } else { format!("{is} is not {was}") }
+            if is == was { format!("{is} has other capabilities") } else { format!("{is} instead of {was}") }
         } else if self.tools != tools {
             let by_name = |tools: &[Value]| -> BTreeMap<String, Value> {
                 tools.iter().map(|tool| (tool["name"].as_str().unwrap_or_default().to_owned(), tool.clone())).collect()
@@ -62,14 +62,15 @@ impl Expected {
             let other: Vec<&str> =
                 names.filter(|name| expected.get(*name) != found.get(*name)).map(String::as_str).collect();
             match other.as_slice() {
-                [] => "its tools come in another order".to_owned(),
-                other => format!("other than expected: {}", crate::host::printable(&other.join(", "), 400)),
+                [] => "its tools are in another order".to_owned(),
+                other => format!("other tools: {}", crate::host::printable(&other.join(", "), 400)),
             }
         } else {
             return None;
         };
         Some(format!(
-            "it is not what this program is ({what}), as after an upgrade while it worked; resume, and it is asked first"
+            "the server that runs differs from the one this program starts ({what}), for example after an upgrade during the run; \
+             resume the run to use the server's own list"
         ))
     }
 }

@@ -405,13 +405,16 @@ impl Db<'_> {
         self.rows(&format!("SELECT c.* {CHECKPOINTS} ORDER BY c.seq"), [run.as_str()], checkpoint_record)
     }
 
-    /// The newest marker of a run, and those that cache a corpus, oldest first.
-    pub(crate) fn standing_checkpoints(&self, run: &RunId) -> DbResult<Vec<CheckpointRecord>> {
-        let sql = format!(
-            "SELECT c.* {CHECKPOINTS} AND (c.checkpoint_type = 'corpus_cache' \
-             OR c.seq = (SELECT max(c.seq) {CHECKPOINTS})) ORDER BY c.seq"
-        );
-        self.rows(&sql, [run.as_str()], checkpoint_record)
+    /// The markers behind place `behind` that still count when they are old, oldest first, and the newest of all.
+    pub(crate) fn standing_checkpoints(&self, run: &RunId, behind: i64) -> DbResult<Placed> {
+        let placed = |row: &Row<'_>| Ok((row.get("seq")?, checkpoint_record(row)?));
+        let corpora = "SELECT c.* FROM runs r JOIN checkpoints c ON c.seq BETWEEN max(r.seq << 28, ?2 + 1) AND (r.seq + 1) << 28 \
+                       WHERE r.run_id = ?1 AND c.checkpoint_type = 'corpus_cache' ORDER BY c.seq";
+        let newest = format!("SELECT c.* {CHECKPOINTS} ORDER BY c.seq DESC LIMIT 1");
+        Ok(Placed {
+            corpora: self.rows(corpora, params![run.as_str(), behind], checkpoint_record)?,
+            newest: self.row(&newest, [run.as_str()], placed)?,
+        })
     }
 
     /// The markers of a run behind the first so many, oldest first, at most `most`.
@@ -600,6 +603,13 @@ const CHECKPOINTS: &str =
     "FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 WHERE r.run_id = ?1";
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
+
+/// Markers that count however old they are, and the newest one with its place.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) corpora: Vec<CheckpointRecord>,
+    pub(crate) newest: Option<(i64, CheckpointRecord)>,
+}
 
 pub(crate) fn run_record(row: &Row<'_>) -> DbResult<RunRecord> {
     let column = Columns::new(row, "runs", "run_id");

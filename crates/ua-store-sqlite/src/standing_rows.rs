@@ -8,15 +8,15 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use ua_core::{CallId, CallStatus, Message, Money, Origin, RunId, ToolCharge, Usage};
 use ua_store::{
-    CallSum, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum, RunRecord, RunRecords, StepRecord,
-    TELLING_TOKENS, first_kept, message_bytes, step_of,
+    CallSum, CheckpointKind, CheckpointRecord, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum,
+    RunRecord, RunRecords, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
 };
 
 use crate::column::{Columns, int};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::status_of;
-use crate::run_rows::{message_record, request_record, turn_record};
+use crate::run_rows::{Placed, message_record, request_record, turn_record};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -38,6 +38,9 @@ pub(crate) struct Behind {
     messages: MessagesBehind,
     calls: CallsBehind,
     requests: Vec<RequestSum>,
+    /// The markers that still count, up to a place.
+    corpora: Vec<CheckpointRecord>,
+    corpora_to: i64,
     /// Whether a call among it may still come to something else.
     has_open_call: bool,
     /// Whether a request may.
@@ -98,7 +101,7 @@ impl Db<'_> {
         }
         let steps = self.steps_of(id)?;
         let is_known = known_before.as_ref().is_some_and(|behind| behind.still_holds(&run, before, &steps));
-        let behind = match known_before.filter(|_| is_known) {
+        let mut behind = match known_before.filter(|_| is_known) {
             Some(behind) => behind,
             None => self.behind(&run, before, &steps)?,
         };
@@ -118,6 +121,12 @@ impl Db<'_> {
             attempts.extend(self.attempts_of(&call.call_id)?);
             receipts.extend(self.receipts_of_call(&call.call_id)?);
         }
+        let Placed { corpora, newest } = self.standing_checkpoints(id, behind.corpora_to)?;
+        behind.corpora_to = newest.as_ref().map_or(0, |(place, _)| *place);
+        behind.corpora.extend(corpora);
+        // One that is a corpus is among those.
+        let newest = newest.map(|(_, marker)| marker).filter(|marker| marker.kind != CheckpointKind::CorpusCache);
+        let checkpoints = behind.corpora.iter().cloned().chain(newest).collect();
         let requests = self.requests_kept(id, before, behind.has_open_request)?;
         // For one more reading: nobody needs it a third time, and of a long run it is large.
         if !is_known && behind.is_closed(&run) {
@@ -133,7 +142,7 @@ impl Db<'_> {
             receipts,
             questions: self.questions_of(id)?,
             overrides: self.overrides_of(id)?,
-            checkpoints: self.standing_checkpoints(id)?,
+            checkpoints,
             requests,
             run,
             steps,
@@ -153,6 +162,8 @@ impl Db<'_> {
             messages: self.messages_behind(id, before)?,
             calls,
             requests,
+            corpora: Vec::new(),
+            corpora_to: 0,
             has_open_call,
             has_open_request,
         })

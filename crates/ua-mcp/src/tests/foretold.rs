@@ -85,13 +85,13 @@ async fn nothing_is_called_of_a_server_that_is_not_what_it_was_said_to_be() {
     let older = Foretold { server_info: json!({"name": "fake", "version": "0"}), ..told(&["echo", "whoami"]) };
     let less_able = Foretold { capabilities: json!({}), ..told(&["echo", "whoami"]) };
     for (told, words) in [
-        (other_words, "other than expected: echo"),
-        (other_meta, "other than expected: echo"),
-        (told(&["echo"]), "other than expected: whoami"),
-        (told(&["echo", "whoami", "slow"]), "other than expected: slow"),
+        (other_words, "other tools: echo"),
+        (other_meta, "other tools: echo"),
+        (told(&["echo"]), "other tools: whoami"),
+        (told(&["echo", "whoami", "slow"]), "other tools: slow"),
         (told(&["whoami", "echo"]), "another order"),
-        (older, "`fake 1` over MCP 2025-11-25 is not `fake 0`"),
-        (less_able, "other things than expected"),
+        (older, "`fake 1` over MCP 2025-11-25 instead of `fake 0`"),
+        (less_able, "other capabilities"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let (transport, config) = transport(dir.path(), Some(told));
