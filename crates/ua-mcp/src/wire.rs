@@ -136,7 +136,7 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
         (Self { reader: BufReader::new(reader), line: Vec::new(), writer, state: Arc::clone(&state) }, state)
     }
 
-    /// Reads up to the next line's end; the error says why there will be none.
+    /// Reads up to the next line's end, or to the end of a whole message behind which there is nothing; the error says why there will be none.
     async fn read_line(&mut self) -> Result<Vec<u8>, String> {
         loop {
             let room = MAX_LINE.saturating_sub(self.line.len());
@@ -152,6 +152,10 @@ impl<R: AsyncRead + Unpin, W> Wire<R, W> {
                 return Err(format!("it sent a message of more than {MAX_LINE} bytes"));
             }
             if length == 0 {
+                // A server that ends may leave out the last line's end. What is a whole object is the beginning of no other one.
+                if is_whole(&self.line) {
+                    return Ok(std::mem::take(&mut self.line));
+                }
                 let how = if self.line.is_empty() {
                     "it closed its output"
                 } else {
@@ -283,6 +287,12 @@ fn stray(line: &[u8], state: &mut Inner) -> Read {
 fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
     let has_answer = message.contains_key("result") || message.contains_key("error");
     has_answer && answered_id(message).is_some_and(|id| state.awaited.contains(&id))
+}
+
+/// Whether a line without its end is a whole object all the same.
+fn is_whole(line: &[u8]) -> bool {
+    let reads = |line: &[u8]| serde_json::from_slice::<Map<String, Value>>(line).is_ok();
+    reads(line) || whole_characters(line).is_some_and(|line| reads(&line))
 }
 
 /// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
@@ -519,6 +529,26 @@ mod tests {
         let short = raw(read_message(line.as_bytes(), &mut waiting_for(&[3])));
         assert_eq!(short["isError"], json!(true));
         assert!(short["content"][0]["text"].as_str().unwrap().starts_with("[the result of 8388"), "{short}");
+    }
+
+    #[tokio::test]
+    async fn the_last_answer_counts_without_its_lines_end_and_half_of_one_does_not() {
+        let whole = r#"{"jsonrpc":"2.0","id":1,"result":{"sent":"7"}}"#;
+        let before = format!("[info] up\n{whole}");
+        let halved = r#"{"jsonrpc":"2.0","id":1,"result":{"sent":"\ud83d"}}"#;
+        for (output, is_answered) in
+            [(whole, true), (&before, true), (halved, true), (&whole[..whole.len() - 1], false)]
+        {
+            let (mut wire, state) = Wire::new(output.as_bytes(), tokio::io::sink());
+            *state.inner() = waiting_for(&[1]);
+            let mut answers = 0;
+            while let Some(message) = wire.receive().await {
+                answers += u32::from(matches!(message, JsonRpcMessage::Response(_)));
+            }
+            assert_eq!((answers == 1, state.inner().awaited.is_empty()), (is_answered, is_answered), "{output}");
+            let how = if is_answered { "it closed its output" } else { "it closed its output in the middle of a message" };
+            assert_eq!(state.ended().as_deref(), Some(how), "{output}");
+        }
     }
 
     #[tokio::test]
