@@ -276,6 +276,9 @@ impl From<LockError> for HostError {
     fn from(error: LockError) -> Self {
         let message = chain(&error);
         match error {
+            LockError::Held { owner: None, .. } => {
+                Self::waiting(message).hint("give the command again in a moment; nothing was changed")
+            }
             LockError::Held { run, .. } => Self::waiting(message).hint(format!(
                 "wait for it, or let `ua resume {run} --take-over` end that process and take its place; nothing was changed"
             )),

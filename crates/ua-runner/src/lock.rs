@@ -31,7 +31,7 @@ static HELD: Mutex<Vec<Weak<File>>> = Mutex::new(Vec::new());
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process drives it.
-    #[error("run {run} is already driven by process {} on {}", owner.as_ref().map_or_else(|| "?".to_owned(), |o| o.pid.to_string()), owner.as_ref().map_or("?", |o| o.host.as_str()))]
+    #[error("run {run} is already driven by {}", holder_in_words(owner.as_deref()))]
     Held {
         /// The run.
         run: RunId,
@@ -190,6 +190,14 @@ impl RunLock {
     }
 }
 
+/// Who holds a lock. Whoever has just taken it has not said so yet, and a program of an ended driver may have it for a moment.
+fn holder_in_words(owner: Option<&OwnerStamp>) -> String {
+    owner.map_or_else(
+        || "another process, which has not said who it is".to_owned(),
+        |owner| format!("process {} on {}", owner.pid, owner.host),
+    )
+}
+
 /// Puts the mark in the place of the stamp. Nothing depends on it: without it the run is resumed as one whose process died.
 fn mark(mut file: &File) {
     let _unmarked = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(ENDED_AT_ONCE));
@@ -232,6 +240,10 @@ mod tests {
         assert!(RunLock::is_held(dir.path(), &run));
         let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err();
         assert!(matches!(&refused, LockError::Held { owner: Some(o), .. } if o.pid == std::process::id()), "{refused}");
+        // Somebody holds it who has not written a stamp yet.
+        lock.file.set_len(0).unwrap();
+        let refused = RunLock::none_held(dir.path()).unwrap_err().to_string();
+        assert_eq!(refused, "run run_1 is already driven by another process, which has not said who it is");
         drop(lock);
         assert!(!RunLock::is_held(dir.path(), &run), "the process lives, and does not drive it any more");
         RunLock::take(dir.path(), &run, &OwnerStamp { start_ticks: 1, ..owner }).unwrap();
