@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::line::{object, quoted};
 
@@ -130,6 +130,27 @@ impl Args {
         Ok(read)
     }
 
+    /// Why the tool server cannot be started from here, if its program is not there: by its path, or in a folder of the `PATH`.
+    pub(crate) fn missing_program(&self, environment: &Environment) -> Option<String> {
+        let program = self.command.first()?;
+        let is_there = |place: &Path| std::fs::metadata(place.join(program)).is_ok_and(|found| found.is_file());
+        let is_found = if program.as_encoded_bytes().contains(&b'/') {
+            is_there(Path::new(&environment.cwd))
+        } else {
+            // Without one the system has folders of its own.
+            let path = environment.variables.get("PATH").filter(|path| !path.is_empty());
+            path.is_none_or(|path| {
+                std::env::split_paths(path).any(|place| is_there(&Path::new(&environment.cwd).join(place)))
+            })
+        };
+        (!is_found).then(|| {
+            format!(
+                "the tool server's program `{}` is not there: install it, or correct the command behind `--` in the client's configuration",
+                program.display()
+            )
+        })
+    }
+
     /// What the broker is told first, on one line: who asks, for which tool server, from where. `handshake` is the client's `initialize` of
     /// this connection, when it was answered before.
     pub(crate) fn hello(&self, bridge: &str, environment: &Environment, handshake: Option<&str>) -> String {
@@ -220,6 +241,26 @@ mod tests {
             let refused = parse(words).unwrap_err();
             assert!(refused.contains(why), "{words}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named_with_what_helps() {
+        let variables = [("PATH".to_owned(), "/nowhere:/bin".to_owned())].into();
+        let here = Environment { variables, cwd: "/bin".to_owned(), parent: 7 };
+        let missing =
+            |command: &str| parse(&format!("--socket /s --name a -- {command}")).unwrap().missing_program(&here);
+        for there in ["sh", "/bin/sh", "./sh"] {
+            assert_eq!(missing(there), None, "{there}");
+        }
+        for gone in ["no-such-server", "/no/such", "./no-such-server"] {
+            assert!(
+                missing(gone).is_some_and(|why| why.contains(&format!("`{gone}` is not there: install"))),
+                "{gone}"
+            );
+        }
+        assert_eq!(parse("--socket /s --name a --url http://x/mcp").unwrap().missing_program(&here), None);
+        let pathless = Environment { variables: BTreeMap::new(), ..here.clone() };
+        assert_eq!(parse("--socket /s -- sh").unwrap().missing_program(&pathless), None);
     }
 
     #[test]

@@ -59,7 +59,7 @@ struct Bridge {
 }
 
 /// Carries until the client has gone, or no broker can be had.
-pub(crate) fn carry(args: Args) -> io::Result<()> {
+pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     // Before there is a second thread, so that all of them leave these to the one that waits for them.
     let mut ends = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -67,8 +67,7 @@ pub(crate) fn carry(args: Args) -> io::Result<()> {
     }
     ends.thread_block()?;
     let mut names = Names::new()?;
-    let bridge =
-        Arc::new(Bridge { args, environment: Environment::here(), name: names.next()?, state: Mutex::default() });
+    let bridge = Arc::new(Bridge { args, environment, name: names.next()?, state: Mutex::default() });
     let (over, end) = channel();
     let (told, signalled) = (over.clone(), bridge.clone());
     // None of these is joined: they end with the process.

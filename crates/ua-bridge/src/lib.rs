@@ -33,6 +33,8 @@ pub use scan::{Parts, parts};
 const USAGE: u8 = 2;
 /// There is no broker, and none could be started.
 const UNAVAILABLE: u8 = 69;
+/// The tool server's program is not there; the code that shells have for it.
+const NO_PROGRAM: u8 = 127;
 
 /// Runs the bridge with its raw arguments; what it returns is the exit code for `main`.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -40,14 +42,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(why) => return fail(USAGE, &why),
     };
-    match carry::carry(args) {
+    let environment = args::Environment::here();
+    // The client is answered with it as well, by the broker; a person who tries the entry has nothing but this.
+    if let Some(why) = args.missing_program(&environment) {
+        say(&why);
+    }
+    match carry::carry(args.clone(), environment.clone()) {
+        Ok(()) if args.missing_program(&environment).is_some() => ExitCode::from(NO_PROGRAM),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(UNAVAILABLE, &error.to_string()),
     }
 }
 
 fn fail(code: u8, why: &str) -> ExitCode {
+    say(why);
+    ExitCode::from(code)
+}
+
+fn say(why: &str) {
     // Nobody may be left to read it.
     let _unread = writeln!(io::stderr(), "ua gateway: {why}");
-    ExitCode::from(code)
 }
