@@ -63,26 +63,37 @@ impl Format {
 
     fn edited(
         self,
+        path: &Path,
         text: &str,
         servers: &[String],
         change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
     ) -> Result<Edited, HostError> {
-        match self {
+        let edited = match self {
             Self::Json => json::edited(text, servers, change),
             Self::Toml => toml::edited(text, servers, change),
             Self::Yaml => yaml::edited(text, servers, change),
-        }
+        };
+        edited.map_err(|error| {
+            let hint = error.hint_text().unwrap_or(
+                "nothing was changed; correct that file, or have the client write its first tool server into it, or name another file with --file",
+            );
+            HostError::usage(format!("cannot change {}: {}", path.display(), error.message())).hint(hint)
+        })
     }
 
     /// The text with `ua gateway` in front of these tool servers, or of all.
     fn wrapped(self, path: &Path, text: &str, front: &Front, servers: &[String]) -> Result<Edited, HostError> {
         let names_in = |file: &str| names_in(path, file);
-        self.edited(text, servers, |server, entry| entry.wrapped(server, front, !servers.is_empty(), &names_in))
+        self.edited(path, text, servers, |server, entry| {
+            let is_moved =
+                entry.command.as_deref().map(Path::new).is_some_and(|old| old.is_absolute() && !old.exists());
+            entry.wrapped(server, front, !servers.is_empty(), is_moved, &names_in)
+        })
     }
 
     /// The text with the old commands of these tool servers, or of all.
-    fn unwrapped(self, text: &str, servers: &[String]) -> Result<Edited, HostError> {
-        self.edited(text, servers, |_, entry| entry.unwrapped())
+    fn unwrapped(self, path: &Path, text: &str, servers: &[String]) -> Result<Edited, HostError> {
+        self.edited(path, text, servers, |_, entry| entry.unwrapped())
     }
 }
 
@@ -176,7 +187,7 @@ pub fn uninstall(root: &Path, path: &Path, servers: &[String], dry_run: bool) ->
     let place = kept_at(root, path);
     let is_whole = servers.is_empty();
     let kept = kept(&place).filter(|kept| is_whole && kept.written == sha256(&now).to_hex());
-    let mut edited = Format::of(path).unwrapped(&now, servers)?;
+    let mut edited = Format::of(path).unwrapped(path, &now, servers)?;
     if let Some(kept) = kept {
         edited.text = kept.before;
     }
@@ -312,7 +323,7 @@ mod tests {
         let told: Vec<_> = made.changes.iter().map(|change| (change.project.as_deref(), change.what)).collect();
         assert_eq!(told, [(None, What::Wrapped), (Some("/a/b"), What::Wrapped)]);
         assert!(made.text.contains(r#"["gateway","--name","p1","--","p","--","--name"]"#), "{}", made.text);
-        let back = Format::Json.unwrapped(&made.text, &[]).unwrap();
+        let back = Format::Json.unwrapped(here(), &made.text, &[]).unwrap();
         assert!(!back.text.contains("gateway") && back.changes.len() == 2, "{}", back.text);
         let only = r#"{"projects": {"/a": {"mcpServers": {"p": {"command": "p"}}}}}"#;
         assert_eq!(Format::Json.wrapped(here(), only, &ua(), &["p".to_owned()]).unwrap().changes.len(), 1);
@@ -346,6 +357,59 @@ mod tests {
             Format::Json.wrapped(here(), CONFIG, &ua(), &["nobody".to_owned()]).is_err()
                 && Format::Json.wrapped(here(), "{}", &ua(), &[]).is_err()
         );
+    }
+
+    /// Nothing is changed of what is broken, and where is said; what has no tool servers yet is not broken.
+    #[test]
+    fn a_broken_configuration_is_named_with_the_line_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text, words) in [
+            (
+                "a.json",
+                "{\n  \"mcpServers\": {\"a\": {\"command\": \"x\"}\n",
+                "it is not JSON: EOF while parsing an object at line 3",
+            ),
+            ("b.json", "{\n  \"mcpServers\": {\"a\": {\"command\" \"x\"}}\n}", "line 2 column"),
+            ("c.json", "{\"mcpServers\": [1]}", "it is JSON, but not a client's configuration"),
+            ("d.json", " \n", "it is empty"),
+            ("e.toml", "[mcp_servers.a\n", "line 1"),
+            ("f.yaml", "extensions:\n  a: [1\n", "line"),
+            ("g.json", "{\"theme\": 1}", "it names no tool servers"),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            for refused in
+                [install(folder.path(), &path, &ua(), &[], false), uninstall(folder.path(), &path, &[], false)]
+            {
+                let refused = refused.unwrap_err();
+                let message = refused.message();
+                assert!(message.starts_with(&format!("cannot change {}: ", path.display())), "{message}");
+                assert!(message.contains(words), "{name}: {message}");
+                assert!(refused.hint_text().unwrap().starts_with("nothing was changed"), "{refused}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        let none = folder.path().join("none.json");
+        fs::write(&none, r#"{"mcpServers": {}}"#).unwrap();
+        assert!(install(folder.path(), &none, &ua(), &[], false).unwrap().changes.is_empty());
+    }
+
+    /// An entry whose `ua` is not there any more gets the one that is; one that was written by hand stays.
+    #[test]
+    fn an_entry_follows_the_program_when_that_was_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old/ua"), folder.path().join("ua"));
+        fs::write(&new, "").unwrap();
+        let front = |program: &Path| Front { program: program.display().to_string(), root: None };
+        let config = r#"{"mcpServers": {"mail": {"command": "npx", "args": ["mail"]}}}"#;
+        let made = Format::Json.wrapped(here(), config, &front(&old), &[]).unwrap().text;
+        let moved = Format::Json.wrapped(here(), &made, &front(&new), &[]).unwrap();
+        assert_eq!(moved.changes[0].what, What::Wrapped);
+        assert_eq!(moved.text, Format::Json.wrapped(here(), config, &front(&new), &[]).unwrap().text);
+        let again = Format::Json.wrapped(here(), &moved.text, &front(&old), &[]).unwrap();
+        assert_eq!((again.changes[0].what, again.text), (What::Already, moved.text));
+        let by_hand = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap().text;
+        assert_eq!(Format::Json.wrapped(here(), &by_hand, &front(&new), &[]).unwrap().text, by_hand);
     }
 
     #[test]
@@ -386,7 +450,7 @@ mod tests {
         let made = install(&root, &path, &ua(), &servers, false).unwrap().text;
         let format = Format::of(&path);
         assert_eq!(format.wrapped(&path, &made, &ua(), &servers).unwrap().text, made);
-        let apart = format.unwrapped(&made, &servers).unwrap();
+        let apart = format.unwrapped(&path, &made, &servers).unwrap();
         assert!(apart.changes.iter().all(|change| change.what != What::Wrapped) && !apart.text.contains("gateway"));
         uninstall(&root, &path, &[], false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), config);
@@ -455,7 +519,7 @@ env_http_headers = { "X-Key" = "CRM_KEY" }
             ("x.yaml", "extensions:\n  letters:\n    cmd: a\n    args: []\n    type: stdio\n"),
         ] {
             let path = Path::new(name);
-            let refused = Format::of(path).unwrapped(text, &["lettres".to_owned()]).unwrap_err();
+            let refused = Format::of(path).unwrapped(path, text, &["lettres".to_owned()]).unwrap_err();
             assert_eq!(refused.hint_text(), Some("did you mean `letters`? the configuration has: letters"), "{name}");
         }
     }

@@ -140,17 +140,22 @@ impl Entry {
             && self.args.iter().any(|arg| arg == "--" || arg == "--url")
     }
 
-    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `names_in` says which variables a file of
+    /// What it becomes with the gateway in front of it. `is_named`: a person named this very entry. `is_moved`: the program that it starts is not
+    /// there any more. `names_in` says which variables a file of
     /// variables has, where it can be read.
     pub(super) fn wrapped(
         &self,
         server: &str,
         front: &Front,
         is_named: bool,
+        is_moved: bool,
         names_in: &dyn Fn(&str) -> Option<Vec<String>>,
     ) -> (What, Option<Becomes>) {
         if self.is_cut {
             return (What::NotRead, None);
+        }
+        if self.is_wrapped() && is_moved {
+            return (What::Wrapped, Some(Becomes::Command { command: front.program.clone(), args: self.args.clone() }));
         }
         if self.is_wrapped() {
             return (What::Already, None);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::entry::{Becomes, Entry, Header, What};
-use super::spans::{Member, members, plain};
+use super::spans::{Member, broken, members, plain};
 use super::{Change, Edited, missing};
 use crate::error::HostError;
 
@@ -24,7 +24,15 @@ pub(super) fn edited(
     servers: &[String],
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let not_understood = || HostError::usage("this is not a client's configuration in JSON");
+    let not_understood = || match broken(text) {
+        Some(why) => HostError::usage(format!("it is not JSON: {why}")),
+        None => {
+            HostError::usage("it is JSON, but not a client's configuration: its tool servers are an object of objects")
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(HostError::usage("it is empty"));
+    }
     let top = members(text, &(0..text.len())).ok_or_else(not_understood)?;
     let mut named = Vec::new();
     for (project, list) in lists(text, &top) {
@@ -33,7 +41,7 @@ pub(super) fn edited(
         }
     }
     if named.is_empty() && lists(text, &top).is_empty() {
-        return Err(HostError::usage("this configuration names no tool servers (`mcpServers`, `servers`)"));
+        return Err(HostError::usage("it names no tool servers (`mcpServers`, `servers`)"));
     }
     let known: Vec<String> = named.iter().map(|(_, server)| server.name.clone()).collect();
     let (mut edits, mut changes) = (Vec::new(), Vec::new());

@@ -66,6 +66,38 @@ pub(super) fn plain(text: &str, place: &Range<usize>) -> Option<String> {
     Some(made)
 }
 
+/// Where a file is broken: what is wrong, as a reader of JSON says it, with line and column; `None` when it is whole. Comments and commas at the
+/// end of lists are none of its business.
+pub(super) fn broken(text: &str) -> Option<String> {
+    let mut strict = text.as_bytes().to_vec();
+    let (mut at, mut comma) = (0, None);
+    while let Some(byte) = text.as_bytes().get(at) {
+        let begun = at;
+        match byte {
+            b'"' => at = string(text.as_bytes(), at).unwrap_or(text.len()),
+            b'/' if matches!(text.as_bytes().get(at + 1), Some(b'/' | b'*')) => {
+                let is_line = text.as_bytes()[at + 1] == b'/';
+                let end =
+                    if is_line { text[at..].find('\n') } else { text[at + 2..].find("*/").map(|found| found + 4) };
+                at += end.unwrap_or(text.len() - at);
+                strict[begun..at].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+                continue;
+            }
+            b']' | b'}' => {
+                if let Some(comma) = comma {
+                    strict[comma] = b' ';
+                }
+                at += 1;
+            }
+            _ => at += 1,
+        }
+        if !byte.is_ascii_whitespace() {
+            comma = (*byte == b',').then_some(begun);
+        }
+    }
+    serde_json::from_slice::<serde::de::IgnoredAny>(&strict).err().map(|error| error.to_string())
+}
+
 /// Behind blanks and comments.
 fn blank(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
@@ -133,6 +165,22 @@ mod tests {
             assert_eq!(plain(text, &(0..text.len())).as_deref(), Some(read), "{text}");
         }
         assert_eq!(plain("[\"a", &(0..3)), None);
+    }
+
+    #[test]
+    fn what_is_broken_is_told_by_its_line() {
+        for (text, line) in [
+            ("{\"a\": 1 // x\n, \"b\": [1,/* \n */], }", None),
+            ("{\n  \"a\": {\"command\": \"x\"\n  \"b\": 1\n}", Some("line 3 column 3")),
+            ("{\n // \"\n \"a\": \"x\n}", Some("line 3 column 8")),
+            ("{\n/* no end", Some("line 2 column 9")),
+            ("// ü\n{\"a\": ü}", Some("line 2 column 7")),
+            ("", Some("line 1 column 0")),
+        ] {
+            let found = broken(text);
+            assert_eq!(found.is_some(), line.is_some(), "{text}: {found:?}");
+            assert!(line.is_none_or(|line| found.as_ref().unwrap().ends_with(line)), "{text}: {found:?}");
+        }
     }
 
     #[test]

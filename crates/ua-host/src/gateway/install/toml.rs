@@ -23,10 +23,10 @@ pub(super) fn edited(
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let why = ua_core::value_fault(&error.message().trim().replace('\n', ", "));
         let line = before.matches('\n').count() + 1;
-        HostError::usage(format!("this is not a configuration in TOML: line {line}: {why}"))
+        HostError::usage(format!("it is not TOML: line {line}: {why}"))
     })?;
     let list = document.get_mut(LIST).and_then(Item::as_table_like_mut);
-    let list = list.ok_or_else(|| HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")))?;
+    let list = list.ok_or_else(|| HostError::usage(format!("it names no tool servers (`{LIST}`)")))?;
     let known: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
     let mut changes = Vec::new();
     for (name, entry) in list.iter_mut() {

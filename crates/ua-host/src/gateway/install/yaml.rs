@@ -20,11 +20,11 @@ pub(super) fn edited(
     servers: &[String],
     change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
 ) -> Result<Edited, HostError> {
-    let documents = MarkedYaml::load_from_str(text)
-        .map_err(|error| HostError::usage(format!("this is not a configuration in YAML: {error}")))?;
+    let documents =
+        MarkedYaml::load_from_str(text).map_err(|error| HostError::usage(format!("it is not YAML: {error}")))?;
     let list = documents.first().and_then(|top| field(top, LIST)).map(|(_, list)| list);
     let Some(YamlData::Mapping(list)) = list.map(|list| &list.data) else {
-        return Err(HostError::usage(format!("this configuration names no tool servers (`{LIST}`)")));
+        return Err(HostError::usage(format!("it names no tool servers (`{LIST}`)")));
     };
     let places = Places::of(text);
     let known: Vec<String> = list.iter().filter_map(|(name, _)| word(name)).collect();
@@ -59,7 +59,7 @@ pub(super) fn edited(
     }
     // What was written must be what was meant, whatever the parser took the places for.
     if MarkedYaml::load_from_str(&edited).is_err() {
-        return Err(HostError::usage("this configuration has a layout that cannot be changed automatically"));
+        return Err(HostError::usage("it has a layout that cannot be changed automatically"));
     }
     Ok(Edited { text: edited, changes })
 }
