@@ -208,9 +208,40 @@ fn locks_that_cannot_be_taken_stop_the_run_before_anything_is_sent() {
     assert_eq!(env.comments().len(), 1);
 }
 
-/// Another program holds the database while a tool answers, and the runner is killed before it lets go.
+/// The disk fills while a tool answers, for the database and for the file beside it: standard error says so, with the call and the command to
+/// record it, also where nothing but errors is wanted.
 #[test]
-fn an_answer_that_the_database_does_not_take_is_shown_with_the_question() {
+fn an_answer_that_is_recorded_nowhere_is_told() {
+    let env = env().with_forum();
+    let gate = env.path("gate");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    let process = env.start_with_limits(&["job", &job, "--run-id", "r", "--quiet"]);
+    until("the comment to be under way", || env.try_rows("SELECT status FROM tool_calls") == ["running"]);
+    fs::create_dir(env.root().join("late_replies.log")).unwrap();
+    process.limit_files(8192);
+    env.write("gate", "");
+    let output = process.wait();
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    output.refused(
+        74,
+        &[
+            &format!("the answer of {call} is recorded nowhere"),
+            "late_replies.log cannot be written",
+            &format!("ua calls resolve {call} --happened"),
+        ],
+    );
+    fs::remove_dir(env.root().join("late_replies.log")).unwrap();
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["calls", "resolve", &call, "--happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Another program holds the database while a tool answers, and the runner is killed before it lets go. The resume finds the answer, and nobody
+/// is asked.
+#[test]
+fn an_answer_that_the_database_does_not_take_settles_its_call() {
     let env = env().with_forum();
     let gate = env.path("gate");
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": gate}}]});
@@ -228,10 +259,7 @@ fn an_answer_that_the_database_does_not_take_is_shown_with_the_question() {
     process.wait().killed();
     other.execute_batch("ROLLBACK").unwrap();
 
-    env.run(&["resume", "r"]).code(75);
-    env.run(&["questions"]).code(0).shows(&["Did `post_comment` happen?", "An answer to attempt 1 came at"]);
-    let question = env.value("SELECT question_id FROM questions WHERE status = 'open'");
-    env.run(&["answer", &question, "happened"]).code(0);
     env.run(&["resume", "r"]).code(0);
-    assert_eq!(env.comments().len(), 1);
+    assert_eq!((env.comments().len(), env.try_rows("SELECT question_id FROM questions").len()), (1, 0));
+    assert_eq!(env.try_rows("SELECT outcome FROM tool_attempts"), ["replied"]);
 }

@@ -73,6 +73,22 @@ fn a_tool_that_went_away_stops_the_run() {
     ends_well(&env, &["resume", "r", "--accept", "tools"]);
 }
 
+/// A call that was approved is refused before it is sent when its tool is not there any more, also by a person who accepts the tools as they are.
+#[test]
+fn nothing_is_sent_to_a_tool_that_went_away() {
+    let env = env().with_forum();
+    let asks = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&asks, &json!([turns()[1], {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "approve"]).code(0);
+    forum(&env, &["--without", "post_comment"]);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r", "--accept", "tools"]).code(0);
+    assert_eq!(env.rows("SELECT status, error_code FROM tool_calls"), ["cancelled tool_gone"]);
+    assert_eq!(env.comments(), [""; 0]);
+}
+
 #[test]
 fn a_tool_that_is_new_is_not_offered_and_stops_nothing() {
     let env = env().with_forum();

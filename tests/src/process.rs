@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
 
 use crate::poll::eventually;
 
@@ -60,6 +60,16 @@ impl Live {
     /// When the process is gone.
     pub fn signal_group(&self, signal: Signal) {
         kill_process_group(self.pid(), signal).unwrap_or_else(|e| panic!("signal the process group: {e}"));
+    }
+
+    /// No file that it writes may grow behind so many bytes from now on.
+    ///
+    /// # Panics
+    ///
+    /// When the process is gone.
+    pub fn limit_files(&self, bytes: u64) {
+        let limit = Rlimit { current: Some(bytes), maximum: None };
+        prlimit(Some(self.pid()), Resource::Fsize, limit).unwrap_or_else(|e| panic!("limit the process: {e}"));
     }
 
     /// What it wrote to standard error so far.

@@ -232,11 +232,24 @@ impl TestEnv {
         self.run_by_shell("exec \"$@\" >/dev/full", args)
     }
 
+    /// Starts `ua` so that a file which may not grow is an error for it, as on a full disk, and not its end.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_with_limits(&self, args: &[&str]) -> Live {
+        self.start_by_shell("trap '' XFSZ; exec \"$@\"", args)
+    }
+
     fn run_by_shell(&self, script: &str, args: &[&str]) -> Output {
+        self.start_by_shell(script, args).wait()
+    }
+
+    fn start_by_shell(&self, script: &str, args: &[&str]) -> Live {
         let program = must(self.program.to_str().ok_or("it is no text"), "the path of ua");
         let mut all = vec!["-c", script, "sh", program];
         all.extend(args);
-        self.spawn(&self.command(Path::new("/bin/sh"), &all), &[]).wait()
+        self.spawn(&self.command(Path::new("/bin/sh"), &all), &[])
     }
 
     /// Runs `ua` with these arguments and no other, hence with the workspace root that it chooses by itself.

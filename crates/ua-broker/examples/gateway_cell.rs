@@ -99,6 +99,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         socket: root.join("gateway.sock"),
         locks: root.join("locks"),
         logs: root.join("logs"),
+        late_replies: root.join("late_replies.log"),
         shim: ShimCommand { program: std::env::current_exe().unwrap(), args: vec!["shim".into()] },
         person: "ua".to_owned(),
         hold_wait: Duration::from_millis(hold_millis),
@@ -371,7 +372,8 @@ fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io:
     write!(out, "data: {answer}\n\n")
 }
 
-/// With `changed` in the folder `read_page` is another tool: it writes, and says so; and `charge_card` and `wire_money` take more.
+/// With `changed` in the folder `read_page` is another tool: it writes, and says so; and `charge_card` and `wire_money` take more. With `gone`
+/// there is no `wire_money`.
 fn tools(folder: &Path) -> Value {
     let tool = |name: &str, properties: Value, more: Value| {
         let mut tool = json!({"name": name, "title": format!("Tool {name}"), "description": "A tool.",
@@ -388,15 +390,23 @@ fn tools(folder: &Path) -> Value {
         let more = json!({"annotations": {"readOnlyHint": true}, "outputSchema": {"type": "object"}});
         (more, json!({"amount": {"type": "number"}}))
     };
-    json!({"tools": [
-        tool("send_email", json!({"to": text, "subject": text, "body": text, "idempotency_key": text}), json!({"x-unknown": [1]})),
+    let mut tools = json!([
+        tool(
+            "send_email",
+            json!({"to": text, "subject": text, "body": text, "idempotency_key": text}),
+            json!({"x-unknown": [1]})
+        ),
         tool("append_line", json!({"text": text}), json!({})),
         tool("charge_card", charges.clone(), json!({})),
         tool("wire_money", charges, json!({})),
         tool("tell_secret", json!({"to": text}), json!({})),
         tool("ask_size", json!({}), json!({"annotations": {"readOnlyHint": true}})),
         tool("read_page", json!({"page": text}), reads),
-    ]})
+    ]);
+    if folder.join("gone").exists() {
+        tools.as_array_mut().unwrap().retain(|tool| tool["name"] != "wire_money");
+    }
+    json!({"tools": tools})
 }
 
 /// Makes an effect, or has made it under this key; `None` when the process is to end.

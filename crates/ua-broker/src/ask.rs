@@ -51,8 +51,8 @@ enum Known {
     Waits(Waiting, Box<CallRecord>, Rule),
     /// Its call is over.
     Over(CallId, Rule),
-    /// Its call is over, and its answer is in hand, but not stored yet.
-    Kept(Box<CallRecord>, RawReply),
+    /// Its call is over, and its answer is in hand, but not stored yet; why it is not even beside the database, if it is not.
+    Kept(Box<CallRecord>, RawReply, Option<String>),
     /// It was refused.
     Refused(CallId, String),
     /// It is in doubt, and nobody decides about it any more: this is said.
@@ -95,9 +95,13 @@ impl Connection {
             })),
             Known::Over(call, rule) => self.answer_of(&call, rule).await.map(Some),
             // The same words from memory: it was made once, and this is its answer.
-            Known::Kept(call, reply) => {
+            Known::Kept(call, reply, None) => {
                 let at = call.updated_at;
                 Ok(Some(self.answer_with(&call, reply, Rule::Repeat, at)))
+            }
+            // With this process it would be gone.
+            Known::Kept(call, reply, Some(why)) => {
+                Ok(Some(told(&Told::unrecorded(call.updated_at, why, &reply), &call.call_id)))
             }
             Known::Waits(waiting, call, rule) => {
                 let id = call.call_id.clone();
@@ -146,6 +150,8 @@ impl Connection {
             brought.map_err(|why| Unanswerable::Before(why).of_one_that_comes_again())?;
             return self.tell_apart(arrival, false, params, session, road).await;
         };
+        // That it was begun may wait to be written.
+        self.broker.flush(&self.project).await.map_err(Unanswerable::after(&live.call))?;
         let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"));
         let record = record.map_err(Unanswerable::after(&live.call))?;
         let planned = self.plan(arrival, params, road).map_err(Unanswerable::after(&live.call))?;
@@ -194,8 +200,8 @@ impl Connection {
         };
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
-        if let Some((call, reply)) = self.kept_in_hand(&planned, session) {
-            return Ok(Known::Kept(call, reply));
+        if let Some(known) = self.kept_in_hand(&planned, session) {
+            return Ok(known);
         }
         let seen = self.seen_by_now(&asked, &planned, session, is_first).await?;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
@@ -342,7 +348,7 @@ impl Connection {
 
     /// The call that this is, if its answer is in hand and the database did not take it yet: it is looked for before what is stored, since
     /// nothing may be readable or writable now, and no rule makes another call of it before it is settled.
-    fn kept_in_hand(&self, planned: &PlannedCall, session: &InUse) -> Option<(Box<CallRecord>, RawReply)> {
+    fn kept_in_hand(&self, planned: &PlannedCall, session: &InUse) -> Option<Known> {
         let kept = lock(&self.broker.kept);
         let mut same = kept.values().filter(|kept| {
             let of = &kept.session;
@@ -351,7 +357,7 @@ impl Connection {
             let reaches = planned.policy.class != SideEffectClass::Local || of.run_id == session.run.run_id;
             is_same_call && is_here && reaches
         });
-        same.next().map(|kept| (kept.call.clone(), kept.reply.clone()))
+        same.next().map(|kept| Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()))
     }
 
     /// The calls of the project that this may be.

@@ -12,6 +12,7 @@ use ua_classify::Classifier;
 use ua_core::{CallId, Env, RawReply, Redactor, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
+use ua_runner::LateFile;
 use ua_store::{CallRecord, SessionRecord, Store, StoreError};
 
 use crate::budget::Spent;
@@ -33,6 +34,8 @@ pub struct BrokerConfig {
     pub locks: PathBuf,
     /// Where logs of tool servers go.
     pub logs: PathBuf,
+    /// Where answers are kept while the database does not take them: a file.
+    pub late_replies: PathBuf,
     /// How tool servers are started.
     pub shim: ShimCommand,
     /// How a person runs this program against this gateway, as models are told it.
@@ -67,6 +70,8 @@ pub struct Broker {
     pub(crate) sessions: Sessions,
     /// What is under way.
     pub(crate) live: LiveCalls,
+    /// Where answers are kept on stable storage while the database does not take them.
+    pub(crate) late: Arc<LateFile>,
     /// Answers that came and that the database has not taken yet.
     pub(crate) kept: Mutex<HashMap<CallId, Kept>>,
     /// What is expected from clients whose requests stand for themselves.
@@ -89,6 +94,8 @@ pub(crate) struct Kept {
     /// The session whose call it is.
     pub(crate) session: SessionRecord,
     pub(crate) reply: RawReply,
+    /// Why it is nowhere on stable storage, if it is not: with this process it would be gone.
+    pub(crate) unrecorded: Option<String>,
 }
 
 /// Somebody who is connected, for those who look.
@@ -183,6 +190,7 @@ impl Broker {
     ) -> Arc<Self> {
         Arc::new(Self {
             horizon: Arc::new(Horizon::new(config.remote_horizon, env.clone())),
+            late: Arc::new(LateFile::at(config.late_replies.clone())),
             config,
             store,
             classifier,

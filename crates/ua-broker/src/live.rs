@@ -401,15 +401,27 @@ impl Broker {
             if let RawReply::ToolResult { result } = &mut reply {
                 self.redactor.json(result);
             }
-            if has_effect {
-                let mut answered = call.clone();
-                (answered.attempt, answered.updated_at) = (sent.attempt, self.env.now());
-                // Before it is not among those under way any more, so that whoever asks next finds it.
-                let (call, of) = (Box::new(answered.clone()), session.record.clone());
-                lock(&self.kept).insert(call.call_id.clone(), Kept { call, session: of, reply: reply.clone() });
-                tokio::spawn(self.clone().store_late(session.again(), answered, reply.clone()));
+            if !has_effect {
+                return Ended { told: None, reply: Some((Box::new(call.clone()), reply)) };
             }
-            return Ended { told: None, reply: Some((Box::new(call.clone()), reply)) };
+            // Beside the database it is as good as stored: the next broker finds it there.
+            let is_kept = session.outbox.is_kept_beside(&call.call_id, sent.attempt);
+            let unrecorded = (!is_kept).then(|| why.clone());
+            let mut answered = call.clone();
+            (answered.attempt, answered.updated_at) = (sent.attempt, self.env.now());
+            // Before it is not among those under way any more, so that whoever asks next finds it.
+            let kept = Kept {
+                call: Box::new(answered.clone()),
+                session: session.record.clone(),
+                reply: reply.clone(),
+                unrecorded: unrecorded.clone(),
+            };
+            lock(&self.kept).insert(call.call_id.clone(), kept);
+            tokio::spawn(self.clone().store_late(session.again(), answered, reply.clone()));
+            return match unrecorded {
+                None => Ended { told: None, reply: Some((Box::new(call.clone()), reply)) },
+                Some(why) => Ended { told: Some(Told::unrecorded(sent.at, why, &reply)), reply: None },
+            };
         }
         let told = match (why, live.sent()) {
             (NotOver::Ended, Some(sent)) if has_effect => Told::Unknown {
@@ -445,11 +457,20 @@ impl Broker {
             match session.outbox.settle_attempt(&session.lease, settle.clone()).await {
                 // Somebody decided about it meanwhile; that stands.
                 Ok(_) | Err(StoreError::Conflict { .. }) => break,
-                Err(error) if self.closing.is_cancelled() => {
-                    tracing::warn!(call = %call.call_id, %error, "the answer of a call is lost with the broker; its outcome is unknown");
+                Err(error) => {
+                    session.outbox.keep_beside(&settle);
+                    let is_kept = session.outbox.is_kept_beside(&call.call_id, call.attempt);
+                    if let Some(kept) = lock(&self.kept).get_mut(&call.call_id).filter(|_| is_kept) {
+                        kept.unrecorded = None;
+                    }
+                    if !self.closing.is_cancelled() {
+                        continue;
+                    }
+                    if !is_kept {
+                        tracing::warn!(call = %call.call_id, %error, "the answer of a call is lost with the broker; its outcome is unknown");
+                    }
                     break;
                 }
-                Err(_) => {}
             }
         }
         lock(&self.kept).remove(&call.call_id);
@@ -483,11 +504,11 @@ impl Broker {
             }
             // What a read brought is written with what comes next: it is made again for whoever asks again.
             let is_last = !has_effect;
-            let handed = Handed { planned: std::mem::take(&mut planned), is_last };
+            let handed = Handed { planned: std::mem::take(&mut planned), is_last, reads_wait: is_last };
             let ids = std::slice::from_ref(&call.call_id);
             let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
             let dispatched = live.in_turn(dispatch, turn, passes).await;
-            if is_last && session.outbox.holds() {
+            if is_last {
                 session.soon();
             }
             let why = match dispatched.map(|mut all| all.pop()) {

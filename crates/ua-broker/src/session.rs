@@ -1,18 +1,18 @@
 //! Sessions of clients: a run each, which this process owns while somebody is connected or a call is under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Mutex;
-use ua_core::{CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
-use ua_ledger::Outbox;
+use ua_core::{CallId, CallStatus, Message, Origin, RunId, RunSpec, RunStatus, RunStop, StepId, Trace};
+use ua_ledger::{LateReplies as _, Outbox};
 use ua_mcp::LockDir;
-use ua_runner::{PastError, PastKnown, RunLock, owner_stamp};
+use ua_runner::{NoWaiting, PastError, PastKnown, RunLock, owner_stamp};
 use ua_store::{
-    Author, Batch, Change, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession, NewStep,
+    Author, Batch, CallRecord, Change, GATEWAY_MODE, GatewayStore as _, LedgerStore as _, NewRun, NewSession, NewStep,
     QuestionStatus, RunEnd, RunLease, RunRecord, RunStore as _, SessionRecord, SessionsOf, Store,
 };
 
@@ -120,14 +120,18 @@ impl InUse {
         self.soon();
     }
 
-    /// Sends in a moment what waits, unless it leaves with another write before.
+    /// Sends in a moment what waits, unless it leaves with another write before; at once when much waits.
     pub(crate) fn soon(&self) {
-        if self.is_soon.swap(true, Ordering::AcqRel) {
+        let waiting = self.outbox.waiting();
+        let is_much = waiting >= MUCH;
+        if waiting == 0 || (self.is_soon.swap(true, Ordering::AcqRel) && !is_much) {
             return;
         }
         let session = self.again();
         tokio::spawn(async move {
-            session.broker.env.clock.sleep(SOON).await;
+            if !is_much {
+                session.broker.env.clock.sleep(SOON).await;
+            }
             session.is_soon.store(false, Ordering::Release);
             session.flush().await;
         });
@@ -160,6 +164,9 @@ impl Drop for InUse {
         }
     }
 }
+
+/// How many changes wait at most until [`SOON`] is over: nobody who comes next is to stand behind a long write.
+const MUCH: usize = 48;
 
 /// How long a note waits for a write that it can go with.
 const SOON: Duration = Duration::from_millis(200);
@@ -280,7 +287,10 @@ impl Broker {
         let past = PastKnown::of(self.store.as_ref(), &record_of_run).await.map_err(|error| went_back(&error))?;
         let taken = self.store.acquire_run(&run_id, &owner, now).await;
         let (lease, run) = taken.map_err(Broken::at("take the session"))?;
-        let outbox = Arc::new(Outbox::new(self.store.clone(), lease.clone()).of_one_that_reads_anew());
+        let outbox = Outbox::new(self.store.clone(), lease.clone()).of_one_that_reads_anew();
+        let outbox =
+            outbox.with_patience(Arc::new(NoWaiting::new(self.env.clone()))).with_late_replies(self.late.clone());
+        let outbox = Arc::new(outbox);
         let why = "the gateway's broker ended before an answer was stored";
         outbox.mark_lost(&lease, why, now).await.map_err(Broken::at("mark what was lost"))?;
         let step = if let Some(step) = run.current_step_id.clone() {
@@ -296,6 +306,8 @@ impl Broker {
         };
         let calls = self.store.calls(&run_id, None).await.map_err(Broken::at("read the session's calls"))?;
         let last = calls.iter().map(|call| call.position.turn).max().unwrap_or(0);
+        let settled = outbox.settle_by_late_replies(&lease, &calls, now).await;
+        settled.map_err(Broken::at("store what was answered before"))?;
         let session = Arc::new(Session {
             record,
             run,
@@ -360,16 +372,27 @@ impl Broker {
             let locks = locks.map_err(|error| Broken::new(error.to_string()))?;
             let _fenced = locks.retire_all_orphans().await;
         }
+        // Whose call was answered, and nobody could store it then.
+        let answered: HashSet<CallId> = self.late.all().into_iter().map(|late| late.tool_call_id).collect();
         for session in
             self.store.sessions_of(SessionsOf::Newest(u32::MAX)).await.map_err(Broken::at("read sessions"))?
         {
             let run = self.store.run(&session.run_id).await.map_err(Broken::at("read a session"))?;
-            let calls = if run.status == RunStatus::Running {
+            let calls = if run.status == RunStatus::Running || !answered.is_empty() {
                 self.store.calls(&run.run_id, None).await.map_err(Broken::at("read a session's calls"))?
             } else {
                 Vec::new()
             };
-            if run.status == RunStatus::Running || calls.iter().any(|call| call.status == CallStatus::Running) {
+            let is_open = |call: &CallRecord| match call.status {
+                CallStatus::Running => true,
+                CallStatus::Unknown => answered.contains(&call.call_id),
+                CallStatus::Prepared
+                | CallStatus::Succeeded
+                | CallStatus::FailedDefinite
+                | CallStatus::FailedReported
+                | CallStatus::Cancelled => false,
+            };
+            if run.status == RunStatus::Running || (!run.status.is_terminal() && calls.iter().any(is_open)) {
                 // Whoever asks for a tool in it is told; other sessions have nothing to do with it.
                 if let Err(error) = PastKnown::of(self.store.as_ref(), &run).await {
                     tracing::warn!(%error, session = %run.run_id, "a session is left as it is");

@@ -1,7 +1,8 @@
 //! What a model reads in the place of a result. Text alone: where there is structured content, clients show nothing else.
 
 use serde_json::{Value, json};
-use ua_core::{CallId, QuestionId, Timestamp};
+use ua_core::{CallId, QuestionId, RawReply, Timestamp};
+use ua_ledger::said;
 use ua_store::QuestionKind;
 
 /// The name under which answers carry what is ours.
@@ -14,6 +15,8 @@ pub(crate) enum Told {
     Unknown { since: Option<Timestamp>, why: String, question: Option<QuestionId> },
     /// It was sent, or may have been, and what came of it cannot be read or stored now.
     Unstored { since: Option<Timestamp>, why: String },
+    /// It was sent, answered with this, and neither the database nor what stands beside it takes that.
+    Unrecorded { since: Timestamp, why: String, said: String },
     /// It only reads; its answer was had, or may have been, and is lost.
     ReadLost { why: String },
     /// It was begun and is not done; whether it was sent once, or is being sent.
@@ -34,10 +37,20 @@ pub(crate) enum Told {
     Broken { why: String },
 }
 
+/// As much of an answer that is recorded nowhere stands in a sentence.
+const MOST_SAID: usize = 4_000;
+
 impl Told {
+    /// That an answer is recorded nowhere, with what it says.
+    pub(crate) fn unrecorded(since: Timestamp, why: String, reply: &RawReply) -> Self {
+        let said = said(reply).chars().take(MOST_SAID).collect();
+        Self::Unrecorded { since, why, said }
+    }
+
     const fn kind(&self) -> &'static str {
         match self {
             Self::Unknown { .. } | Self::Unstored { .. } => "unknown",
+            Self::Unrecorded { .. } => "unrecorded",
             Self::ReadLost { .. } => "read_lost",
             Self::Queued { .. } => "queued",
             Self::Refused { .. } => "refused",
@@ -72,6 +85,11 @@ impl Told {
             Self::Unstored { since: None, why } => format!(
                 "Not repeated. This call may have been sent before, and what came of it cannot be read now: {why}. It may have happened. \
                  Do not send it in other words. The same call again returns what came of it, and is not sent twice."
+            ),
+            Self::Unrecorded { since, why, said } => format!(
+                "This call was sent at {since}, and its tool server answered: {said}\nThat is recorded nowhere yet: {why}. If the gateway ends \
+                 before there is room, nobody knows of it any more. Tell the person you work for what it answered, and do not make this call \
+                 again in other words. The same call again returns this, or the recorded answer, and is not sent twice."
             ),
             Self::ReadLost { why } => format!("Its answer was lost: {why}. It only reads: make it again."),
             Self::Running { since, is_sent } => {
@@ -211,6 +229,7 @@ mod tests {
             Told::Unknown { since: Some(since), why: why.clone(), question: None },
             Told::Unstored { since: Some(since), why: why.clone() },
             Told::Unstored { since: None, why: why.clone() },
+            Told::unrecorded(since, why.clone(), &RawReply::http(200, "sent")),
             Told::ReadLost { why: why.clone() },
             Told::Running { since, is_sent: true },
             Told::Running { since, is_sent: false },

@@ -209,6 +209,7 @@ impl State {
             | RunEvent::HistoryOverLimit { .. }
             | RunEvent::SessionForgotten { .. }
             | RunEvent::NothingToAccept { .. }
+            | RunEvent::AnswerNotKept { .. }
             | RunEvent::NotNoted { .. } => {}
         }
     }

@@ -50,6 +50,8 @@ pub struct Handed<'a> {
     pub planned: &'a [CallRecord],
     /// The end of the turn is written at once behind the answer, so that it may wait for that write.
     pub is_last: bool,
+    /// That a read was begun may wait for the next write, too: whoever wants it asks again when it is not known of.
+    pub reads_wait: bool,
 }
 
 /// How a dispatch ended.
@@ -243,7 +245,7 @@ impl Dispatcher {
         };
         let span = spans::of_call(&call);
         let dispatch = async {
-            let receipt = self.take_to_receipt(call, is_planned, handed.is_last, stop);
+            let receipt = self.take_to_receipt(call, is_planned, handed, stop);
             let dispatched = Box::pin(receipt).await?;
             spans::ended(&dispatched);
             Ok(dispatched)
@@ -260,9 +262,10 @@ impl Dispatcher {
         &self,
         call: CallRecord,
         is_planned: bool,
-        is_last: bool,
+        handed: Handed<'_>,
         stop: &StopSignal,
     ) -> Result<Dispatched, DispatchError> {
+        let Handed { is_last, reads_wait, planned: _ } = handed;
         let id = &call.call_id.clone();
         let mut planned = is_planned.then(|| call.clone());
         let mut read = Some(call);
@@ -360,7 +363,16 @@ impl Dispatcher {
                     if stop.is_stopping() {
                         return Ok(Dispatched::Stopped);
                     }
-                    let Some(permit) = self.ledger.start(prepared, &generation).await? else {
+                    let prepared = if reads_wait {
+                        self.ledger.start_read(prepared, &generation).await
+                    } else {
+                        Err(Box::new(prepared))
+                    };
+                    let permit = match prepared {
+                        Ok(permit) => Some(permit),
+                        Err(prepared) => self.ledger.start(*prepared, &generation).await?,
+                    };
+                    let Some(permit) = permit else {
                         readmissions += 1;
                         if readmissions > MAX_READMISSIONS {
                             return self.give_up_start(id).await;

@@ -126,6 +126,20 @@ pub fn entry(settings: &Settings, args: impl IntoIterator<Item = OsString>) -> R
     Ok(Entry { program: beside.is_file().then_some(beside), args: all })
 }
 
+/// Where `ua` is found, for a configuration that is read long after: the path by which it is reached through the `PATH`, if that leads to this
+/// program. Where packages keep each version in a folder of its own, that one is a link which stays, and the program's own path is gone with
+/// the next version.
+///
+/// # Errors
+/// The program's own file cannot be found.
+pub fn stable_program(settings: &Settings) -> Result<PathBuf, HostError> {
+    let own = settings.program()?;
+    let (Ok(real), Some(name)) = (std::fs::canonicalize(&own), own.file_name()) else { return Ok(own) };
+    let path = settings.of_environment("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).filter(|place| place.is_absolute()).map(|place| place.join(name));
+    Ok(places.find(|place| std::fs::canonicalize(place).is_ok_and(|found| found == real)).unwrap_or(own))
+}
+
 /// A client whose configuration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
@@ -281,6 +295,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         socket: root.join(SOCKET),
         locks: home.locks(),
         logs: root.join("logs"),
+        late_replies: home.late_replies(),
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
         person: format!("ua --root {}", root.display()),
         hold_wait: said.hold_wait.unwrap_or(waits.hold),
@@ -420,6 +435,29 @@ async fn asked(socket: &Path, stop: bool) -> Result<Option<serde_json::Value>, H
 mod tests {
     use super::*;
     use crate::env::Process;
+
+    #[test]
+    fn a_configuration_names_the_link_that_stays_when_versions_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let (version, bin, other) =
+            (folder.path().join("1.2/ua"), folder.path().join("bin"), folder.path().join("other"));
+        for made in [version.parent().unwrap(), &bin, &other] {
+            std::fs::create_dir(made).unwrap();
+        }
+        std::fs::write(&version, "").unwrap();
+        std::fs::write(other.join("ua"), "another one").unwrap();
+        let settings = || {
+            let path = format!("relative:{}:{}", other.display(), bin.display());
+            Settings::read(Process {
+                variables: [("PATH".to_owned(), path)].into(),
+                folder: None,
+                program: Some(version.clone()),
+            })
+        };
+        assert_eq!(stable_program(&settings()).unwrap(), version, "it is not in the PATH");
+        std::os::unix::fs::symlink(&version, bin.join("ua")).unwrap();
+        assert_eq!(stable_program(&settings()).unwrap(), bin.join("ua"));
+    }
 
     #[test]
     fn an_entry_keeps_the_old_command_whole() {

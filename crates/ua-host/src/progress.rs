@@ -110,6 +110,12 @@ impl Progress {
             RunEvent::DatabaseBusy { doing, why } => {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
+            RunEvent::AnswerNotKept { call_id, said, why } => Some(format!(
+                "the answer of {call_id} is recorded nowhere: the database does not take it, and {}. The tool said: {}. If this process ends \
+                 before there is room, record it when the run asks: `ua calls resolve {call_id} --happened`",
+                line(why, 200),
+                line(said, 300)
+            )),
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
             )),
@@ -310,6 +316,9 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
             json!({"event": "session_forgotten", "turn": turn, "response_id": response_id})
         }
         RunEvent::DatabaseBusy { doing, why } => json!({"event": "database_busy", "doing": doing, "why": why}),
+        RunEvent::AnswerNotKept { call_id, said, why } => {
+            json!({"event": "answer_not_kept", "tool_call_id": call_id, "said": said, "why": why})
+        }
         RunEvent::HistoryOverLimit { max_tokens } => {
             json!({"event": "history_over_limit", "max_tokens": max_tokens})
         }

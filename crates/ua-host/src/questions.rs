@@ -9,16 +9,17 @@ use std::time::Duration;
 use crate::Database;
 use ua_core::{QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
-use ua_ledger::NotTaken;
+use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
-use ua_runner::{RunEvent, Watcher};
+use ua_runner::{LateFile, RunEvent, Watcher};
 use ua_store::{
     Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
 };
 
 use crate::corrections;
 use crate::error::HostError;
+use crate::home::Home;
 use crate::host::Host;
 use crate::people::{People, Presence};
 use crate::restart;
@@ -41,7 +42,7 @@ pub async fn reach(store: &Database, question: &QuestionRecord) -> Result<Reach,
 ///
 /// # Errors
 /// The database cannot be read.
-pub async fn beside(store: &Database, question: &QuestionRecord) -> Result<Beside, HostError> {
+pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) -> Result<Beside, HostError> {
     let attempts = match &question.call_id {
         Some(call) => {
             let read = store.attempts(call).await;
@@ -56,7 +57,8 @@ pub async fn beside(store: &Database, question: &QuestionRecord) -> Result<Besid
         None => None,
     };
     let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
-    let known = answers::known(question, call.as_ref(), &attempts, &history);
+    let late = question.call_id.as_ref().map(|call| LateFile::at(home.late_replies()).about(call)).unwrap_or_default();
+    let known = answers::known(question, call.as_ref(), &attempts, &history, &late);
     Ok(Beside { known, reach: reach(store, question).await? })
 }
 
@@ -102,7 +104,7 @@ pub async fn ask(
     store: &Database,
     question: &QuestionRecord,
 ) -> Result<bool, HostError> {
-    let beside = beside(store, question).await?;
+    let beside = beside(host.home(), store, question).await?;
     let Some(said) = people.ask(question, &beside).await? else { return Ok(false) };
     // It may have been answered elsewhere meanwhile.
     let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;

@@ -75,6 +75,18 @@ impl Ledger {
                 return Ok(Some(Recovery::NotBefore { until, question: asked.cloned().map(Box::new) }));
             }
             Verdict::Unreachable { why } => return Ok(Some(Recovery::Unreachable { why })),
+            Verdict::Answered { late, asked } => {
+                self.note(id, ReplayStatus::Interpreted).await?;
+                let (means, asked) = (self.read(&late.reply, call).await, asked.map(|asked| &asked.question_id));
+                let settled = self.store.settle_late(&self.lease, late, means, asked, self.env.now()).await;
+                let settled = settled.map_err(LedgerError::at("store the answer of", id))?;
+                self.add_taint(Taint::of(&settled.policy));
+                // What definitely did nothing may be tried again, as if it had been answered in time.
+                if settled.status == CallStatus::FailedDefinite {
+                    return Ok(None);
+                }
+                Admission::Settled(settled)
+            }
             Verdict::Resolve { resolution, asked, replay } => {
                 if let Some(status) = replay {
                     self.note(id, status).await?;

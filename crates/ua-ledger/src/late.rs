@@ -1,16 +1,21 @@
 //! An answer in hand that the database does not take.
 //!
 //! It is in nobody's hands but this process's, which tries again ([`Patience`](crate::Patience)). Meanwhile, and when it gives up or has lost
-//! the run, the answer is kept beside the database, synced. It settles nothing: whoever is asked about the call is shown it. Durable Jobs v1
-//! spec §8.3. Proved by: `identity::busy`, the end-to-end tests `bad_storage`.
+//! the run, the answer is kept beside the database, synced. Whoever has the run next finds the call in doubt and the answer beside it, and
+//! settles the call by it ([`answer_beside`]); one that says nothing certain is shown with the question. Durable Jobs v1 spec §8.3.
+//! Proved by: `identity::busy`, the end-to-end tests `bad_storage`, the gateway's `late`.
 
 use std::fmt::Debug;
 
 use serde_json::Value;
-use ua_core::{CallId, RawReply, RunId};
-use ua_store::{AttemptEnd, Durability, LateReply, SettleAttempt};
+use ua_core::{CallId, CallStatus, PossibleEffect, QuestionId, RawReply, Resolution, RunId, Settlement, Timestamp};
+use ua_store::{
+    AttemptEnd, AttemptRecord, CallRecord, Durability, LateReply, LedgerStore as _, QuestionStatus, RunLease,
+    RunStore as _, SettleAttempt, StoreError, UnknownResolution,
+};
 
-use crate::interpret::result_text;
+use crate::interpret::{interpret, result_text};
+use crate::outbox::Outbox;
 
 /// What `settle` would store of a run, if it is the answer of a call with an effect: a read is done again.
 pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt) -> Option<LateReply> {
@@ -25,8 +30,8 @@ pub(crate) fn late_reply(run: &RunId, settle: &SettleAttempt) -> Option<LateRepl
 }
 
 /// What an answer says, on one line.
-pub(crate) fn said(late: &LateReply) -> String {
-    let text = match &late.reply {
+pub fn said(reply: &RawReply) -> String {
+    let text = match reply {
         RawReply::ToolResult { result } if result.get("isError").and_then(Value::as_bool) == Some(true) => {
             format!("an error: {}", result_text(result))
         }
@@ -38,13 +43,106 @@ pub(crate) fn said(late: &LateReply) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The answer that says what came of a call in doubt: that of its newest attempt, which came after the attempt began, and says what
+/// happened. An answer that is older belongs to a database that was put back since. That the newest attempt did nothing says nothing about
+/// an earlier one that is in doubt, and that a request was turned away unread is no proof that is good for ever: a person is asked then.
+pub(crate) fn answer_beside<'l>(
+    call: &CallRecord,
+    attempts: &[AttemptRecord],
+    late: &'l [LateReply],
+) -> Option<&'l LateReply> {
+    if call.status != CallStatus::Unknown || call.resolution == Some(Resolution::Skipped) {
+        return None;
+    }
+    let newest = attempts.iter().find(|attempt| attempt.attempt == call.attempt)?;
+    let is_its_own = |late: &&LateReply| {
+        late.tool_call_id == call.call_id
+            && late.run_id == call.run_id
+            && late.attempt == newest.attempt
+            && late.at >= newest.started_at
+    };
+    if newest.outcome.as_deref() != Some("lost") {
+        return None;
+    }
+    late.iter().rev().filter(is_its_own).find(|late| {
+        let means = interpret(&late.reply, &call.policy);
+        let did_nothing =
+            means.status == CallStatus::FailedDefinite || means.possible_effect == Some(PossibleEffect::None);
+        let has_earlier_doubt = call.doubt.is_some_and(|doubt| doubt < call.attempt);
+        means.status != CallStatus::Unknown && !late.reply.turns_away() && !(did_nothing && has_earlier_doubt)
+    })
+}
+
+impl Outbox {
+    /// Settles a call in doubt by its own answer, and closes the question about it.
+    pub(crate) async fn settle_late(
+        &self,
+        lease: &RunLease,
+        late: &LateReply,
+        settlement: Settlement,
+        question: Option<&QuestionId>,
+        at: Timestamp,
+    ) -> Result<CallRecord, StoreError> {
+        let answered = UnknownResolution::Answered { raw: late.reply.clone(), settlement, received_at: late.at };
+        let settled = self.resolve_unknown(lease, &late.tool_call_id, answered, question, at).await?;
+        tracing::info!(call = %settled.call_id, "a call is settled by an answer that was kept beside the database");
+        Ok(settled)
+    }
+
+    /// Settles those of these calls of the run that are in doubt and have their answer beside the database: for whoever has just taken a run and
+    /// decides about none of its calls before somebody asks. Returns these calls as they are then.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn settle_by_late_replies(
+        &self,
+        lease: &RunLease,
+        calls: &[CallRecord],
+        at: Timestamp,
+    ) -> Result<Vec<CallRecord>, StoreError> {
+        let mut settled = Vec::new();
+        for call in calls.iter().filter(|call| call.status == CallStatus::Unknown) {
+            let late = self.late_replies(&call.call_id);
+            if late.is_empty() {
+                continue;
+            }
+            let attempts = self.attempts(&call.call_id).await?;
+            let Some(late) = answer_beside(call, &attempts, &late) else { continue };
+            let questions = self.open_questions(Some(&call.run_id)).await?;
+            let about = questions.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
+            // What a person has said about it is for whoever decides about the call.
+            if about.is_some_and(|question| question.status == QuestionStatus::Answered) {
+                continue;
+            }
+            let (means, about) = (interpret(&late.reply, &call.policy), about.map(|question| &question.question_id));
+            match self.settle_late(lease, late, means, about, at).await {
+                Ok(call) => settled.push(call),
+                // Then it stays in doubt, and the answer is shown with the question.
+                Err(error) if error.is_refusal() => {
+                    tracing::warn!(call = %call.call_id, %error, "an answer that was kept beside the database does not settle its call");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(settled)
+    }
+}
+
 /// Where answers are kept that the database did not take.
 pub trait LateReplies: Send + Sync + Debug {
-    /// Keeps one on stable storage. A failure is the keeper's to tell: nothing else can be done about it.
-    fn keep(&self, late: &LateReply);
+    /// Keeps one on stable storage.
+    ///
+    /// # Errors
+    /// Why it is not kept, in words. It is in nobody's hands but this process's then.
+    fn keep(&self, late: &LateReply) -> Result<(), String>;
+
+    /// All that are kept, oldest first.
+    fn all(&self) -> Vec<LateReply>;
 
     /// Those about a call, oldest first.
-    fn about(&self, call: &CallId) -> Vec<LateReply>;
+    fn about(&self, call: &CallId) -> Vec<LateReply> {
+        self.all().into_iter().filter(|late| late.tool_call_id == *call).collect()
+    }
 }
 
 /// Keeps none.
@@ -52,9 +150,11 @@ pub trait LateReplies: Send + Sync + Debug {
 pub struct NoLateReplies;
 
 impl LateReplies for NoLateReplies {
-    fn keep(&self, _late: &LateReply) {}
+    fn keep(&self, _late: &LateReply) -> Result<(), String> {
+        Err("nothing is kept beside the database here".to_owned())
+    }
 
-    fn about(&self, _call: &CallId) -> Vec<LateReply> {
+    fn all(&self) -> Vec<LateReply> {
         Vec::new()
     }
 }

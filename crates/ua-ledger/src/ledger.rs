@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::Span;
-use ua_core::{CallEvent, CallId, CallStatus, Env, Outcome, PriceTable, Resolution, RunId, Sha256, Steps, Time, Trace};
+use ua_core::{
+    CallEvent, CallId, CallStatus, Env, OnUnknown, Outcome, PriceTable, Resolution, RunId, Sha256, SideEffectClass,
+    Steps, Time, Trace,
+};
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
     QuestionStatus, ReceiptRecord, ReplayStatus, RunLease, RunStore, SettleAttempt, StartAttempt, Store, StoreError,
@@ -24,6 +27,9 @@ use crate::question::{Why, question};
 use crate::recovery::Recovery;
 use crate::verdict::{Known, Verdict, verdict};
 use crate::view::View;
+
+/// The most changes behind which a read may wait to be written: a database that takes nothing must not fill the memory.
+const MOST_WAITING: usize = 3_000;
 
 /// What the run's contract says about its calls.
 #[derive(Debug, Clone, Default)]
@@ -48,8 +54,8 @@ pub struct Ledger {
     pub(crate) people: PeopleRules,
     /// What the tokens cost that tools pay for.
     pub(crate) prices: PriceTable,
-    /// What the tools are now, by qualified name.
-    pub(crate) definitions: BTreeMap<String, Sha256>,
+    /// What the tools are now, by qualified name; `None` while nobody has looked.
+    pub(crate) definitions: Option<BTreeMap<String, Sha256>>,
     pub(crate) is_held_to_definitions: bool,
     pub(crate) trace: Trace,
     patience: Arc<dyn Patience>,
@@ -75,7 +81,7 @@ pub enum LastAnswer {
 impl Ledger {
     /// Opens the ledger of the run that `lease` owns; `root` is the first run of its lineage.
     pub fn new(store: Arc<Outbox>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
-        let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), BTreeMap::new());
+        let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), None);
         let patience = Arc::new(NoPatience);
         let (taint, heard, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
         let steps = Steps::new(env.clone());
@@ -243,6 +249,54 @@ impl Ledger {
         }
     }
 
+    /// The same for a call that only reads and may simply be made again: nobody needs to know of it before it is answered, so RUNNING leaves
+    /// with the next write, and the permit is had at once. A process that dies before has made a read that stands nowhere; whoever wanted it
+    /// asks again. What is no such call is given back, and so is any while too much waits.
+    ///
+    /// # Errors
+    /// The call as it was prepared, to be started with [`Ledger::start`].
+    pub async fn start_read(&self, prepared: Prepared, generation: &str) -> Result<Permit, Box<Prepared>> {
+        let Prepared { call, seen, ends_doubt, approved_by, replay_status, key_life, .. } = &prepared;
+        let may_wait = call.policy.class == SideEffectClass::ReadOnly
+            && call.policy.on_unknown == OnUnknown::Redo
+            && (call.status, call.attempt) == (CallStatus::Prepared, 0)
+            && !call.name.is_task()
+            && !ends_doubt
+            && seen.is_none()
+            && approved_by.is_none()
+            && replay_status.is_none()
+            && key_life.is_none()
+            && self.store.waiting() < MOST_WAITING;
+        if !may_wait {
+            return Err(Box::new(prepared));
+        }
+        let start = StartAttempt {
+            call_id: call.call_id.clone(),
+            attempt: 1,
+            key: prepared.key.clone(),
+            scope: prepared.facts.scope.clone(),
+            seen: None,
+            ends_doubt: false,
+            file_digests: prepared.facts.file_digests.clone(),
+            server_generation: Some(generation.to_owned()),
+            max_effects: None,
+            approved_by: None,
+            replay_status: None,
+            child: None,
+            durability: durability(call),
+            at: self.env.now(),
+        };
+        let Ok(running) = rules::call_begun(call.clone(), start.clone(), self.lease.epoch) else {
+            return Err(Box::new(prepared));
+        };
+        self.store.hold("start a read", Change::StartAttempt(start)).await;
+        self.add_taint(Taint::of(&running.policy));
+        events::started(&running);
+        let traceparent = self.trace.traceparent(&self.env);
+        let permit = Permit::new(running, prepared.key, self.lease.clone(), generation.to_owned(), traceparent);
+        Ok(permit.waiting())
+    }
+
     /// For how long ago a call was judged that is about to be started. What was true then, its files, its key, a person's word, may be
     /// otherwise: a machine sleeps, and whatever was waited for took its time.
     pub fn age(&self, prepared: &Prepared) -> Duration {
@@ -257,6 +311,10 @@ impl Ledger {
     /// # Errors
     /// Those of the store, a lost lease among them.
     pub async fn confirm(&self, permit: &Permit) -> Result<bool, LedgerError> {
+        // A read harms nobody who has the run now, and its rows are refused then.
+        if permit.waits() {
+            return Ok(true);
+        }
         self.store.check_lease(&self.lease).await.map_err(LedgerError::at("send", &permit.call().call_id))?;
         Ok(!permit.key_life().is_some_and(|life| self.is_over(life)))
     }

@@ -76,7 +76,7 @@ pub use error::LedgerError;
 pub use give_answer::{MAX_ANSWER, NotTaken, give_answer};
 pub use handle::{CANCEL, Continued, Elicited, check_elicited};
 pub use interpret::interpret;
-pub use late::{LateReplies, NoLateReplies};
+pub use late::{LateReplies, NoLateReplies, said};
 pub use ledger::{LastAnswer, Ledger, LedgerConfig};
 pub use outbox::{Outbox, Stored};
 pub use patience::{NoPatience, Patience, Tries, again};

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
@@ -41,8 +41,8 @@ pub struct Outbox {
     /// Whether its owner knows nothing that is not stored.
     reads_anew: bool,
     queue: Mutex<Queue>,
-    /// Whether anything waits.
-    holds: AtomicBool,
+    /// How many changes wait.
+    holds: AtomicUsize,
     /// Answers that are kept beside the database.
     kept: std::sync::Mutex<BTreeSet<(CallId, u32)>>,
 }
@@ -103,7 +103,7 @@ impl Outbox {
             reads_anew: false,
             kept: std::sync::Mutex::default(),
             queue: Mutex::default(),
-            holds: AtomicBool::new(false),
+            holds: AtomicUsize::new(0),
         }
     }
 
@@ -131,17 +131,24 @@ impl Outbox {
         self.late.about(call)
     }
 
-    /// Keeps an answer beside the database, which put it off or refused it. Once.
-    pub(crate) fn keep_beside(&self, settle: &SettleAttempt) {
+    /// Keeps an answer beside the database, which put it off or refused it. Once, if that can be done; else it is tried with each write.
+    pub fn keep_beside(&self, settle: &SettleAttempt) {
         let run = match &self.by {
             Author::Owner(lease) => &lease.run_id,
             Author::Command => return,
         };
         let Some(late) = late_reply(run, settle) else { return };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.insert((settle.call_id.clone(), settle.attempt)) {
-            self.late.keep(&late);
+        let place = (settle.call_id.clone(), settle.attempt);
+        if !kept.contains(&place) && self.late.keep(&late).is_ok() {
+            kept.insert(place);
         }
+    }
+
+    /// Whether the answer to an attempt is kept beside the database: whoever takes the run next finds it there.
+    pub fn is_kept_beside(&self, call: &CallId, attempt: u32) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.contains(&(call.clone(), attempt))
     }
 
     /// The same for every answer among `changes`.
@@ -165,7 +172,7 @@ impl Outbox {
         let mut queue = self.queue.lock().await;
         queue.waiting.push(waiting);
         queue.doing = doing;
-        self.holds.store(true, Ordering::Release);
+        self.holds.store(queue.waiting.len(), Ordering::Release);
     }
 
     /// Waits for a write. When that takes so long that this process may be ended meanwhile, the answers among `changes`, which it stores, are
@@ -189,6 +196,11 @@ impl Outbox {
 
     /// Whether a change waits.
     pub fn holds(&self) -> bool {
+        self.waiting() > 0
+    }
+
+    /// How many changes wait.
+    pub fn waiting(&self) -> usize {
         self.holds.load(Ordering::Acquire)
     }
 
@@ -272,7 +284,7 @@ impl Outbox {
         }
         queue.is_out = false;
         queue.count(durability);
-        self.holds.store(!queue.waiting.is_empty(), Ordering::Release);
+        self.holds.store(queue.waiting.len(), Ordering::Release);
     }
 
     /// What the store refused is not sent again; what it may have taken, or may take later, stays.
@@ -281,7 +293,7 @@ impl Outbox {
             queue.waiting.clear();
             queue.tried = 0;
             queue.is_out = false;
-            self.holds.store(false, Ordering::Release);
+            self.holds.store(0, Ordering::Release);
         }
         error
     }

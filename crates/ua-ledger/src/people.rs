@@ -105,10 +105,11 @@ impl Ledger {
         self
     }
 
-    /// The same ledger, knowing what the tools are now, by qualified name: an approval is good for the definition that was shown.
+    /// The same ledger, knowing what the tools are now, by qualified name: an approval is good for the definition that was shown, and nothing is
+    /// sent to a tool that is not among them.
     #[must_use]
     pub fn with_definitions(mut self, definitions: BTreeMap<String, Sha256>) -> Self {
-        self.definitions = definitions;
+        self.definitions = Some(definitions);
         self
     }
 

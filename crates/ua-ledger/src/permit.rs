@@ -6,9 +6,10 @@ use ua_store::{CallRecord, RunLease};
 
 use crate::admission::KeyLife;
 
-/// Proof that one attempt of one call is on stable storage as RUNNING, and so may be sent.
+/// Proof that one attempt of one call is on stable storage as RUNNING, and so may be sent. Of a call that only reads and may simply be made
+/// again it may prove less: that RUNNING waits to be written.
 ///
-/// Only [`Ledger::start`](crate::Ledger::start) makes one, settling consumes it, and it can be neither copied nor stored.
+/// Only [`Ledger::start`](crate::Ledger::start) and [`Ledger::start_read`](crate::Ledger::start_read) make one, settling consumes it, and it can be neither copied nor stored.
 /// A permit that is dropped leaves its call RUNNING, which the next recovery reads as unknown.
 #[derive(Debug)]
 #[must_use = "a permit that is not settled leaves its call in flight"]
@@ -19,6 +20,8 @@ pub struct Permit {
     generation: String,
     traceparent: String,
     key_life: Option<KeyLife>,
+    /// RUNNING is not written yet.
+    waits: bool,
 }
 
 /// The prefix of this project's `_meta` names.
@@ -32,13 +35,22 @@ impl Permit {
         generation: String,
         traceparent: String,
     ) -> Self {
-        Self { call, key, lease, generation, traceparent, key_life: None }
+        Self { call, key, lease, generation, traceparent, key_life: None, waits: false }
     }
 
     /// The same, which rests on a key that is good for a time.
     pub(crate) fn within(mut self, key_life: Option<KeyLife>) -> Self {
         self.key_life = key_life;
         self
+    }
+
+    /// The same, of a read whose RUNNING waits to be written.
+    pub(crate) fn waiting(self) -> Self {
+        Self { waits: true, ..self }
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     pub(crate) fn key_life(&self) -> Option<KeyLife> {

@@ -393,7 +393,7 @@ fn changed_files(call: &CallRecord, facts: &Facts) -> String {
 /// The answers that could not be stored, each on a line.
 fn shown_late(late: &[LateReply]) -> String {
     let line = |late: &LateReply| {
-        let (attempt, at, said) = (late.attempt, late.at, cut(&said(late), 300));
+        let (attempt, at, said) = (late.attempt, late.at, cut(&said(&late.reply), 300));
         format!("\nAn answer to attempt {attempt} came at {at} and could not be stored: {said}")
     };
     late.iter().map(line).collect()

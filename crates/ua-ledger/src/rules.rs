@@ -20,8 +20,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) config: &'a LedgerConfig,
     /// When a person is asked.
     pub(crate) people: &'a PeopleRules,
-    /// What the tools are now, by qualified name.
-    pub(crate) definitions: &'a BTreeMap<String, Sha256>,
+    /// What the tools are now, by qualified name; `None` while nobody has looked.
+    pub(crate) definitions: Option<&'a BTreeMap<String, Sha256>>,
     /// Whether a call goes to the tool that it was planned for and to no other; else a person accepts other tools for the whole run.
     pub(crate) is_held_to_definitions: bool,
     /// The first run of the lineage.
@@ -37,7 +37,7 @@ impl Rules<'_> {
     pub(crate) fn binding(&self, call: &CallRecord, facts: &Facts) -> Value {
         json!({
             "args_hash": call.args_hash,
-            "tool_digest": self.definitions.get(&call.name.raw).or(call.tool_digest.as_ref()),
+            "tool_digest": self.definition(&call.name.raw).or(call.tool_digest.as_ref()),
             "scope": facts.scope,
             "file_digests": facts.file_digests,
         })
@@ -52,8 +52,19 @@ impl Rules<'_> {
     /// Whether a call was planned for another tool than is there now under its name, and nobody accepts that: what was decided about that one
     /// (its class, its key, what its arguments mean) says nothing about this one.
     pub(crate) fn is_for_another_tool(&self, call: &CallRecord) -> bool {
-        let now = self.definitions.get(&call.name.raw);
+        let now = self.definition(&call.name.raw);
         self.is_held_to_definitions && now.zip(call.tool_digest.as_ref()).is_some_and(|(now, then)| now != then)
+    }
+
+    fn definition(&self, tool: &str) -> Option<&Sha256> {
+        self.definitions?.get(tool)
+    }
+
+    /// Whether the tool that a call goes to is not there any more: nothing is sent to what nobody offers, whoever accepts other tools. An action
+    /// goes to the tool that it is an action of.
+    pub(crate) fn is_gone(&self, call: &CallRecord) -> bool {
+        let tool = call.policy.via.as_ref().map_or(&call.name.raw, |via| &via.tool.raw);
+        self.definitions.is_some_and(|there| !there.contains_key(tool))
     }
 
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise. Whoever says that it did not happen does
@@ -63,6 +74,7 @@ impl Rules<'_> {
             && call.resolution != Some(Resolution::NotHappened)
             && call.attempt <= self.config.max_retries
             && !self.is_for_another_tool(call)
+            && !self.is_gone(call)
             && another_attempt_may_help(call.error_code.as_deref())
     }
 

@@ -8,7 +8,9 @@
 //! Proved by: the generated table below (`table.rs`), `tests/it/identity`, `crash_anywhere`, the crash matrix, the simulation.
 
 use ua_core::{CallStatus, EvidenceLevel, IdempotencyKey, QuestionId, RawReply, Resolution, Timestamp};
-use ua_store::{AttemptRecord, CallRecord, Choice, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution};
+use ua_store::{
+    AttemptRecord, CallRecord, Choice, LateReply, QuestionRecord, QuestionStatus, ReplayStatus, UnknownResolution,
+};
 
 mod first_send;
 mod in_doubt;
@@ -61,6 +63,13 @@ pub(crate) enum Verdict<'v> {
     Unreachable {
         /// What stood in the way.
         why: String,
+    },
+    /// Its own answer came, and is beside the database.
+    Answered {
+        /// The answer.
+        late: &'v LateReply,
+        /// The question that this answers.
+        asked: Option<&'v QuestionRecord>,
     },
     /// A person, or a probe, has said what came of it.
     Resolve {

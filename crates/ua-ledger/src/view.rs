@@ -166,7 +166,7 @@ impl Ledger {
         Rules {
             config: &self.config,
             people: &self.people,
-            definitions: &self.definitions,
+            definitions: self.definitions.as_ref(),
             is_held_to_definitions: self.is_held_to_definitions,
             root: &self.root,
             epoch: self.lease.epoch,

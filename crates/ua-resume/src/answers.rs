@@ -4,8 +4,8 @@
 //! unknown is a `retry`, running one that was never sent is an `approve`. Older words (`execute`, `continue`, `deny`) are accepted.
 
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Role};
-use ua_store::{AttemptRecord, CallRecord, Choice, MessageRecord, QuestionKind, QuestionRecord};
+use ua_core::{CallStatus, Role, Timestamp};
+use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, MessageRecord, QuestionKind, QuestionRecord};
 
 use ua_evidence::quote::{clean, cut};
 
@@ -224,20 +224,25 @@ pub struct Beside {
 const FACT_LIMIT: usize = 400;
 
 /// What the rows say about a question beside its text: what became of the attempt, and what the model said when it stopped or asked for the call.
-/// `attempts` are those of its call, `messages` the history of its run; either may be empty.
+/// `attempts` are those of its call, `messages` the history of its run, `late` answers that lie beside the database; each may be empty.
 pub fn known(
     question: &QuestionRecord,
     call: Option<&CallRecord>,
     attempts: &[AttemptRecord],
     messages: &[MessageRecord],
+    late: &[LateReply],
 ) -> Vec<KnownFact> {
     let fact = |name, text: &str| KnownFact { name, text: cut(&clean(text.trim()), FACT_LIMIT) };
     let mut known = Vec::new();
     let last = attempts.iter().rfind(|attempt| Some(&attempt.call_id) == question.call_id.as_ref());
     if let Some(attempt) = last {
-        let ended = match attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost")) {
-            Some(at) => format!("ended at {at}"),
-            None => "no answer was recorded".to_owned(),
+        let ended = attempt.ended_at.filter(|_| attempt.outcome.as_deref() != Some("lost"));
+        let ended = match (ended, came_late(question, attempt, late)) {
+            (Some(at), _) => format!("ended at {at}"),
+            (None, Some(at)) => format!(
+                "an answer came at {at} and could not be stored then: it lies beside the database, and is looked at when the run is taken next"
+            ),
+            (None, None) => "no answer was recorded".to_owned(),
         };
         // Those that never left us are no sends, but for the last, which is told of anyway.
         let is_another = |other: &&AttemptRecord| {
@@ -270,6 +275,16 @@ pub fn known(
         known.push(fact("model said", &said));
     }
     known
+}
+
+/// When an answer to an attempt came that could not be stored then, as what lies beside the database says, or the question itself.
+fn came_late(question: &QuestionRecord, attempt: &AttemptRecord, late: &[LateReply]) -> Option<Timestamp> {
+    let shown = question.detail.get("late_replies").cloned();
+    let shown: Vec<LateReply> = shown.and_then(|shown| serde_json::from_value(shown).ok()).unwrap_or_default();
+    let is_its_own = |late: &&LateReply| {
+        late.tool_call_id == attempt.call_id && late.attempt == attempt.attempt && late.at >= attempt.started_at
+    };
+    late.iter().chain(&shown).filter(is_its_own).map(|late| late.at).next_back()
 }
 
 #[cfg(test)]
@@ -334,7 +349,7 @@ mod tests {
             detail: None,
             handle: None,
         };
-        let sent = |attempts: &[AttemptRecord]| known(&asked, None, attempts, &[])[0].text.clone();
+        let sent = |attempts: &[AttemptRecord]| known(&asked, None, attempts, &[], &[])[0].text.clone();
         let other = ua_core::CallId::new(&env);
         let of_another = attempt(&other, 1, "lost");
         let all = [1, 2, 3].map(|number| attempt(&call_id, number, "lost"));
@@ -344,9 +359,26 @@ mod tests {
         assert_eq!(once, format!("attempt 2 at {}, no answer was recorded", two.started_at));
         let again = sent(&[of_another, one.clone(), attempt(&call_id, 2, "not_sent"), three.clone()]);
         assert_eq!(again, format!("attempt 3 at {last}, no answer was recorded; sent once before, at {first}"));
-        let often = sent(&[one, two, three]);
+        let often = sent(&[one, two.clone(), three.clone()]);
         let before = format!("; sent 2 times before, the first time at {first}");
         assert_eq!(often, format!("attempt 3 at {last}, no answer was recorded{before}"));
+
+        // What lies beside the database is said, by the file or by the question; not that of another attempt.
+        let late = |attempt: &AttemptRecord| LateReply {
+            at: attempt.started_at,
+            run_id: asked.run_id.clone(),
+            tool_call_id: call_id.clone(),
+            attempt: attempt.attempt,
+            reply: ua_core::RawReply::http(200, "sent"),
+        };
+        let with = |asked: &QuestionRecord, late: &[LateReply]| {
+            known(asked, None, std::slice::from_ref(&three), &[], late)[0].text.clone()
+        };
+        let shown = QuestionRecord { detail: json!({"late_replies": [late(&three)]}), ..asked.clone() };
+        for said in [with(&asked, &[late(&three), late(&two)]), with(&shown, &[])] {
+            assert!(said.contains(&format!("an answer came at {last} and could not be stored")), "{said}");
+        }
+        assert!(with(&asked, &[late(&two)]).contains("no answer was recorded"));
     }
 
     #[test]
@@ -405,7 +437,7 @@ mod tests {
         let records = &story.records;
         let asked = QuestionRecord { call_id: Some(ids[0].clone()), ..question(QuestionKind::Approval, &[]) };
         let said = |question: &QuestionRecord, call| {
-            let known = known(question, call, &[], &records.messages);
+            let known = known(question, call, &[], &records.messages, &[]);
             known.into_iter().map(|fact| fact.text).collect::<Vec<_>>()
         };
         assert_eq!(said(&asked, records.call(&ids[0])), Vec::<String>::new(), "it said nothing about this one");

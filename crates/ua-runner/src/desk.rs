@@ -16,6 +16,7 @@ use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
 use crate::error::RunError;
+use crate::late_file::TellingLate;
 use crate::past::PastKnown;
 use crate::patience::UntilStopped;
 use crate::ports::effect_limits;
@@ -275,7 +276,8 @@ impl Desk {
     /// The run's store as its owner sees it. One for each time the run is taken.
     pub fn outbox(&self) -> Arc<Outbox> {
         let outbox = Outbox::new(self.ports.store.clone(), self.ports.lease.clone());
-        Arc::new(outbox.with_patience(self.patience()).with_late_replies(self.late.clone()))
+        let late = TellingLate::new(self.late.clone(), self.watcher.clone());
+        Arc::new(outbox.with_patience(self.patience()).with_late_replies(Arc::new(late)))
     }
 
     /// How long what came back waits for a busy database.

@@ -157,7 +157,7 @@ pub struct StepHost {
     /// The folder of run locks, for example `locks` beside the database. With it, one process drives a run, whatever
     /// happens. Without it a process that is seen to be alive on this machine is respected, but two tasks of one process, or
     /// two machines, are kept apart by the epoch alone: what one of them has under way when the other takes the run is not
-    /// ended.
+    /// ended. Beside it stands `late_replies.log`, where answers are kept while the database does not take them.
     pub locks: Option<PathBuf>,
     /// Clock and entropy: `ua_core::system::env()` in a real process.
     pub env: Env,

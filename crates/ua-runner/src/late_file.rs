@@ -2,15 +2,19 @@
 //!
 //! It is written when nothing else can be, so it is opened anew each time, and what is wrong with it is told and no more.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 use ua_core::CallId;
-use ua_ledger::LateReplies;
+use ua_ledger::{LateReplies, said};
 use ua_store::LateReply;
+
+use crate::watch::{RunEvent, Watcher};
 
 /// As much of it is read.
 const MOST: u64 = 64 << 20;
@@ -54,31 +58,75 @@ impl LateFile {
 }
 
 impl LateReplies for LateFile {
-    fn keep(&self, late: &LateReply) {
-        let call = &late.tool_call_id;
-        match self.append(late) {
-            Ok(()) => {
-                tracing::warn!(%call, path = %self.path.display(), "the database does not accept an answer: kept beside it");
-            }
-            Err(error) => {
-                tracing::error!(%call, path = %self.path.display(), %error, "an answer that the database does not accept was not kept");
-            }
-        }
+    fn keep(&self, late: &LateReply) -> Result<(), String> {
+        let (call, path) = (&late.tool_call_id, self.path.display());
+        self.append(late).map_err(|error| {
+            tracing::error!(%call, %path, %error, "an answer that the database does not accept was not kept");
+            format!("{path} cannot be written: {error}")
+        })?;
+        tracing::warn!(%call, %path, "the database does not accept an answer: kept beside it");
+        Ok(())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
+    fn all(&self) -> Vec<LateReply> {
+        self.having("").unwrap_or_default()
+    }
+
     fn about(&self, call: &CallId) -> Vec<LateReply> {
-        // There is none, but after such a trouble.
-        let Ok(file) = self.open(&mut OpenOptions::new()) else { return Vec::new() };
+        let mut late = self.having(call.as_str()).unwrap_or_default();
+        late.retain(|late| late.tool_call_id == *call);
+        late
+    }
+}
+
+impl LateFile {
+    /// The answers whose lines have this in them. There is no file, but after such a trouble.
+    #[expect(clippy::disallowed_methods, reason = "options alone open nothing")]
+    fn having(&self, word: &str) -> io::Result<Vec<LateReply>> {
         let mut text = String::new();
-        if file.take(MOST).read_to_string(&mut text).is_err() {
-            return Vec::new();
-        }
-        let lines = text.lines().filter(|line| line.contains(call.as_str()));
-        lines
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .filter(|late: &LateReply| late.tool_call_id == *call)
-            .collect()
+        self.open(&mut OpenOptions::new())?.take(MOST).read_to_string(&mut text)?;
+        let lines = text.lines().filter(|line| line.contains(word));
+        Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+}
+
+/// Keeps answers elsewhere, and has whoever watches the run told of one that could not be kept, once.
+#[derive(Clone)]
+pub(crate) struct TellingLate {
+    late: Arc<dyn LateReplies>,
+    watcher: Watcher,
+    told: Arc<Mutex<BTreeSet<(CallId, u32)>>>,
+}
+
+impl TellingLate {
+    pub(crate) fn new(late: Arc<dyn LateReplies>, watcher: Watcher) -> Self {
+        Self { late, watcher, told: Arc::default() }
+    }
+}
+
+impl std::fmt::Debug for TellingLate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TellingLate").field(&self.late).finish()
+    }
+}
+
+impl LateReplies for TellingLate {
+    fn keep(&self, late: &LateReply) -> Result<(), String> {
+        self.late.keep(late).inspect_err(|why| {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.insert((late.tool_call_id.clone(), late.attempt)) {
+                let (call_id, said, why) = (late.tool_call_id.clone(), said(&late.reply), why.clone());
+                (self.watcher)(RunEvent::AnswerNotKept { call_id, said, why });
+            }
+        })
+    }
+
+    fn all(&self) -> Vec<LateReply> {
+        self.late.all()
+    }
+
+    fn about(&self, call: &CallId) -> Vec<LateReply> {
+        self.late.about(call)
     }
 }
 
@@ -104,13 +152,14 @@ mod tests {
             reply: RawReply::ToolResult { result: json!({"content": [{"type": "text", "text": "sent"}]}) },
         };
         assert!(file.about(&late("call_1", 1).tool_call_id).is_empty());
-        file.keep(&late("call_1", 1));
+        file.keep(&late("call_1", 1)).unwrap();
         let path = folder.path().join(LateFile::NAME);
         std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"at\": \"20").unwrap();
-        file.keep(&late("call_2", 1));
-        file.keep(&late("call_1", 2));
+        file.keep(&late("call_2", 1)).unwrap();
+        file.keep(&late("call_1", 2)).unwrap();
         assert_eq!(file.about(&late("call_1", 1).tool_call_id), [late("call_1", 1), late("call_1", 2)]);
         assert_eq!(file.about(&late("call_2", 1).tool_call_id), [late("call_2", 1)]);
+        assert_eq!(file.all(), [late("call_1", 1), late("call_2", 1), late("call_1", 2)]);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
@@ -126,7 +175,33 @@ mod tests {
             attempt: 1,
             reply: RawReply::http(200, ""),
         };
-        LateFile::at(folder.path().join(LateFile::NAME)).keep(&late);
-        assert!(!elsewhere.exists());
+        let refused = LateFile::at(folder.path().join(LateFile::NAME)).keep(&late).unwrap_err();
+        assert!(!elsewhere.exists() && refused.contains("cannot be written"), "{refused}");
+    }
+
+    #[test]
+    fn whoever_watches_is_told_once_of_an_answer_that_is_kept_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let watcher: Watcher = Arc::new(move |event| heard.lock().unwrap().push(event));
+        let missing = folder.path().join("missing").join(LateFile::NAME);
+        let telling = TellingLate::new(Arc::new(LateFile::at(missing.clone())), watcher);
+        let late = LateReply {
+            at: Timestamp::from_millis(0),
+            run_id: RunId::parse("run_1").unwrap(),
+            tool_call_id: CallId::parse("call_1").unwrap(),
+            attempt: 1,
+            reply: RawReply::http(200, "sent as 7"),
+        };
+        for _ in 0..2 {
+            assert!(telling.keep(&late).is_err());
+        }
+        std::fs::create_dir(missing.parent().unwrap()).unwrap();
+        telling.keep(&late).unwrap();
+        let told = told.lock().unwrap();
+        let [RunEvent::AnswerNotKept { call_id, said, why }] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((call_id.as_str(), said.as_str()), ("call_1", "HTTP 200: sent as 7"));
+        assert!(why.contains("No such file"), "{why}");
     }
 }

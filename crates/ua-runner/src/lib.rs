@@ -79,6 +79,7 @@ pub use machine::{
     UnexpectedEvent, Word,
 };
 pub use past::{PastError, PastKnown};
+pub use patience::NoWaiting;
 pub use phase::PhaseState;
 pub use pin::{PinSettings, effective_pins};
 pub use ports::{ResultCheck, RunSettings, park_for_tool_server};

@@ -25,6 +25,31 @@ pub(crate) struct UntilStopped {
     pub(crate) watcher: Watcher,
 }
 
+/// Gives a write up at once, as who answers a client that waits has to; an answer whose write takes long is kept beside the database all the
+/// same.
+#[derive(Debug)]
+pub struct NoWaiting {
+    env: Env,
+}
+
+impl NoWaiting {
+    /// By this clock.
+    pub fn new(env: Env) -> Self {
+        Self { env }
+    }
+}
+
+#[async_trait]
+impl Patience for NoWaiting {
+    async fn wait(&self, _doing: &str, _why: &str, _tries: &mut Tries) -> bool {
+        false
+    }
+
+    async fn too_long(&self) {
+        self.env.clock.sleep(TOO_LONG).await;
+    }
+}
+
 #[async_trait]
 impl Patience for UntilStopped {
     async fn wait(&self, doing: &str, why: &str, tries: &mut Tries) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{Component, FingerprintDiff, Money, ToolSpec};
+use ua_core::{CallId, Component, FingerprintDiff, Money, ToolSpec};
 use ua_dispatch::CallProgress;
 use ua_store::RequestStatus;
 
@@ -91,6 +91,16 @@ pub enum RunEvent {
         /// What is waited to do: `store the answer of`, `record the model's reply`.
         doing: String,
         /// What the database says.
+        why: String,
+    },
+    /// An answer of a call with an effect could be stored neither in the database nor beside it: it is in this process's hands alone, which
+    /// tries on. Told once of each attempt.
+    AnswerNotKept {
+        /// The call.
+        call_id: CallId,
+        /// What the tool answered, on one line, without the secrets that are known.
+        said: String,
+        /// Why it is not kept beside the database.
         why: String,
     },
     /// The provider refused a request for one tool. The tool is not offered any more, and the model is asked again.

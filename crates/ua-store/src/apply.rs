@@ -287,7 +287,8 @@ fn resolve_late<R: Rows>(
     let run = rows.run(&call.run_id)?;
     rules::check_run_ended(&run)?;
     let question = Some(rows.question(question)?);
-    let resolved = rules::call_resolved(call, resolution, question, run.spec.settings.blob_threshold_bytes, at)?;
+    let (attempt, threshold) = (rows.current_attempt(&call)?, run.spec.settings.blob_threshold_bytes);
+    let resolved = rules::call_resolved(call, attempt, resolution, question, threshold, at)?;
     put_resolved(rows, resolved, run.lease_epoch, at).map(Done::Call)
 }
 
@@ -308,10 +309,8 @@ fn correct_call<R: Rows>(rows: &R, correct: CorrectCall) -> Result<Done, R::Erro
         return Ok(Done::Call(call));
     };
     let rules::Corrected { call, attempt, receipt, blobs, duplicates, question } = corrected;
-    if let Some(attempt) = attempt {
-        rows.end_attempt(&attempt)?;
-    }
-    let call = put_resolved(rows, rules::Resolved { call, receipt, blobs, question }, run.lease_epoch, at)?;
+    let resolved = rules::Resolved { call, receipt, blobs, question, attempt };
+    let call = put_resolved(rows, resolved, run.lease_epoch, at)?;
     for duplicate in duplicates {
         let epoch = rows.run(&duplicate.run_id)?.lease_epoch;
         rows.update_call(&duplicate, epoch)?;
@@ -707,7 +706,8 @@ fn resolve_unknown<R: Rows>(
     let threshold = leased_run(rows, lease)?.spec.settings.blob_threshold_bytes;
     let call = rules::owned_call(rows.call(call)?, lease)?;
     let question = question.map(|question| rows.question(question)).transpose()?;
-    let resolved = rules::call_resolved(call, resolution, question, threshold, at)?;
+    let attempt = rows.current_attempt(&call)?;
+    let resolved = rules::call_resolved(call, attempt, resolution, question, threshold, at)?;
     put_resolved(rows, resolved, lease.epoch, at).map(Done::Call)
 }
 
@@ -717,8 +717,11 @@ fn put_resolved<R: Rows>(
     epoch: u64,
     at: Timestamp,
 ) -> Result<CallRecord, R::Error> {
-    let rules::Resolved { call, receipt, blobs, question } = resolved;
+    let rules::Resolved { call, receipt, blobs, question, attempt } = resolved;
     rows.put_blobs(&call.run_id, &blobs, at)?;
+    if let Some(attempt) = attempt {
+        rows.end_attempt(&attempt)?;
+    }
     rows.update_call(&call, epoch)?;
     if let Some(receipt) = receipt {
         rows.insert_receipt(&receipt)?;

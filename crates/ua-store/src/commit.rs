@@ -355,6 +355,16 @@ pub enum UnknownResolution {
         /// How well it is vouched for.
         evidence: EvidenceLevel,
     },
+    /// The answer of its newest attempt came and could not be stored then: the call is what the answer says, as if it had been, and the
+    /// attempt is one that was answered.
+    Answered {
+        /// The answer.
+        raw: RawReply,
+        /// What it means; it must not leave the outcome open.
+        settlement: Settlement,
+        /// When it came: not before the attempt began.
+        received_at: Timestamp,
+    },
     /// It did not: the call has failed, definitely, and no longer blocks its scope. For calls whose turn is over; one whose
     /// turn is open is started again instead.
     NotHappened {

@@ -135,6 +135,7 @@ macro_rules! conformance_tests {
             calls::a_skipped_call_stays_unknown_and_lets_its_turn_commit,
             calls::what_did_not_happen_frees_its_key,
             calls::a_find_is_not_a_persons_word,
+            calls::an_answer_that_was_not_stored_settles_its_own_attempt,
             calls::a_duplicate_takes_the_receipt_of_its_twin,
             calls::a_duplicate_needs_a_twin,
             calls::calls_are_cancelled_all_or_none,

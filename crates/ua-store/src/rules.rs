@@ -26,7 +26,7 @@ use crate::error::{RowRef, StoreError};
 
 pub use blob::{blob_read, blobs_pruned};
 pub use call::{
-    CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_cancelled, call_corrected,
+    CorrectContext, Corrected, Resolved, Settled, StartContext, Started, call_begun, call_cancelled, call_corrected,
     call_deduplicated, call_lost, call_not_happened, call_resolved, call_settled, call_skipped, call_started,
     call_vouched_for, check_run_ended, failure_left, handle_kept, is_doubt, may_have_happened, owned_call,
     receipt_interpreted, replay_noted,

@@ -99,3 +99,25 @@ fn an_approved_call_does_not_go_out_to_another_tool() {
     client.done();
     world.check();
 }
+
+/// The same of a tool that its server does not offer any more.
+#[test]
+fn an_approved_call_does_not_go_out_to_a_tool_that_is_gone() {
+    let world = GatewayWorld::new();
+    let mut client = world.client().greet();
+    let amount = json!({"amount": 9});
+    assert_eq!(told(&client.result("wire_money", &amount)), "held");
+    let asked = world.questions().pop().unwrap();
+    world.behave("gone");
+    client.result("append_line", &json!({"text": "tell of changes"}));
+    client.hear("that the tools changed", |message| message["method"] == CHANGED);
+    world.answer(&asked, Choice::Execute);
+    for _ in 0..2 {
+        let refused = client.result("wire_money", &amount);
+        assert_eq!((told(&refused), world.effects().len()), ("not_sent", 1), "{refused}");
+    }
+    let stands: Vec<CallStatus> = world.calls("wire_money").iter().map(|call| call.status).collect();
+    assert!(stands.iter().all(|status| *status == CallStatus::Cancelled), "{stands:?}");
+    client.done();
+    world.check();
+}

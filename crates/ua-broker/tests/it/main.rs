@@ -7,6 +7,7 @@ mod crashes;
 mod deciding;
 mod eras;
 mod http;
+mod late;
 mod matrix;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;

@@ -1,9 +1,12 @@
 //! What a client is told is so: of what was sent nothing says that it was not, and the other way round; and whoever asks is answered.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
 use ua_store::Choice;
 
-use crate::world::{Client, GatewayWorld, mail, notice, text, told, until};
+use crate::world::{Client, GatewayWorld, cell, mail, notice, text, told, until};
 
 fn impatient(world: &GatewayWorld) -> Client {
     let mut client = world.client();
@@ -11,9 +14,10 @@ fn impatient(world: &GatewayWorld) -> Client {
     client.greet()
 }
 
-/// The disk fills while a mail is under way: its answer is handed over from memory, and stored when there is room again.
+/// The disk fills while a mail is under way: its answer is handed over from memory, said to be recorded nowhere, and stored when there is room
+/// again.
 #[test]
-fn an_answer_that_cannot_be_stored_is_handed_over_and_never_said_not_to_be_sent() {
+fn an_answer_that_cannot_be_stored_is_said_to_be_recorded_nowhere_and_never_not_to_be_sent() {
     let world = GatewayWorld::new();
     world.behave("hold");
     let mut client = world.client().greet();
@@ -22,9 +26,12 @@ fn an_answer_that_cannot_be_stored_is_handed_over_and_never_said_not_to_be_sent(
     world.fill_the_disk(true);
     world.let_go();
     let result = client.answer(id)["result"].clone();
-    assert!(text(&result).starts_with("done, 1 so far"), "{result}");
-    let again = client.result("send_email", &mail());
-    assert!(text(&again).starts_with("done, 1 so far") && notice(&again) == "duplicate", "{again}");
+    for result in [result, client.result("send_email", &mail())] {
+        assert!(told(&result) == "unrecorded" && result["isError"] == true, "{result}");
+        let text = text(&result);
+        assert!(text.contains("its tool server answered: done, 1 so far\nThat is recorded nowhere yet"), "{text}");
+        assert!(!text.contains("Not sent"), "{text}");
+    }
     // Of one that was not sent it is said.
     let other = client.result("send_email", &json!({"to": "eve@example.com", "subject": "Other", "body": "x"}));
     assert!(told(&other) == "broken" && text(&other).starts_with("Not sent"), "{other}");
@@ -183,4 +190,37 @@ fn a_request_that_cannot_be_read_is_refused_and_the_client_goes_on() {
     assert_eq!(world.effects().len(), 1);
     client.done();
     world.check();
+}
+
+/// A person who tries an entry whose program is not there has an error and the code of shells for it; a client is answered with it.
+#[test]
+fn a_program_that_is_not_there_is_said_to_the_person_and_to_the_client() {
+    let world = GatewayWorld::new();
+    let root = world.folder.path().display().to_string();
+    let start = |input: Stdio| {
+        let mut command = Command::new(cell());
+        command.args(["bridge", "--socket", &format!("{root}/gateway.sock"), "--name", "stub"]);
+        for word in [cell().display().to_string(), "start".into(), root.clone(), "0".into()] {
+            command.arg("--start").arg(word);
+        }
+        command.args(["--", "no-such-server"]).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut child = start(Stdio::piped());
+    let mut stdin = child.stdin.take().unwrap();
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    writeln!(stdin, "{message}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`no-such-server` is not there"), "{answer}");
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(127));
+
+    let alone = start(Stdio::null()).wait_with_output().unwrap();
+    let said = String::from_utf8(alone.stderr).unwrap();
+    assert_eq!(alone.status.code(), Some(127), "{said}");
+    assert!(said.contains("`no-such-server` is not there: install it, or correct the command"), "{said}");
 }

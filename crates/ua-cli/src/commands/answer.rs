@@ -155,7 +155,7 @@ pub(crate) async fn list(host: &Host, args: QuestionsArgs) -> Result<u8, HostErr
                 print_exactly(Shown::exact(&format!("{line}\n")))?;
             } else {
                 let top = tree::top(&store, &question.run_id).await?;
-                let beside = questions::beside(&store, question).await?;
+                let beside = questions::beside(host.home(), &store, question).await?;
                 print(shown_question(question, &beside, &top, args.full))?;
             }
         }

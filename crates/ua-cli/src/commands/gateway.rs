@@ -321,7 +321,7 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
         (None, None) => return Err(HostError::usage("name a configuration with --client or --file")),
     };
     let front = gateway::Front {
-        program: settings.program()?.display().to_string(),
+        program: gateway::stable_program(settings)?.display().to_string(),
         root: root.map(|root| settings.absolute(root)).transpose()?.map(|root| root.display().to_string()),
     };
     let root = gateway::root(settings, root)?;
@@ -358,6 +358,10 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
         (server, what)
     });
     print(format!("{}\n", file.display()))?;
+    if edited.changes.is_empty() {
+        let none = "It names no tool servers yet, so nothing was changed. Give the client its first one, then this command again.";
+        return print(format!("{}\n", wrapped(none, 0)));
+    }
     let rows: Vec<(String, &str)> = rows.collect();
     let width = rows.iter().map(|(server, _)| server.chars().count()).max().unwrap_or_default();
     let lines = rows.iter().map(|(server, what)| format!("  {server:<width$}  {}\n", wrapped(what, width + 4)));

@@ -151,7 +151,7 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
             continue;
         }
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
-        let known = known(question, call, &records.attempts, own_history(records, question));
+        let known = known(question, call, &records.attempts, own_history(records, question), &[]);
         let beside = Beside { known, reach: reach(&records.run, question) };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }

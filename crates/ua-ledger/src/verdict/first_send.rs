@@ -14,6 +14,9 @@ impl<'v> Case<'v> {
         {
             return Decision { verdict: self.of_another_tool(), closes: self.view.pending().into_iter().collect() };
         }
+        if self.rules.is_gone(self.call) && !matches!(word(self.view.pending()), Word::Abort | Word::No(_)) {
+            return Decision { verdict: self.of_no_tool(), closes: self.view.pending().into_iter().collect() };
+        }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered) = (None, None);
         match word(self.view.pending()) {
@@ -107,6 +110,15 @@ impl<'v> Case<'v> {
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "tool_changed", message }
+    }
+
+    /// The refusal of a call whose tool is not there any more.
+    fn of_no_tool(&self) -> Verdict<'v> {
+        let message = format!(
+            "Not run: `{}` is not offered any more. Use only the tools that are offered now, or go on without it.",
+            self.call.name.tool
+        );
+        Verdict::Cancel { resolution: Resolution::Refused, code: "tool_gone", message }
     }
 
     /// The addresses that it would read and that nobody but the model has written, where that may carry something away.

@@ -1,15 +1,18 @@
 //! A call that was sent, and nobody knows what came of it.
 
-use ua_core::{EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
-use ua_store::{CallRecord, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
+use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
+use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
+use crate::late::answer_beside;
 use crate::question::{Sends, Why, shows};
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
+/// Why it is not sent again, whoever says so, when its server has no such tool any more.
+const TOOL_GONE: &str = "its tool server does not offer the tool any more, so it cannot be sent again";
 
 impl<'v> Case<'v> {
     pub(super) fn unknown(&self, known: Known<'v>) -> Decision<'v> {
@@ -23,22 +26,28 @@ impl<'v> Case<'v> {
         };
         let resolve =
             |asked, resolution| Verdict::Resolve { resolution: Box::new(resolution), asked: Some(asked), replay: None };
-        let verdict = match (word(asked), known) {
-            (Word::Abort, _) => Verdict::Aborted,
+        let late = answer_beside(self.call, &self.view.attempts, &self.view.late);
+        let says_done = |late: &LateReply| interpret(&late.reply, &self.call.policy).status == CallStatus::Succeeded;
+        let verdict = match (word(asked), known, late) {
+            (Word::Abort, _, _) => Verdict::Aborted,
+            // Its own answer says more than a person's word that it happened.
+            (Word::Happened(_), _, Some(late)) if says_done(late) => Verdict::Answered { late, asked },
             // Nothing is sent, so nobody waits for the process it was sent to.
-            (Word::Happened(asked), _) => resolve(asked, happened(self.call, asked)),
-            (Word::No(asked), _) => resolve(asked, UnknownResolution::Skipped),
+            (Word::Happened(asked), _, _) => resolve(asked, happened(self.call, asked)),
+            (Word::No(asked), _, _) => resolve(asked, UnknownResolution::Skipped),
+            // It was answered, so nothing is sent whatever was ordered.
+            (Word::Yes(_) | Word::Open(_) | Word::None, _, Some(late)) => Verdict::Answered { late, asked },
             // A question waits as well: whoever looks before that process is gone may look too early.
-            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing) => Verdict::Fence,
+            (Word::Yes(_) | Word::Open(_) | Word::None, Known::Nothing, None) => Verdict::Fence,
             // Whoever orders it may not have looked where the policy can.
-            (Word::Yes(_), Known::Gone) if self.can_be_looked_up() => Verdict::Probe,
-            (Word::Yes(asked), Known::Probed(said)) => match self.found(said, Some(asked)) {
+            (Word::Yes(_), Known::Gone, None) if self.can_be_looked_up() => Verdict::Probe,
+            (Word::Yes(asked), Known::Probed(said), None) => match self.found(said, Some(asked)) {
                 Some(verdict) => verdict,
                 None => return self.ordered(asked, Some(said), closes),
             },
-            (Word::Yes(asked), Known::Gone) => return self.ordered(asked, None, closes),
-            (Word::Open(_) | Word::None, Known::Gone) => self.by_policy(asked),
-            (Word::Open(_) | Word::None, Known::Probed(said)) => return self.by_probe(said, asked, closes),
+            (Word::Yes(asked), Known::Gone, None) => return self.ordered(asked, None, closes),
+            (Word::Open(_) | Word::None, Known::Gone, None) => self.by_policy(asked),
+            (Word::Open(_) | Word::None, Known::Probed(said), None) => return self.by_probe(said, asked, closes),
         };
         Decision { verdict, closes }
     }
@@ -86,6 +95,10 @@ impl<'v> Case<'v> {
             let because = overtaken_by(other.call);
             return Decision { verdict: self.hold(None, &because), closes };
         }
+        if self.rules.is_gone(self.call) {
+            closes.push(asked);
+            return Decision { verdict: self.hold(None, TOOL_GONE), closes };
+        }
         if !self.is_as_asked(asked) {
             closes.push(asked);
             return Decision { verdict: self.hold(None, "what it would send now is not what was asked about"), closes };
@@ -130,6 +143,9 @@ impl<'v> Case<'v> {
             }
             (OnUnknown::Continue, asked) => return Verdict::GoOnWithout { ask: asked.is_none() },
             (OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Hold, Some(asked)) => return Verdict::Hold(asked),
+            (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_gone(self.call) => {
+                Some(TOOL_GONE.to_owned())
+            }
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if self.rules.is_for_another_tool(self.call) => {
                 Some(ANOTHER_TOOL.to_owned())
             }
@@ -173,6 +189,7 @@ impl<'v> Case<'v> {
             Finding::Absent if self.rules.is_exhausted(&self.view.attempts) => {
                 shows_nothing("it was tried as often as the job allows")
             }
+            Finding::Absent if self.rules.is_gone(self.call) => shows_nothing(TOOL_GONE),
             Finding::Absent if self.rules.is_for_another_tool(self.call) => shows_nothing(ANOTHER_TOOL),
             Finding::Absent if self.call.file_digests != self.facts.file_digests => {
                 shows_nothing("a file it sends has changed since")

@@ -17,7 +17,8 @@ impl<'v> Case<'v> {
         if !self.rules.may_retry(self.call) && !asks_for_credentials {
             return Verdict::Settled.into();
         }
-        if self.rules.is_for_another_tool(self.call) && !matches!(word(self.view.pending()), Word::Abort) {
+        let is_another = self.rules.is_for_another_tool(self.call) || self.rules.is_gone(self.call);
+        if is_another && !matches!(word(self.view.pending()), Word::Abort) {
             return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
         }
         let mut closes = Vec::new();

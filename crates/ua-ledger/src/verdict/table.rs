@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, Resolution, RunId, Scope, Sha256, SideEffectClass,
-    Time, ToolName, sha256,
+    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope, Sha256,
+    SideEffectClass, Time, ToolName, sha256,
 };
 use ua_store::conformance::samples;
 use ua_store::{
-    AnswerRecord, AttemptRecord, CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Related, Relations,
+    AnswerRecord, AttemptRecord, CallRecord, Choice, LateReply, QuestionKind, QuestionRecord, QuestionStatus,
+    ReceiptRecord, Related, Relations,
 };
 
 use super::{Known, Verdict, verdict};
@@ -676,11 +676,21 @@ impl Case {
 
     /// What `read` makes of the verdict.
     fn decided<T>(&self, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
-        self.decided_beside(&BTreeMap::new(), read)
+        self.decided_with(None, &[], read)
     }
 
     /// The same where tools are defined so now.
     fn decided_beside<T>(&self, definitions: &BTreeMap<String, Sha256>, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+        self.decided_with(Some(definitions), &[], read)
+    }
+
+    /// The same where these answers lie beside the database.
+    fn decided_with<T>(
+        &self,
+        definitions: Option<&BTreeMap<String, Sha256>>,
+        late: &[LateReply],
+        read: impl FnOnce(&Verdict<'_>) -> T,
+    ) -> T {
         let config = LedgerConfig {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
@@ -708,7 +718,7 @@ impl Case {
             time: Time::plain(now),
         };
         let facts = self.facts();
-        let view = self.view(&facts, &rules);
+        let view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
         let said = |finding, conclusive| Asked {
             finding,
             tool: "look".to_owned(),
@@ -747,10 +757,12 @@ fn name(verdict: &Verdict<'_>) -> String {
         Verdict::Fence => "fence",
         Verdict::Probe => "probe",
         Verdict::NotBefore { .. } => "not before",
+        Verdict::Answered { .. } => "answered",
         Verdict::Unreachable { .. } => "unreachable",
         Verdict::Resolve { resolution, replay, .. } => match (resolution.as_ref(), replay) {
             (U::Happened { evidence: EvidenceLevel::Reconciled, .. }, Some(_)) => "resolve: found",
             (U::Happened { .. }, _) => "resolve: happened",
+            (U::Answered { .. }, _) => "resolve: answered",
             (U::NotHappened { .. }, _) => "resolve: not happened",
             (U::Skipped, _) => "resolve: skipped",
         },
@@ -834,6 +846,61 @@ fn nothing_goes_out_to_another_tool_than_it_was_planned_for() {
         }
     }
     assert!(ended > 100, "{ended}");
+}
+
+/// What no server offers any more is not sent to, whoever accepts other tools or orders it: what was not sent ends, what failed stays so, and
+/// what is in doubt is a question.
+#[test]
+fn nothing_goes_out_to_a_tool_that_is_gone() {
+    let (mut ended, mut asked) = (0, 0);
+    for case in cases() {
+        let found = case.decided_beside(&BTreeMap::new(), name);
+        assert!(!found.starts_with("start"), "{case:?}: {found}");
+        if !case.verdict().starts_with("start") {
+            continue;
+        }
+        match case.stand {
+            S::Prepared => assert_eq!(found, "cancel: tool_gone", "{case:?}"),
+            S::Unknown => assert!(matches!(found.as_str(), "ask: unknown" | "hold"), "{case:?}: {found}"),
+            _ => assert_eq!(found, "settled", "{case:?}"),
+        }
+        ended += u32::from(case.stand == S::Prepared);
+        asked += u32::from(case.stand == S::Unknown);
+    }
+    assert!(ended > 100 && asked > 100, "{ended} ended, {asked} asked");
+}
+
+/// An answer that could not be stored when it came is the answer: nothing is sent, asked or looked for, unless a person has decided. One of
+/// another attempt, one that is older than its attempt, and one that leaves the outcome open change nothing.
+#[test]
+fn a_call_in_doubt_is_what_the_answer_beside_the_database_says() {
+    let planned = samples::planned_email("call_1", 1, 1);
+    let own = LateReply {
+        at: samples::at(11),
+        run_id: RunId::parse("run_1").unwrap(),
+        tool_call_id: planned.call_id,
+        attempt: 1,
+        reply: samples::raw(),
+    };
+    let others = [
+        LateReply { attempt: 2, ..own.clone() },
+        LateReply { at: samples::at(9), ..own.clone() },
+        LateReply { run_id: RunId::parse("run_2").unwrap(), ..own.clone() },
+        LateReply { tool_call_id: samples::call_id("call_2"), ..own.clone() },
+        LateReply { reply: RawReply::RpcError { code: -32603, message: "no".to_owned() }, ..own.clone() },
+        LateReply { reply: RawReply::http(429, "later"), ..own.clone() },
+    ];
+    for case in cases().into_iter().filter(|case| case.stand != S::Prepared) {
+        let verdict = case.verdict();
+        assert_eq!(case.decided_with(None, &others, name), verdict, "{case:?}");
+        let found = case.decided_with(None, std::slice::from_ref(&own), name);
+        let has_own_word = matches!(verdict.as_str(), "aborted" | "resolve: skipped");
+        if case.stand == S::Unknown && !has_own_word {
+            assert_eq!(found, "answered", "{case:?}");
+        } else {
+            assert_eq!(found, verdict, "{case:?}");
+        }
+    }
 }
 
 /// Answers have other words at a terminal than in a program, which are said where a question is shown. What it asks is told to both.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc};
-use ua_core::{CallId, CallStatus};
+use ua_core::CallStatus;
 use ua_ledger::{LateReplies, Outbox, Patience, Tries};
 use ua_store::conformance::{Scene, StoreSeam, Undisturbed, Writes, samples};
 use ua_store::{
@@ -164,11 +164,12 @@ async fn an_answer_is_kept_beside_the_database_while_its_write_takes_long() {
     struct Kept(mpsc::UnboundedSender<u32>);
 
     impl LateReplies for Kept {
-        fn keep(&self, late: &LateReply) {
+        fn keep(&self, late: &LateReply) -> Result<(), String> {
             self.0.send(late.attempt).unwrap();
+            Ok(())
         }
 
-        fn about(&self, _call: &CallId) -> Vec<LateReply> {
+        fn all(&self) -> Vec<LateReply> {
             Vec::new()
         }
     }

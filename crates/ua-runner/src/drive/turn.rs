@@ -203,6 +203,7 @@ impl Driver<'_> {
         let handed = Handed {
             planned: self.open_calls.as_deref().filter(|_| self.replay.is_empty()).unwrap_or_default(),
             is_last: self.machine.hands_out_the_last(),
+            reads_wait: false,
         };
         let mut ended = self.ports.dispatcher.dispatch_group(calls, handed, &self.ports.stop).await?;
         for _ in 0..MAX_ANSWERED_MEANWHILE {

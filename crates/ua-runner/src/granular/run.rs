@@ -1,6 +1,7 @@
 //! One process's work on a step: lock, records, epoch, tools, drive.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tracing::Instrument as _;
@@ -13,6 +14,7 @@ use super::{GranularStep, StepError, StepHost, StepOutcome};
 use crate::desk::{Desk, DeskPorts};
 use crate::fork::{ForkError, ForkPlace, ForkPlan, settle_workspace};
 use crate::host::{owner_stamp, process_is_alive};
+use crate::late_file::LateFile;
 use crate::lock::{LockError, RunLock};
 use crate::past::PastKnown;
 use crate::pin::PinSettings;
@@ -81,7 +83,10 @@ impl GranularStep {
             trace,
             stop: host.stop.clone(),
         };
-        let desk = Desk::new(ports).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
+        let mut desk = Desk::new(ports).with_watcher(host.watcher.clone()).with_redactor(host.redactor.clone());
+        if let Some(root) = host.locks.as_deref().and_then(Path::parent) {
+            desk = desk.with_late_replies(Arc::new(LateFile::at(root.join(LateFile::NAME))));
+        }
         let worker = Worker::new(desk, self.agent.provider.clone(), settings, acquired_at)
             .accepting_results(self.accepts.clone());
         let worked = worker.work().instrument(span).await.map_err(|error| match error {

@@ -351,6 +351,41 @@ pub async fn a_find_is_not_a_persons_word(store: &dyn Store) {
     assert_eq!(store.receipt(&id).await.unwrap().unwrap().raw, raw);
 }
 
+/// An answer that came and could not be stored then settles the call as if it had been, with its attempt; one of an attempt before the
+/// newest does not, and neither does one that leaves the outcome open.
+pub async fn an_answer_that_was_not_stored_settles_its_own_attempt(store: &dyn Store) {
+    let scene = Scene::begin(store, "run_1").await;
+    scene.turn((1..=3).map(|n| samples::planned_email(&format!("call_{n}"), 1, n)).collect()).await;
+    for call in ["call_1", "call_2", "call_3"] {
+        scene.bring(call, CallStatus::Unknown).await;
+    }
+    let raw = RawReply::ToolResult { result: serde_json::json!({"content": [{"type": "text", "text": "sent"}]}) };
+    let answered = |status, seconds| UnknownResolution::Answered {
+        raw: raw.clone(),
+        settlement: samples::settlement(status),
+        received_at: at(seconds),
+    };
+    let resolve = |call: &str, resolution| {
+        let (lease, id) = (&scene.lease, call_id(call));
+        async move { store.resolve_unknown(lease, &id, resolution, None, at(30)).await }
+    };
+    refused(resolve("call_1", answered(CallStatus::Succeeded, 0)).await, "not one that this answer may be of");
+    assert!(resolve("call_1", answered(CallStatus::Unknown, 20)).await.is_err());
+    for (call, status) in [
+        ("call_1", CallStatus::Succeeded),
+        ("call_2", CallStatus::FailedReported),
+        ("call_3", CallStatus::FailedDefinite),
+    ] {
+        let settled = resolve(call, answered(status, 20)).await.unwrap();
+        assert_eq!((settled.status, settled.resolution, settled.doubt), (status, None, None), "{call}");
+        let attempt = store.attempts(&call_id(call)).await.unwrap().pop().unwrap();
+        assert_eq!((attempt.outcome.as_deref(), attempt.ended_at), (Some("replied"), Some(at(20))), "{call}");
+        let receipt = store.receipt(&call_id(call)).await.unwrap().unwrap();
+        assert_eq!((&receipt.raw, receipt.received_at, receipt.evidence), (&raw, at(20), EvidenceLevel::Reported));
+        refused(resolve(call, answered(status, 21)).await, "not unknown");
+    }
+}
+
 /// A duplicate succeeds without an attempt and names its twin, which keeps the key.
 pub async fn a_duplicate_takes_the_receipt_of_its_twin(store: &dyn Store) {
     let first = Scene::begin(store, "run_1").await;

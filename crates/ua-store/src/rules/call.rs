@@ -60,7 +60,11 @@ pub struct Started {
 }
 
 /// RUNNING, if nothing speaks against it.
-pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAttempt) -> Result<Started, StoreError> {
+pub fn call_started(
+    context: StartContext<'_>,
+    call: CallRecord,
+    mut start: StartAttempt,
+) -> Result<Started, StoreError> {
     let StartContext { run, holder, relations, other_effects, approval } = context;
     match run.end_mark() {
         Some(EndMark::Cancel) => {
@@ -72,7 +76,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         None => {}
     }
     let before = call.status;
-    let mut call = moved(call, CallEvent::Started, start.at)?;
+    let call = moved(call, CallEvent::Started, start.at)?;
     if start.attempt != call.attempt + 1 {
         let why = format!("its next attempt is {}, not {}", call.attempt + 1, start.attempt);
         return Err(conflict("tool_calls", &call.call_id, why));
@@ -95,9 +99,30 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         return Err(StoreError::EffectLimit { call: call.call_id, effect: effect.as_str().to_owned(), max });
     }
     let approval = approval.map(|question| consumed(question, &call, start.at)).transpose()?;
-    let child = start.child.map(|child| child_made(*child, &call, run)).transpose()?;
+    let child = start.child.take().map(|child| child_made(*child, &call, run)).transpose()?;
 
-    call.resolution = (before == CallStatus::Unknown && approval.is_some()).then_some(Resolution::Executed);
+    let (epoch, is_approved) = (run.lease_epoch, approval.is_some());
+    let (call, attempt) = begun(call, before, is_approved, start, epoch);
+    Ok(Started { call, attempt, approval, child })
+}
+
+/// A call that was never sent, with its first attempt under way: what [`call_started`] makes of it where nothing has to be looked at, as for one
+/// that only reads and stands in nobody's way.
+pub fn call_begun(call: CallRecord, start: StartAttempt, epoch: u64) -> Result<CallRecord, StoreError> {
+    let before = call.status;
+    let call = moved(call, CallEvent::Started, start.at)?;
+    Ok(begun(call, before, false, start, epoch).0)
+}
+
+/// The rows of a start, of a call that has moved from `before` to RUNNING.
+fn begun(
+    mut call: CallRecord,
+    before: CallStatus,
+    is_approved: bool,
+    start: StartAttempt,
+    epoch: u64,
+) -> (CallRecord, AttemptRecord) {
+    call.resolution = (before == CallStatus::Unknown && is_approved).then_some(Resolution::Executed);
     call.attempt = start.attempt;
     if start.ends_doubt {
         call.doubt = None;
@@ -114,7 +139,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
     let attempt = AttemptRecord {
         call_id: call.call_id.clone(),
         attempt: start.attempt,
-        epoch: run.lease_epoch,
+        epoch,
         server_generation: start.server_generation,
         started_at: start.at,
         ended_at: None,
@@ -122,7 +147,7 @@ pub fn call_started(context: StartContext<'_>, call: CallRecord, start: StartAtt
         detail: None,
         handle: None,
     };
-    Ok(Started { call, attempt, approval, child })
+    (call, attempt)
 }
 
 fn consumed(question: QuestionRecord, call: &CallRecord, at: Timestamp) -> Result<QuestionRecord, StoreError> {
@@ -425,11 +450,14 @@ pub struct Resolved {
     pub blobs: Vec<NewBlob>,
     /// The question that is answered by it, closed.
     pub question: Option<QuestionRecord>,
+    /// Its newest attempt, where it turns out to have been answered.
+    pub attempt: Option<AttemptRecord>,
 }
 
-/// An `unknown` call, settled by `resolution`, and the question that this answers.
+/// An `unknown` call, settled by `resolution`, and the question that this answers. `attempt` is its newest one.
 pub fn call_resolved(
     call: CallRecord,
+    attempt: Option<AttemptRecord>,
     resolution: UnknownResolution,
     question: Option<QuestionRecord>,
     threshold: u64,
@@ -438,16 +466,55 @@ pub fn call_resolved(
     if let Some(question) = &question {
         question_for_call(question, &call.call_id)?;
     }
+    let mut answered = None;
     let (call, receipt, blobs) = match resolution {
         UnknownResolution::Happened { raw, settlement, evidence } => {
             let (call, receipt, blobs) = call_vouched_for(call, raw, settlement, evidence, threshold, at)?;
             (call, Some(receipt), blobs)
         }
+        UnknownResolution::Answered { raw, settlement, received_at } => {
+            let settled = call_answered_late(call, attempt, raw, settlement, received_at, threshold, at)?;
+            answered = Some(settled.attempt);
+            (settled.call, settled.receipt, settled.blobs)
+        }
         UnknownResolution::NotHappened { why } => (call_not_happened(call, &why, at)?, None, Vec::new()),
         UnknownResolution::Skipped => (call_skipped(call, at)?, None, Vec::new()),
     };
     let question = question.map(|question| question_closed(question, &call.run_id, at)).transpose()?;
-    Ok(Resolved { call, receipt, blobs, question })
+    Ok(Resolved { call, receipt, blobs, question, attempt: answered })
+}
+
+/// An `unknown` call whose newest attempt was answered after all, and that attempt: what it would be if the answer had been stored when it
+/// came. An answer that is older than the attempt is another one's: a database that was put back counts attempts anew.
+fn call_answered_late(
+    call: CallRecord,
+    attempt: Option<AttemptRecord>,
+    raw: RawReply,
+    settlement: Settlement,
+    received_at: Timestamp,
+    threshold: u64,
+    at: Timestamp,
+) -> Result<Settled, StoreError> {
+    check_unknown(&call)?;
+    let is_lost =
+        |attempt: &AttemptRecord| attempt.outcome.as_deref() == Some("lost") && attempt.started_at <= received_at;
+    let Some(mut attempt) = attempt.filter(is_lost) else {
+        return Err(conflict("tool_calls", &call.call_id, "its newest attempt is not one that this answer may be of"));
+    };
+    let mut call = call;
+    // What is known of it now is no doubt any more; an earlier attempt's stays.
+    if call.doubt == Some(call.attempt) {
+        call.doubt = None;
+    }
+    let call = understood(call, &settlement, at)?;
+    attempt.ended_at = Some(received_at);
+    attempt.outcome = Some("replied".to_owned());
+    attempt.detail = None;
+    let (call_id, number) = (call.call_id.clone(), attempt.attempt);
+    let (lifted, settlement, evidence) = (BTreeMap::new(), Some(settlement), EvidenceLevel::Reported);
+    let whole = ReceiptRecord { call_id, attempt: number, received_at, raw, lifted, settlement, evidence };
+    let (receipt, blobs) = by_reference(whole, threshold);
+    Ok(Settled { call, attempt, receipt: Some(receipt), blobs })
 }
 
 /// What a store found that bears on a correction.

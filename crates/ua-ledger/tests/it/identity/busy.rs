@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{CallId, CallStatus, Env, Outcome, RawReply, RunId, Trace};
-use ua_ledger::{Admission, LateReplies, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Recovery, Tries};
+use ua_core::{
+    CallId, CallPolicy, CallStatus, Env, EvidenceLevel, OnUnknown, Outcome, RawReply, RunId, SideEffectClass, Trace,
+};
+use ua_ledger::{Admission, Facts, LateReplies, Ledger, LedgerConfig, LedgerError, Outbox, Patience, Recovery, Tries};
 use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
-use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, RunStore as _, Store, StoreError};
+use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, Store, StoreError};
 
-use super::member::{FIRST, Member};
+use super::member::{FIRST, Member, OTHER_WORDS};
 
 /// The next writes of an answer come to this.
 struct Busy {
@@ -79,13 +81,49 @@ impl Kept {
 }
 
 impl LateReplies for Kept {
-    fn keep(&self, late: &LateReply) {
+    fn keep(&self, late: &LateReply) -> Result<(), String> {
         self.0.lock().unwrap().push(late.clone());
+        Ok(())
     }
 
-    fn about(&self, call: &CallId) -> Vec<LateReply> {
-        self.0.lock().unwrap().iter().filter(|late| late.tool_call_id == *call).cloned().collect()
+    fn all(&self) -> Vec<LateReply> {
+        self.0.lock().unwrap().clone()
     }
+}
+
+/// A disk on which nothing can be kept, for so many tries.
+#[derive(Debug)]
+struct Full(AtomicU32);
+
+impl LateReplies for Full {
+    fn keep(&self, _late: &LateReply) -> Result<(), String> {
+        let is_next = |left: u32| left.checked_sub(1);
+        match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_next) {
+            Ok(_) => Err("no space left on device".to_owned()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn all(&self) -> Vec<LateReply> {
+        Vec::new()
+    }
+}
+
+/// What could not be kept is tried again, and nobody takes it for kept before.
+#[tokio::test]
+async fn what_is_not_kept_is_not_said_to_be() {
+    let store = Arc::new(MemStore::default());
+    let member = Member::of(&store, samples::new_run("run_1"), true).await;
+    let outbox = Outbox::new(store, member.lease.clone()).with_late_replies(Arc::new(Full(AtomicU32::new(2))));
+    let settle = samples::settle("call_1", 1, CallStatus::Succeeded);
+    let kept: Vec<bool> = (0..4)
+        .map(|_| {
+            outbox.keep_beside(&settle);
+            outbox.is_kept_beside(&settle.call_id, 1)
+        })
+        .collect();
+    assert_eq!(kept, [false, false, true, true]);
+    assert!(!outbox.is_kept_beside(&settle.call_id, 2));
 }
 
 #[tokio::test]
@@ -131,19 +169,112 @@ async fn an_answer_does_not_outlive_its_lease() {
     };
     assert_eq!(member.store.call(&call).await.unwrap().status, CallStatus::Unknown);
 
-    // Whoever has the run now, and everybody who is asked, is shown what came.
+    // Whoever has the run now settles the call by it, and asks nobody.
+    let admission = admitted_next(&member, &call, kept).await;
+    let Admission::Settled(settled) = admission else { panic!("{admission:?}") };
+    assert_eq!((settled.status, settled.doubt, settled.resolution), (CallStatus::Succeeded, None, None));
+    let receipt = member.store.receipt(&call).await.unwrap().unwrap();
+    assert_eq!((receipt.attempt, receipt.evidence), (1, EvidenceLevel::Reported));
+    assert!(member.store.open_questions(None).await.unwrap().is_empty());
+}
+
+/// What the next process that has the run makes of a call.
+async fn admitted_next(member: &Member, call: &CallId, kept: Arc<Kept>) -> Admission {
     let (lease, _) =
         member.store.acquire_run(&member.lease.run_id, &samples::owner(102), samples::at(60)).await.unwrap();
     let outbox = Arc::new(Outbox::new(member.store.clone(), lease.clone()).with_late_replies(kept));
     let (env, root) = (Env::simulated(8), member.lease.run_id.clone());
     let trace = Trace::new(&env);
     let ledger = Ledger::new(outbox, lease, root, LedgerConfig::default(), env, trace);
-    let Admission::Unknown(unknown) = ledger.admit(&call, FIRST.facts()).await.unwrap() else { panic!("not in doubt") };
-    let Recovery::Decided(admission) = ledger.recover(&unknown, &FIRST.facts()).await.unwrap() else {
-        panic!("not decided")
-    };
-    let Admission::Held(question) = *admission else { panic!("{admission:?}") };
+    match ledger.admit(call, FIRST.facts()).await.unwrap() {
+        Admission::Unknown(unknown) => match ledger.recover(&unknown, &FIRST.facts()).await.unwrap() {
+            Recovery::Decided(admission) => *admission,
+            other => panic!("not decided: {other:?}"),
+        },
+        admission => admission,
+    }
+}
+
+/// A call whose process died after this came and could not be stored.
+async fn lost_beside(reply: RawReply) -> (Member, CallId, Arc<Kept>) {
+    let store = Arc::new(MemStore::default());
+    let member = Member::of(&store, samples::new_run("run_1"), true).await;
+    let id = member.plan(&FIRST).await;
+    let Admission::Ready(prepared) = member.ledger.admit(&id, FIRST.facts()).await.unwrap() else { panic!("not let") };
+    drop(member.ledger.start(prepared, "1").await.unwrap().unwrap());
+    let attempt = member.store.attempts(&id).await.unwrap().pop().unwrap();
+    let (run_id, at) = (member.lease.run_id.clone(), attempt.started_at);
+    let late = LateReply { at, run_id, tool_call_id: id.clone(), attempt: 1, reply };
+    let kept = Arc::new(Kept(Mutex::new(vec![late])));
+    (member, id, kept)
+}
+
+/// A question that was asked before somebody found the answer is closed by it; so does whoever takes a session and decides about nothing.
+#[tokio::test]
+async fn a_question_that_has_its_answer_beside_it_is_closed_by_that() {
+    let content = json!({"content": [{"type": "text", "text": "done"}], "isError": false});
+    for takes_only in [false, true] {
+        let (member, call, kept) = lost_beside(RawReply::ToolResult { result: content.clone() }).await;
+        let Admission::Held(asked) = admitted_next(&member, &call, Arc::default()).await else { panic!("not held") };
+        if takes_only {
+            let (lease, run) = (samples::owner(103), &member.lease.run_id);
+            let (lease, _) = member.store.acquire_run(run, &lease, samples::at(70)).await.unwrap();
+            let outbox = Outbox::new(member.store.clone(), lease.clone()).with_late_replies(kept);
+            let calls = member.store.calls(run, None).await.unwrap();
+            let settled = outbox.settle_by_late_replies(&lease, &calls, samples::at(71)).await.unwrap();
+            assert_eq!(settled.len(), 1);
+        } else {
+            let admission = admitted_next(&member, &call, kept).await;
+            assert!(matches!(admission, Admission::Settled(_)), "{admission:?}");
+        }
+        assert_eq!(member.store.call(&call).await.unwrap().status, CallStatus::Succeeded);
+        assert_eq!(member.store.question(&asked.question_id).await.unwrap().status, QuestionStatus::Closed);
+    }
+}
+
+/// What says nothing certain is shown with the question.
+#[tokio::test]
+async fn an_answer_that_leaves_the_outcome_open_is_shown() {
+    let (member, call, kept) =
+        lost_beside(RawReply::RpcError { code: -32603, message: "internal error".to_owned() }).await;
+    let Admission::Held(question) = admitted_next(&member, &call, kept).await else { panic!("not held") };
     assert!(question.text.contains("An answer to attempt 1 came at"), "{}", question.text);
-    assert!(question.text.ends_with("could not be stored: done"), "{}", question.text);
+    assert!(question.text.ends_with("could not be stored: error -32603: internal error"), "{}", question.text);
     assert_eq!(question.detail["late_replies"][0]["attempt"], 1);
+}
+
+/// Nobody needs to know of a read before it is answered: its start and its answer leave with the next write. An effect is written before it is
+/// sent, whoever asks.
+#[tokio::test]
+async fn a_read_may_be_sent_before_its_start_is_written_and_an_effect_may_not() {
+    let store = Arc::new(MemStore::default());
+    let member = Member::of(&store, samples::new_run("run_1"), true).await;
+    let read = member.plan_as(|id, turn| {
+        let mut call = FIRST.planned(id, turn);
+        call.policy =
+            CallPolicy { class: SideEffectClass::ReadOnly, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
+        call
+    });
+    let read = read.await;
+    let Admission::Ready(prepared) = member.ledger.admit(&read, Facts::default()).await.unwrap() else {
+        panic!("not let")
+    };
+    let permit = member.ledger.start_read(prepared, "1").await.unwrap();
+    assert!(member.ledger.confirm(&permit).await.unwrap());
+    let content = json!({"content": [{"type": "text", "text": "a page"}], "isError": false});
+    let answer = Outcome::Raw(RawReply::ToolResult { result: content });
+    assert_eq!(store.call(&read).await.unwrap().status, CallStatus::Prepared);
+    let call = member.ledger.settle(permit, answer).await.unwrap();
+    assert_eq!((call.status, call.attempt), (CallStatus::Succeeded, 1));
+    assert_eq!(store.call(&read).await.unwrap(), call);
+    assert_eq!(store.attempts(&read).await.unwrap().len(), 1);
+
+    let effect = member.plan(&OTHER_WORDS).await;
+    let Admission::Ready(prepared) = member.ledger.admit(&effect, OTHER_WORDS.facts()).await.unwrap() else {
+        panic!("not let")
+    };
+    let prepared = member.ledger.start_read(prepared, "1").await.unwrap_err();
+    let permit = member.ledger.start(*prepared, "1").await.unwrap().unwrap();
+    assert_eq!(store.call(&effect).await.unwrap().status, CallStatus::Running);
+    drop(permit);
 }
