@@ -546,7 +546,8 @@ mod tests {
                 answers += u32::from(matches!(message, JsonRpcMessage::Response(_)));
             }
             assert_eq!((answers == 1, state.inner().awaited.is_empty()), (is_answered, is_answered), "{output}");
-            let how = if is_answered { "it closed its output" } else { "it closed its output in the middle of a message" };
+            let how =
+                if is_answered { "it closed its output" } else { "it closed its output in the middle of a message" };
             assert_eq!(state.ended().as_deref(), Some(how), "{output}");
         }
     }
