@@ -240,7 +240,7 @@ pub fn known(
         let ended = match (ended, came_late(question, attempt, late)) {
             (Some(at), _) => format!("ended at {at}"),
             (None, Some(at)) => format!(
-                "an answer came at {at} and could not be stored then: it lies beside the database, and is looked at when the run is taken next"
+                "an answer came at {at} and could not be stored then: it is in late_replies.log, and the next resume settles the call by it if it says what happened"
             ),
             (None, None) => "no answer was recorded".to_owned(),
         };
