@@ -111,7 +111,7 @@ impl Progress {
                 Some(format!("database · busy ({}), waiting to {doing}", line(why, 120)))
             }
             RunEvent::AnswerNotKept { call_id, said, why } => Some(format!(
-                "the answer of {call_id} is recorded nowhere: the database does not take it, and {}. The tool said: {}. If this process ends \
+                "the answer of {call_id} is recorded nowhere: the database does not accept it, and {}. The tool said: {}. If this process ends \
                  before there is room, record it when the run asks: `ua calls resolve {call_id} --happened`",
                 line(why, 200),
                 line(said, 300)
