@@ -57,7 +57,12 @@ fn what_was_wrongly_said_to_have_happened_is_put_right_after_the_end_and_a_fork_
 
     put_right(&env, &id, "not_happened");
     let shown = env.run(&["calls", "show", &id]).code(0);
-    shown.shows(&["failed_definite", "corrected      was succeeded", "it did not happen", "I looked at the forum"]);
+    shown.shows(&[
+        "failed, and did not happen",
+        "corrected      was succeeded",
+        "it did not happen",
+        "I looked at the forum",
+    ]);
     env.run(&["calls", "list", "--run", "r"]).code(0).shows(&["corrected by", "I looked at the forum"]);
     let json = env.run(&["calls", "show", &id, "--json"]).code(0).json();
     assert_eq!(json["correction"]["outcome"], "not_happened");

@@ -48,7 +48,11 @@ fn a_changed_tool_description_stops_the_run_until_it_is_accepted() {
     stops(&env, &["resume", "r"], "tools mcp__forum__post_comment: description ");
     ends_well(&env, &["resume", "r", "--accept", "tools"]);
     assert_eq!(env.rows("SELECT kind, component FROM overrides"), ["pin tools"]);
-    env.run(&["runs", "show", "r"]).code(0).shows(&["Pinned in step 1", "Changed since the start", "accepted tools"]);
+    env.run(&["runs", "show", "r", "--verbose"]).code(0).shows(&[
+        "Pinned in step 1",
+        "Changed since the start",
+        "accepted tools",
+    ]);
     let shown = env.run(&["runs", "show", "r", "--json"]).code(0).json();
     assert_eq!(shown["overrides"][0]["component"], "tools");
     assert_eq!(shown["steps"][0]["fingerprint"]["version"], 1);

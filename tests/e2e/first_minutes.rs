@@ -51,7 +51,7 @@ fn a_check_says_what_a_start_would_say_and_starts_nothing() {
     let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "x"}}]});
     let job = env.job(&json!({"job_key": "monthly", "tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
-    let found = env.run(&["job", "--check", &job, "--json"]).code(2).json();
+    let found = env.run(&["job", "--check", &job, "--json"]).code(75).json();
     assert_eq!((&found["job_key_used_by"], &found["unfinished_run"]), (&json!("r"), &json!("r")));
     assert_eq!(env.comments().len(), 1);
 }

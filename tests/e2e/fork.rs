@@ -303,11 +303,11 @@ fn an_unfinished_job_key_is_resumed_and_a_failed_one_is_forked() {
     let fields = json!({"job_key": "k", "budgets": {"max_turns": 1}});
     let job = env.job(&fields, &json!([write("a.md", "one"), {"text": "Done."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(75);
-    let told = env.run(&["job", &job, "--json"]).code(2);
+    let told = env.run(&["job", &job, "--json"]).code(75);
     let told: Value = serde_json::from_str(&told.stderr).unwrap();
     assert_eq!((&told["error"]["kind"], &told["error"]["status"]), (&json!("job_key_taken"), &json!("stopped")));
-    env.run(&["job", &job]).refused(2, &["not finished", "ua resume r"]);
-    env.run(&["job", &job, "--again"]).refused(2, &["not finished", "ua resume r"]);
+    env.run(&["job", &job]).refused(75, &["not finished", "ua resume r"]);
+    env.run(&["job", &job, "--again"]).refused(75, &["not finished", "ua resume r"]);
     env.run(&["runs", "cancel", "r"]).code(0);
     env.run(&["resume", "r", "--max-turns", "+5"]).code(1);
     env.run(&["job", &job, "--again"]).refused(2, &["it is cancelled", "ua fork r"]);

@@ -294,6 +294,7 @@ while "$1" gateway status | grep -q '^broker'; do sleep 0.02; done
     let status =
         env.run(&["status"]).code(0).shows(&["nothing runs", "1 question of the gateway waits for you: q_", &command]);
     assert!(!status.stdout.contains("nothing waits"), "{}", status.stdout);
+    assert!(status.stdout.contains("At the gateway in the last 24 hours: "), "{}", status.stdout);
     let asked = env.run(&["status", "--json"]).code(0).json()["gateway_questions"].clone();
     let id = asked[0]["question_id"].as_str().unwrap().to_owned();
     assert!(asked[0]["answer_with"][0].as_str().unwrap().contains("--root"), "{asked}");

@@ -362,7 +362,7 @@ fn a_job_key_of_a_run_that_is_not_finished_leads_to_its_resume() {
     let job =
         env.job(&json!({"job_key": "k", "stop_conditions": ["email_sent_once"]}), &json!([{"text": "I sent it."}]));
     env.run(&["job", &job, "--run-id", "r"]).code(75);
-    env.run(&["job", &job]).refused(2, &["\"k\"", "run r", "not finished", "ua resume r"]);
+    env.run(&["job", &job]).refused(75, &["\"k\"", "run r", "not finished", "ua resume r"]);
     assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
 }
 

@@ -128,6 +128,126 @@ fn a_job_that_is_at_work_is_not_started_beside_itself() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// The same submission twice queues one run, and whoever runs the job here is told of it.
+#[test]
+fn a_job_that_is_queued_is_not_queued_again_unless_it_is_asked_for() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["submit", &job]).code(0);
+    let run = env.value("SELECT run_id FROM runs");
+    let resume = format!("ua resume {run}");
+    env.run(&["submit", &job]).refused(75, &[&run, "is in the queue `default` already", "--new", "nothing was queued"]);
+    env.run(&["job", &job]).refused(75, &[&run, "is in the queue `default`", &resume, "--new", "nothing was started"]);
+    env.run(&["job", "--check", &job]).code(75).says(&[&run, "is in the queue"]).shows(&["Queued         run"]);
+    let told: serde_json::Value = serde_json::from_str(&env.run(&["submit", &job, "--json"]).code(75).stderr).unwrap();
+    assert_eq!((&told["error"]["kind"], &told["error"]["run_id"]), (&json!("run_queued"), &json!(run)));
+    assert_eq!(env.rows("SELECT run_id FROM runs"), [run]);
+    // Asked for, by the word for it or by a name.
+    env.run(&["submit", &job, "--new"]).code(0);
+    env.run(&["submit", &job, "--run-id", "named"]).code(0);
+    env.run(&["worker", "--until-empty"]).code(0);
+    assert_eq!(env.comments().len(), 3);
+    // From standard input, with `-`.
+    let submitted = env.run_by_bash(&format!("\"$@\" submit - --run-id piped < '{job}'")).code(0);
+    assert_eq!(submitted.stdout.trim(), "piped");
+    env.run(&["submit", &job, "--new", "--job-key", "k"]).code(2);
+}
+
+/// A queue is made by naming it, so a misspelt one is told of.
+#[test]
+fn a_queue_that_nobody_serves_is_told_with_the_nearest_name() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    let first = env.run(&["submit", &job, "--run-id", "a", "--queue", "email"]).code(0);
+    first.says(&["no worker takes from the queue `email`", "ua worker --queue email"]);
+    let second = env.run(&["submit", &job, "--run-id", "b", "--queue", "emial"]).code(0);
+    second.says(&["did you mean `email`?", "ua queue move b --queue email"]);
+    let third = env.run(&["submit", &job, "--run-id", "c", "--queue", "email"]).code(0);
+    assert!(!third.stderr.contains("warning"), "{}", third.stderr);
+    env.run(&["queue", "move", "b", "--queue", "email"]).code(0);
+    env.run(&["worker", "--queue", "emial", "--until-empty"]).code(0).says(&["did you mean `email`?"]);
+    env.run(&["worker", "--queue", "email", "--until-empty"]).code(0);
+    assert_eq!(env.comments().len(), 3);
+}
+
+/// An edited job is started beside a run of its earlier text, and what that run left in doubt is said first.
+#[test]
+fn an_edited_job_is_told_of_what_its_earlier_text_left_in_doubt() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "first"]);
+    let edit = |objective: &str| {
+        let mut text: serde_json::Value = serde_json::from_str(&env.read("work/job.json")).unwrap();
+        text["objective"] = json!(objective);
+        env.write("work/job.json", text.to_string());
+    };
+    edit("Post it once more.");
+    let said = env.run(&["job", &job, "--run-id", "second"]).code(0);
+    said.says(&["warning: run first of an earlier text of this job", "post_comment", "ua resume first"]);
+    env.run(&["resume", "first"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    edit("And once more.");
+    let said = env.run(&["job", &job, "--run-id", "third"]).code(0);
+    said.says(&["warning: run first of an earlier text", &format!("ua answer {question}")]);
+    // Once it is settled, nothing is said any more.
+    env.run(&["answer", &question, "happened"]).code(0);
+    env.run(&["resume", "first"]).code(0);
+    edit("The last time.");
+    let said = env.run(&["job", &job, "--run-id", "fourth"]).code(0);
+    assert!(!said.stderr.contains("warning"), "{}", said.stderr);
+}
+
+/// A job key is a promise, which `--new` does not lift.
+#[test]
+fn a_new_run_of_a_done_job_key_is_refused_with_the_way_out() {
+    let env = env().with_forum();
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "x"}});
+    let fields = json!({"job_key": "k", "tools": {"builtin": false}});
+    let job = env.job(&fields, &json!([{"tools": [post]}, {"text": "Posted."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["job", &job, "--new"]).refused(2, &["run r succeeded under the job key \"k\"", "--again"]);
+    env.run(&["job", &job]).code(0).shows(&["succeeded · run r"]);
+    assert_eq!(env.comments().len(), 1);
+    env.run(&["job", &job, "--again"]).code(0);
+    assert_eq!(env.comments().len(), 2);
+}
+
+/// What would fail when the script is played is told before anything is started.
+#[test]
+fn a_check_looks_into_the_script_that_plays_the_model() {
+    let env = env().with_forum();
+    let post = json!({"name": "mcp__forum__post_coment", "input": {"text": "{{result:toolu_9_1}}"}});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Posted."}]));
+    let checked = env.run(&["job", "--check", &job]).code(0);
+    checked.says(&[
+        "asks for the tool `mcp__forum__post_coment`",
+        "did you mean `mcp__forum__post_comment`?",
+        "`toolu_9_1`",
+    ]);
+    let doubts = env.run(&["job", "--check", &job, "--json"]).code(0).json()["script_doubts"].clone();
+    assert_eq!(doubts.as_array().map(Vec::len), Some(2), "{doubts}");
+}
+
+/// A fork has turns and calls of another run, and says which are its own.
+#[test]
+fn a_fork_says_what_it_inherited() {
+    let env = env().with_forum();
+    let job = comment_job(&env);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f"]).code(0);
+    let shown = env.run(&["runs", "show", "f"]).code(0);
+    shown.shows(&[
+        "Turns          2, the first 1 of them inherited",
+        "Calls          none of its own; inherited: 1 succeeded",
+    ]);
+    let workspace = std::path::PathBuf::from(env.value("SELECT workspace_dir FROM runs WHERE run_id = 'f'"));
+    let summary = fs::read_to_string(workspace.join("session_summary.txt")).unwrap();
+    assert!(summary.contains("calls      none of its own; inherited: 1 succeeded"), "{summary}");
+    let completion = fs::read_to_string(workspace.join("job_completion_f.md")).unwrap();
+    assert!(completion.contains("Inherited with the turns that it shares with r, and not repeated:"), "{completion}");
+    assert!(env.run(&["runs", "diff", "r", "f"]).code(0).stdout.find("transcript.md").is_none());
+}
+
 fn refused_by_both(env: &TestEnv, job: &str, more: &[&str], words: &[&str]) {
     env.run(&[&["job", job], more].concat()).refused(2, words);
     env.run(&[&["job", "--check", job], more].concat()).code(2).says(words);

@@ -227,7 +227,7 @@ fn a_run_that_was_killed_is_linked_all_the_same() {
     assert_eq!(text(&call, "ua.tool.replay"), "redone");
     let replayed = call.events.iter().find(|(name, _)| name == "ua.ledger.replayed").unwrap();
     assert_eq!(replayed.1["replay"], "redone");
-    env.run(&["runs", "show", "r"]).code(0).shows(&[&format!("Traces         {}, {}", ids[0], ids[1])]);
+    env.run(&["runs", "show", "r", "-v"]).code(0).shows(&[&format!("Traces         {}, {}", ids[0], ids[1])]);
     let completion = std::fs::read_to_string(env.workspace().join("job_completion_r.json")).unwrap();
     let completion: Value = serde_json::from_str(&completion).unwrap();
     assert_eq!(completion["traces"], json!(ids));

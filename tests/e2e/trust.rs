@@ -75,6 +75,15 @@ fn s9_trust_holds_while_runs_write_beside_the_script_and_a_changed_script_asks_a
     }
     let root = env.path("work/AGENT_RUN_WORKSPACES");
     assert!(root.join("runtime_state.db").exists(), "the runs are elsewhere");
+    // What `ua` reads itself is edited all the time, and no server loads it.
+    env.write("work/evening.json", json!({"objective": "Write."}).to_string());
+    env.write("work/job.json", json!({"objective": "Write something else."}).to_string());
+    env.write("work/policy.toml", "[[rule]]\nid = \"a\"\nname = \"send_email\"\napproval = \"ask\"\n");
+    env.write("work/ua.toml", "[output]\nprogress = \"auto\"\n");
+    assert_eq!(state(), "trusted", "after jobs, a policy and settings were written");
+    let job = env.job(&json!({}), &json!([{"text": "Done."}]));
+    let run = |id: &str| env.run_bare(&["job", &job, "--new", "--no-input", "--run-id", id]);
+    run("r4").code(0);
     // What is not written by a run counts as before: the script, what lies beside it, and what a checkout would bring.
     for (file, text) in [
         ("work/server.sh", format!("{script}\n# changed\n")),
@@ -85,7 +94,7 @@ fn s9_trust_holds_while_runs_write_beside_the_script_and_a_changed_script_asks_a
     ] {
         env.write(file, text);
         assert_eq!(state(), "changed", "{file}");
-        run("refused").refused(2, &["not trusted yet, or changed since"]);
+        run("refused").refused(2, &["not trusted yet, or changed since", "the file ", "in another folder"]);
         env.run_bare(&["trust", "--yes"]).code(0);
         assert_eq!(state(), "trusted", "{file}");
     }

@@ -99,19 +99,19 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = &self.policy;
         writeln!(f, "{}", printable(&self.tool.raw))?;
-        writeln!(f, "  class        {}, because {}", policy.class, printable(&policy.reason))?;
-        writeln!(f, "  if lost      {}: {}", policy.on_unknown, meaning(policy.on_unknown))?;
+        writeln!(f, "  class          {}, because {}", policy.class, printable(&policy.reason))?;
+        writeln!(f, "  when in doubt  {}: {}", policy.on_unknown, meaning(policy.on_unknown))?;
         let channel = match &policy.key_channel {
             Some(KeyChannel::Meta) => "in the request's _meta".to_owned(),
             Some(KeyChannel::Argument(name)) => format!("in the argument {name:?}"),
             Some(KeyChannel::Header(name)) => format!("in the header {name:?}"),
             None => "this tool cannot take an idempotency key".to_owned(),
         };
-        writeln!(f, "  key          {channel}")?;
+        writeln!(f, "  key            {channel}")?;
         if let Some(marker) = &policy.marker {
             writeln!(
                 f,
-                "  mark         the key is left in the argument {:?}, so that it can be found",
+                "  mark           the key is left in the argument {:?}, so that it can be found",
                 marker.argument
             )?;
         }
@@ -129,7 +129,7 @@ impl fmt::Display for Explanation {
                     format!(" by {} and the time at which it was made", printable(&values.names()))
                 }
             };
-            writeln!(f, "  probe        {}{by}; {absent}", printable(&probe.tool))?;
+            writeln!(f, "  probe          {}{by}; {absent}", printable(&probe.tool))?;
         }
         if let Some(effect) = &policy.effect_kind {
             let identity = match (policy.is_by_content(), policy.kind_is_guessed) {
@@ -139,24 +139,24 @@ impl fmt::Display for Explanation {
                 }
                 (false, _) => "each call is a separate effect",
             };
-            writeln!(f, "  effect       {} ({identity})", effect.as_str())?;
+            writeln!(f, "  effect         {} ({identity})", effect.as_str())?;
         }
         if let Some(composite) = &policy.composite {
             writeln!(
                 f,
-                "  composite    each action in {:?} is a call of its own, with the class, key and scope of its own name",
+                "  composite      each action in {:?} is a call of its own, with the class, key and scope of its own name",
                 printable(&composite.list)
             )?;
         }
         if !policy.reads.is_empty() {
             let words: Vec<&str> = policy.reads.iter().map(|reads| reads.as_str()).collect();
-            writeln!(f, "  reads        {} (counts towards the taint of the run)", words.join(", "))?;
+            writeln!(f, "  reads          {} (counts towards the taint of the run)", words.join(", "))?;
         }
         if policy.needs_approval {
-            writeln!(f, "  approval     a person approves each call")?;
+            writeln!(f, "  approval       a person approves each call")?;
         }
         if !self.harmless_programs.is_empty() {
-            writeln!(f, "  read_only    when argv begins with {}", self.harmless_programs.join(", "))?;
+            writeln!(f, "  read_only      when argv begins with {}", self.harmless_programs.join(", "))?;
         }
         writeln!(f, "considered, the strongest first:")?;
         let mut unrelated = 0_usize;

@@ -110,7 +110,7 @@ pub(crate) fn raising<'a>(job: &'a [JobPolicy], tool: &ToolSpec, base: &CallPoli
     raising
 }
 
-/// What a raised class would have taken away with it: a doubt policy that fits the lower class, and what only a read brings in.
+/// What a raised class would have taken away with it: an `on_unknown` that fits the lower class, and what only a read brings in.
 pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
     if base.class.has_effect() && care_of(base.on_unknown) > care_of(policy.on_unknown) {
         policy.on_unknown = base.on_unknown;

@@ -51,7 +51,11 @@ pub(crate) fn calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
         let query = CallQuery { prefix: prefix.to_owned(), limit: LIMIT, ..CallQuery::default() };
         let found = store.find_calls(&query).await.ok()?.into_iter();
-        Some(found.map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status))).collect())
+        Some(
+            found
+                .map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words())))
+                .collect(),
+        )
     })
 }
 
@@ -60,7 +64,11 @@ pub(crate) fn unknown_calls(current: &OsStr) -> Vec<CompletionCandidate> {
     from_database(current, async |store, prefix| {
         let found = store.unknown_calls().await.ok()?.into_iter();
         let found = found.filter(|call| call.call_id.as_str().starts_with(prefix)).take(LIMIT as usize);
-        Some(found.map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status))).collect())
+        Some(
+            found
+                .map(|call| (call.call_id.to_string(), format!("{} {}", call.name.tool, call.status.in_words())))
+                .collect(),
+        )
     })
 }
 

@@ -21,6 +21,7 @@ mod ids;
 mod layout;
 mod listings;
 mod live;
+mod mistakes;
 mod moment;
 mod output;
 mod parts;
@@ -83,19 +84,16 @@ pub fn main(parts: Parts) -> ExitCode {
     {
         return commands::shim(args);
     }
-    let cli = match Cli::read(&words).map_err(without_escape) {
+    let cli = match Cli::read(&words).map_err(mistakes::without_bad_advice) {
         Ok(cli) => cli,
-        Err(error) if told_apart(&error).is_some() => {
-            if let Some(failure) = told_apart(&error) {
+        Err(error) if mistakes::told_apart(&error).is_some() => {
+            if let Some(failure) = mistakes::told_apart(&error) {
                 error::print_as(&failure, std::env::args_os().any(|word| word == "--json"));
             }
             return ExitCode::from(error::USAGE);
         }
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
-            let text = error.render().to_string();
-            let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
-            let (message, hint) = text.split_once("\n\n").unwrap_or((text, ""));
-            error::print_as(&HostError::usage(message).hint(hint.trim()), true);
+            error::print_as(&mistakes::in_short(&error.render().to_string()), true);
             return ExitCode::from(error::USAGE);
         }
         // clap's own code for a usage error is 2, and 0 for help and version.
@@ -164,85 +162,6 @@ pub fn main(parts: Parts) -> ExitCode {
     };
     telemetry.finish();
     ExitCode::from(code)
-}
-
-/// The same without the advice to write a flag that does not exist behind `--`: nothing here takes such a value, and what helps is `--help`.
-fn without_escape(mut error: clap::Error) -> clap::Error {
-    if error.kind() == clap::error::ErrorKind::UnknownArgument {
-        error.remove(clap::error::ContextKind::Suggested);
-    }
-    error
-}
-
-/// A mistake on the command line about which more can be said than the parser knows: a word that other programs have for a command, or a
-/// client that the gateway knows no configuration of.
-fn told_apart(error: &clap::Error) -> Option<HostError> {
-    use clap::CommandFactory as _;
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    };
-    if let Some(refused) = refused::value(error) {
-        return Some(refused);
-    }
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if error.kind() == ErrorKind::InvalidValue && text(ContextKind::InvalidArg)?.starts_with("--client ") {
-        let client = text(ContextKind::InvalidValue)?;
-        let names = <commands::gateway::GatewayClient as clap::ValueEnum>::value_variants();
-        let names: Vec<_> = names.iter().filter_map(clap::ValueEnum::to_possible_value).collect();
-        let names: Vec<&str> = names.iter().map(clap::builder::PossibleValue::get_name).collect();
-        let hint = format!(
-            "known clients are {}; for another client, name the file: `ua gateway install --file FILE` (JSON, TOML or YAML with \
-             its tool servers)",
-            names.join(", ")
-        );
-        return Some(HostError::not_found(
-            format!("the client `{}` is not known", output::line(&client, 60)),
-            &client,
-            names,
-            &hint,
-        ));
-    }
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
-    }
-    let word = text(ContextKind::InvalidSubcommand)?;
-    let failure = |below: &str, meant: &str| {
-        let help = if below.is_empty() { "ua --help".to_owned() } else { format!("ua {below}--help") };
-        HostError::usage(format!("there is no command `{}`", output::line(&format!("{below}{word}"), 60)))
-            .hint(format!("`{meant}` does that; `{help}` lists the commands"))
-    };
-    // Of `ua` itself, or below a command: there are other words there.
-    let mut top = Cli::command();
-    top.build();
-    let above = words.iter().take_while(|other| **other != word);
-    match above.filter(|other| top.find_subcommand(other).is_some()).last() {
-        None => {
-            let next = words.iter().skip_while(|other| **other != word).nth(1).map(String::as_str);
-            // `ua run list`: one of several runs is meant, and not that one be started.
-            let plural = top.find_subcommand(format!("{word}s"));
-            if let Some(inner) = plural.and_then(|plural| plural.find_subcommand(next?)) {
-                return Some(failure("", &format!("ua {word}s {}", inner.get_name())));
-            }
-            let meant = stray::meant(&word).map(|meant| failure("", meant));
-            let is_unlike = error.get(ContextKind::SuggestedSubcommand).is_none();
-            meant.or_else(|| {
-                let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
-                let name = stray::slipped(&word, names).filter(|_| is_unlike)?;
-                Some(
-                    HostError::usage(format!("there is no command `{}`", output::line(&word, 60)))
-                        .hint(format!("did you mean `ua {name}`? `ua --help` lists the commands")),
-                )
-            })
-        }
-        Some(group) => {
-            let group = top.find_subcommand(group)?;
-            let names: Vec<&str> = group.get_subcommands().map(clap::Command::get_name).collect();
-            let meant = stray::meant_below(&word, &names)?;
-            Some(failure(&format!("{} ", group.get_name()), &format!("ua {} {meant}", group.get_name())))
-        }
-    }
 }
 
 /// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to

@@ -38,6 +38,10 @@ const fn extra(head: &'static str, widest: &'static str) -> Column {
     Column::extra(head, widest)
 }
 
+const fn aside(head: &'static str, widest: &'static str) -> Column {
+    Column::aside(head, widest)
+}
+
 listings! {
     /// `ua runs list`.
     RUNS = "ua runs list": [
@@ -81,7 +85,7 @@ listings! {
     ];
     /// `ua tools list`.
     TOOLS = "ua tools list": [
-        whole("TOOL", "get_core_memory_blocks"), text("CLASS", "read_only"), extra("WHEN IN DOUBT", "reconcile"), text("WHY", WORDS),
+        whole("TOOL", "get_core_memory_blocks"), text("CLASS", "read_only"), extra("WHEN IN DOUBT", "redo_keyed"), aside("WHY", WORDS),
     ];
     /// `ua tools audit`.
     AUDIT = "ua tools audit": [

@@ -18,6 +18,8 @@ use crate::shown::Shown;
 const TICK: Duration = Duration::from_millis(120);
 /// What a run does whose call, or whose tool, asks somebody.
 const FOR_A_PERSON: &str = "waiting for a person";
+/// What stands in front of the budgets on their line.
+const INDENT: usize = 2;
 /// How many cells a budget's bar has.
 const CELLS: u8 = 10;
 
@@ -133,7 +135,8 @@ impl Live {
 
     fn show(&self, state: &State) {
         self.doing.set_message(Shown::from(state.doing_text()).as_str().to_owned());
-        self.used.set_message(Shown::from(state.used_text(self.doing.elapsed())).as_str().to_owned());
+        let used = state.used_text(self.doing.elapsed(), crate::terminal::err_width());
+        self.used.set_message(Shown::from(used).as_str().to_owned());
     }
 
     /// Takes the display away; what is written next stands where it was.
@@ -240,27 +243,34 @@ impl State {
         if self.turn == 0 { "starting".to_owned() } else { format!("turn {} · {doing}", self.turn) }
     }
 
-    /// What was used of each budget.
-    fn used_text(&self, elapsed: Duration) -> String {
+    /// What was used of each budget, as a terminal of so many columns has room for it: what gives way first are the bars, which say nothing
+    /// that the numbers do not.
+    fn used_text(&self, elapsed: Duration, room: Option<usize>) -> String {
+        let with_bars = self.used_in(elapsed, |used| format!("{} ", bar(used)));
+        let is_wide = room.is_some_and(|room| with_bars.chars().count() + INDENT > room);
+        if is_wide { self.used_in(elapsed, |_| String::new()) } else { with_bars }
+    }
+
+    fn used_in(&self, elapsed: Duration, bar: impl Fn(f64) -> String) -> String {
         let calls = match self.max_tool_calls {
-            Some(max) => format!("calls {} {}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
+            Some(max) => format!("calls {}{}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
             None => format!("calls {}", self.tool_calls),
         };
         let tokens = match self.max_tokens {
-            Some(max) => format!("tokens {} {}/{max}", bar(part(self.tokens, max)), self.tokens),
+            Some(max) => format!("tokens {}{}/{max}", bar(part(self.tokens, max)), self.tokens),
             None => format!("tokens {}", self.tokens),
         };
         let known = [(calls, self.calls_are_unknown), (tokens, self.tokens_are_unknown)];
         let mut parts: Vec<String> = known.into_iter().filter(|(_, unknown)| !unknown).map(|(part, _)| part).collect();
         match self.cost_part {
-            Some(used) => parts.push(format!("cost {} {}", bar(used), self.cost)),
+            Some(used) => parts.push(format!("cost {}{}", bar(used), self.cost)),
             None if !self.cost.is_empty() => parts.push(format!("cost {}", self.cost)),
             None => {}
         }
         let held = self.held + elapsed;
         if let Some(minutes) = self.max_minutes {
             let used = part(held.as_secs(), minutes.saturating_mul(60));
-            parts.push(format!("time {} {}/{minutes} min", bar(used), clock(held)));
+            parts.push(format!("time {}{}/{minutes} min", bar(used), clock(held)));
         }
         parts.join(" · ")
     }
@@ -306,12 +316,17 @@ mod tests {
         assert_eq!(resumed.doing_text(), "turn 1 · resuming");
         // What an earlier process used is not nothing.
         resumed.began_before(Duration::from_mins(1));
-        assert_eq!(resumed.used_text(Duration::ZERO), "");
+        assert_eq!(resumed.used_text(Duration::ZERO, None), "");
         resumed.charged(1200, &Costs::default(), None, None);
-        assert_eq!(resumed.used_text(Duration::ZERO), "tokens 1200");
-        assert_eq!(
-            state.used_text(Duration::from_mins(9)),
-            "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min"
-        );
+        assert_eq!(resumed.used_text(Duration::ZERO, None), "tokens 1200");
+        let whole = "calls [█████░░░░░] 5/10 · tokens 1200 · time [█░░░░░░░░░] 09:00/90 min";
+        for (room, wanted) in [
+            (None, whole),
+            (Some(80), whole),
+            (Some(whole.chars().count() + INDENT), whole),
+            (Some(60), "calls 5/10 · tokens 1200 · time 09:00/90 min"),
+        ] {
+            assert_eq!(state.used_text(Duration::from_mins(9), room), wanted, "{room:?}");
+        }
     }
 }

@@ -59,6 +59,9 @@ struct Told {
 /// A silence of a run that is left alone: most calls are done by then.
 const SHORT_SILENCE: Duration = Duration::from_secs(2);
 
+/// A line of progress is cut to no less than this.
+const NARROWEST: usize = 30;
+
 /// What a process has begun and not finished: what somebody wants to know who stops it.
 #[derive(Debug, Default)]
 struct UnderWay {
@@ -169,6 +172,13 @@ impl AtTerminal {
                 "a tool asked a question, and waits up to {} for your answer",
                 span_in_words(*patience)
             )));
+        }
+        // Its arguments are said in full elsewhere; here they are one line, however narrow the terminal is.
+        if matches!(seen.signal, RunEvent::Call(CallProgress::Sending { .. }))
+            && let Some(room) = crate::terminal::err_width()
+        {
+            let before = format!("[{}] ", clock(seen.elapsed)).chars().count();
+            return Some(Cow::Owned(crate::output::line(line, room.saturating_sub(before).max(NARROWEST))));
         }
         if matches!(seen.signal, RunEvent::EffectCounted { .. }) {
             return lock(&self.told).lines.insert(line.to_owned()).then_some(Cow::Borrowed(line));

@@ -54,6 +54,93 @@ fn is_slip(typed: &[char], name: &[char]) -> bool {
     }
 }
 
+/// Whether an option that exists is close enough to what was typed to be meant: a slip, or one is the beginning of the other.
+pub(crate) fn is_close(typed: &str, option: &str) -> bool {
+    let (typed, option) = (typed.trim_start_matches('-'), option.trim_start_matches('-'));
+    slipped(typed, [option].into_iter()).is_some() || typed.starts_with(option) || option.starts_with(typed)
+}
+
+/// Options that other programs have, or other commands here: the commands they were typed behind (all, where there is none), and what does it
+/// here.
+const OPTIONS: [(&[&str], &[&str], &str); 14] = [
+    (
+        &[
+            "--max-turns",
+            "--max-cost",
+            "--max-tokens",
+            "--max-tool-calls",
+            "--max-steps",
+            "--max-wallclock-minutes",
+            "--budget",
+        ],
+        &["job", "submit"],
+        "budgets stand in the job file, for example `\"budgets\": {\"max_turns\": 20}`; `ua resume` and `ua fork` change those of a run",
+    ),
+    (
+        &["--timeout", "--time-limit"],
+        &["job", "submit"],
+        "`\"budgets\": {\"max_wallclock_minutes\": 30}` in the job file limits its time",
+    ),
+    (
+        &["--once", "--one-shot", "--drain-queue"],
+        &["worker"],
+        "`--until-empty` ends when nothing is left that can be worked on here",
+    ),
+    (
+        &["-j", "--jobs", "--workers", "--parallel", "--slots"],
+        &["worker"],
+        "`--concurrency N` says how many runs at once",
+    ),
+    (
+        &["--dry-run", "--validate"],
+        &["job", "submit"],
+        "`ua job --check FILE` says what a start would do, and starts nothing",
+    ),
+    (&["-d", "--detach", "--background"], &["job"], "`ua submit FILE` stores the job, and `ua worker` runs it"),
+    (&["--name", "--id"], &["job", "submit"], "`--run-id ID` names the run"),
+    (
+        &["--at", "--schedule", "--cron"],
+        &["job", "submit"],
+        "`--run-after` and `--delay` of `ua submit` start it later, and `ua schedule add` again and again",
+    ),
+    (
+        &["--format", "--output-format", "-o", "--output"],
+        &[],
+        "`--json` writes JSON; `ua runs export` writes a run as pages and files",
+    ),
+    (
+        &["-f", "--follow", "--watch"],
+        &[],
+        "`ua runs tail RUN` follows a run, and `ua questions --watch` shows questions as they are asked",
+    ),
+    (&["-a", "--all"], &[], "`ua runs list --limit N` shows more runs, and `--tasks` those of sub-agents"),
+    (&["-v", "--verbose", "--debug", "--log-level"], &[], "`UA_LOG=debug` in the environment writes diagnostics"),
+    (
+        &["--config", "-c"],
+        &[],
+        "`--mcp-config FILE` names tool servers; settings are in files that `ua config show` lists",
+    ),
+    (&["-y", "--yes", "--force", "--no-confirm"], &[], "`--no-input` never asks, where a command may ask"),
+];
+
+/// What an option of another program is here: the command that it was typed behind, and what does it.
+pub(crate) fn meant_by_option(option: &str, words: &[String]) -> Option<(String, &'static str)> {
+    use clap::CommandFactory as _;
+    let mut at = crate::args::Cli::command();
+    let mut command = Vec::new();
+    for word in words.iter().take_while(|word| !word.starts_with(option)) {
+        let Some(below) = at.find_subcommand(word).cloned() else { continue };
+        command.push(below.get_name().to_owned());
+        at = below;
+    }
+    let command = command.join(" ");
+    let is_here = |of: &&(&[&str], &[&str], &str)| {
+        of.0.contains(&option) && (of.1.is_empty() || of.1.contains(&command.as_str()))
+    };
+    let (.., hint) = OPTIONS.iter().find(is_here)?;
+    (!command.is_empty()).then(|| (command.clone(), *hint))
+}
+
 /// Words below a command, and what they are called there: the first that the command has.
 const BELOW: [(&str, &[&str]); 19] = [
     ("ls", &["list"]),
@@ -116,6 +203,45 @@ mod tests {
             let parsed = Cli::try_parse_from(command.split(' '));
             let is_version = |error: &clap::Error| error.kind() == clap::error::ErrorKind::DisplayVersion;
             assert!(parsed.as_ref().map_or_else(is_version, |_| true), "{command}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_other_programs_is_none_of_the_command_and_has_its_words() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let top = Cli::command();
+        for (options, commands, _) in OPTIONS {
+            for command in commands {
+                let command = top.find_subcommand(command).unwrap();
+                let is_its = |option: &&&str| {
+                    command
+                        .get_arguments()
+                        .any(|arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
+                };
+                assert_eq!(options.iter().find(is_its), None, "`{}` has it", command.get_name());
+            }
+        }
+        let meant = |line: &str, option: &str| {
+            meant_by_option(option, &words(line)).map(|(command, hint)| format!("{command}: {hint}"))
+        };
+        assert!(
+            meant("job x.json --max-turns 4", "--max-turns").unwrap().starts_with("job: budgets stand in the job file")
+        );
+        assert!(meant("worker --once", "--once").unwrap().contains("--until-empty"));
+        assert!(meant("runs list --format json", "--format").unwrap().starts_with("runs list: `--json`"));
+        assert_eq!(meant("resume last --nothing-like-it", "--nothing-like-it"), None);
+        assert_eq!(meant("--format json", "--format"), None, "behind no command");
+    }
+
+    #[test]
+    fn only_what_is_close_is_meant() {
+        for (typed, option) in [("--polciy", "--policy"), ("--mcpconfig", "--mcp-config"), ("--run", "--run-id")] {
+            assert!(is_close(typed, option), "{typed}");
+        }
+        for (typed, option) in
+            [("--max-turns", "--max-iterations"), ("--once", "--concurrency"), ("--format", "--fork")]
+        {
+            assert!(!is_close(typed, option), "{typed}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! Tables: one line a row, as wide as the terminal.
 //!
 //! Where there is no terminal nothing is cut. On one, every column has said how it gives way ([`Column`]), and every table is declared in
-//! [`crate::listings`], where a test lays each of them out at every width. First texts are cut, the widest first; then columns that say
-//! least are left out, from the end, and after them texts. What a person acts on (an id, a status, what is next) is cut only where a
-//! terminal has no room for that alone.
+//! [`crate::listings`], where a test lays each of them out at every width. First texts are cut, the widest first; then what only stands
+//! beside the others is left out, then columns that say least, from the end, and after them texts. What a person acts on (an id, a status,
+//! what is next) is cut only where a terminal has no room for that alone.
 
 use clap::builder::styling::AnsiColor;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -16,6 +16,8 @@ use crate::shown::Shown;
 const GAP: usize = 2;
 /// A text keeps so much, if it ever had it, as long as there is a column that says less.
 const LEAST: usize = 12;
+/// Where nothing is cut, a column is filled up to so much.
+const ALIGNED: usize = 48;
 /// A text that has less room than this is left out.
 const FEW: usize = 8;
 
@@ -46,6 +48,8 @@ enum Gives {
     Never,
     /// Its cells are cut.
     Cut,
+    /// Its cells are cut, and it is left out before any other.
+    First,
     /// It is left out.
     Whole,
 }
@@ -59,6 +63,11 @@ impl Column {
     /// One whose cells may be cut.
     pub(crate) const fn text(head: &'static str, widest: &'static str) -> Self {
         Self { head, gives: Gives::Cut, widest }
+    }
+
+    /// One whose cells may be cut, and that is left out before any other column is: words beside what a person looks for.
+    pub(crate) const fn aside(head: &'static str, widest: &'static str) -> Self {
+        Self { head, gives: Gives::First, widest }
     }
 
     /// One that is left out where there is no room, the last of them first.
@@ -90,8 +99,33 @@ fn flat(cell: &str) -> String {
     plain(cell).replace(['\n', '\t'], " ")
 }
 
-/// How wide each column is shown; `None` for one that is left out.
-fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<Option<usize>> {
+/// How a table is laid out.
+#[derive(Debug)]
+struct Layout {
+    /// How wide each column is shown; `None` for one that is left out.
+    widths: Vec<Option<usize>>,
+    /// Whether what is wider is cut. Where there is no terminal it is whole, and only stands out of line.
+    cuts: bool,
+}
+
+/// How wide each column is shown.
+fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Layout {
+    if let Some(room) = room {
+        return Layout { widths: widths_in(columns, rows, Some(room)), cuts: true };
+    }
+    // One long cell does not have every other row of a file filled up with spaces.
+    let aligned = |(width, column): (Option<usize>, &Column)| {
+        if column.gives == Gives::Never {
+            width
+        } else {
+            width.map(|width| width.min(ALIGNED.max(column.head.width())))
+        }
+    };
+    let widths = widths_in(columns, rows, None).into_iter().zip(columns).map(aligned).collect();
+    Layout { widths, cuts: false }
+}
+
+fn widths_in(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<Option<usize>> {
     let natural = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.width());
         cells.chain([columns[index].head.width()]).max().unwrap_or(0)
@@ -102,7 +136,10 @@ fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<
         let shown: Vec<usize> = widths.iter().copied().flatten().collect();
         shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
-    let is = |index: usize, gives: Gives| columns[index].gives == gives;
+    // What is cut last is what is left out first.
+    let is = |index: usize, gives: Gives| {
+        columns[index].gives == gives || (gives == Gives::Cut && columns[index].gives == Gives::First)
+    };
     // The widest of them give way, down to `least`.
     let cut_to = |widths: &mut Vec<Option<usize>>, least: usize, gives: Gives| {
         while total(widths) > room {
@@ -127,6 +164,7 @@ fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<
         }
     };
     cut_to(&mut widths, LEAST, Gives::Cut);
+    leave_out(&mut widths, Gives::First, LEAST);
     leave_out(&mut widths, Gives::Whole, LEAST);
     cut_to(&mut widths, FEW, Gives::Cut);
     leave_out(&mut widths, Gives::Cut, FEW);
@@ -137,13 +175,13 @@ fn widths(columns: &[Column], rows: &[Vec<String>], room: Option<usize>) -> Vec<
     widths
 }
 
-fn laid_out(columns: &[Column], row: &[String], widths: &[Option<usize>], has_color: bool) -> Shown {
+fn laid_out(columns: &[Column], row: &[String], layout: &Layout, has_color: bool) -> Shown {
     let mut out = Shown::default();
     // What separates a cell from the next, and what fills it up: nothing of it stands at the end of a line.
     let mut before = String::new();
-    for ((column, cell), width) in columns.iter().zip(row).zip(widths) {
+    for ((column, cell), width) in columns.iter().zip(row).zip(&layout.widths) {
         let Some(width) = *width else { continue };
-        let text = cut(cell, width);
+        let text = if layout.cuts { cut(cell, width) } else { cell.clone() };
         let fill = width.saturating_sub(text.width());
         let color = status_color(column.head, cell).filter(|_| has_color && !text.is_empty());
         if !text.is_empty() {
@@ -159,7 +197,7 @@ fn status_color(head: &str, cell: &str) -> Option<AnsiColor> {
     matches!(head, "STATUS" | "LEVEL").then(|| crate::terminal::status_color(cell)).flatten()
 }
 
-/// `text`, or its beginning and `…`, in so many columns of a terminal.
+/// `text`, or its beginning and `…`, in so many columns of a terminal; of words, whole ones where that leaves most of the room.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -173,6 +211,10 @@ fn cut(text: &str, width: usize) -> String {
         }
         out.push(c);
     }
+    let ends_in_a_word = !text[out.len()..].starts_with(' ');
+    let last = out.rfind(' ').filter(|at| ends_in_a_word && out[..*at].width() * 3 >= width * 2);
+    out.truncate(last.unwrap_or(out.len()));
+    out.truncate(out.trim_end_matches([' ', ',', ';', ':']).len());
     out.push('…');
     out
 }
@@ -196,6 +238,47 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_beside_gives_way_before_what_a_person_looks_for() {
+        let columns = crate::listings::TOOLS.columns;
+        let row =
+            ["get_core_memory_blocks", "read_only", "hold", "rule own-reads of the built-in policy calls it read_only"];
+        let row = row.map(str::to_owned).to_vec();
+        let shown = |room| {
+            let widths = widths(columns, std::slice::from_ref(&row), Some(room));
+            laid_out(columns, &row, &widths, false).as_str().to_owned()
+        };
+        assert_eq!(shown(60), "get_core_memory_blocks  read_only  hold");
+        assert_eq!(shown(80), "get_core_memory_blocks  read_only  hold           rule own-reads of the…");
+    }
+
+    #[test]
+    fn one_long_cell_does_not_fill_up_a_file_with_spaces() {
+        let columns = crate::listings::SIDES.columns;
+        let long = "words ".repeat(50).trim().to_owned();
+        let rows = vec![
+            vec!["output".to_owned(), long.clone(), "short".to_owned()],
+            vec!["run".to_owned(), "7dc39827".to_owned(), "04204fd2".to_owned()],
+        ];
+        let layout = widths(columns, &rows, None);
+        let line = |row: &[String]| laid_out(columns, row, &layout, false).as_str().to_owned();
+        assert!(line(&rows[0]).contains(&format!("{long}  short")), "nothing is cut");
+        assert!(line(&rows[1]).width() < 80, "{}", line(&rows[1]));
+    }
+
+    #[test]
+    fn words_are_cut_between_words_where_that_leaves_most_of_them() {
+        for (text, width, wanted) in [
+            ("Write a short, sourced report", 20, "Write a short…"),
+            ("Write a short, sourced report", 23, "Write a short, sourced…"),
+            ("/home/somebody/projects/reports", 20, "/home/somebody/proj…"),
+            ("Write about-a-very-long-word-that", 20, "Write about-a-very-…"),
+            ("whole", 5, "whole"),
+        ] {
+            assert_eq!(cut(text, width), wanted, "{width}");
+        }
+    }
+
+    #[test]
     fn a_row_is_one_line_of_the_terminals_width() {
         for room in [40, 50, 60, 80, 100, 200] {
             for line in lines(Some(room)) {
@@ -204,7 +287,7 @@ mod tests {
             }
         }
         let [wide, other] = &lines(Some(80))[..] else { panic!("two rows") };
-        assert_eq!(wide, "7dc39827  waiting for you  3      3 min ago  Write a short, sourced report abou…");
+        assert_eq!(wide, "7dc39827  waiting for you  3      3 min ago  Write a short, sourced report…");
         assert!(other.ends_with('…') && other.contains("2 d ago"), "{other}");
         // What says least goes first.
         let narrow = &lines(Some(40))[0];

@@ -19,14 +19,14 @@ use ua_resume::answers::{Reach, WayToAnswer};
 use ua_resume::{Commands, Standing};
 use ua_runner::UsageSummary;
 use ua_store::{
-    AttemptRecord, CallRecord, CheckpointRecord, Choice, Correction, EventRecord, LineageRecords, MessageRecord,
+    AttemptRecord, CallRecord, CheckpointRecord, Correction, EventRecord, LineageRecords, MessageRecord,
     OverrideRecord, QuestionRecord, ReceiptRecord, RequestRecord, RunHead, RunRecord, RunRecords, StepRecord,
     TurnRecord,
 };
 
 use crate::error::HostError;
 
-pub(crate) use before::{CheckedRule, CheckedWord, JobChecked, ProjectMade, StatusRun, StatusShown};
+pub(crate) use before::{CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown};
 pub(crate) use fleet::{QueueDepthRow, QueueRow, RunSubmitted, ScheduleRow, WorkerRow};
 pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
 pub(crate) use installation::{
@@ -200,13 +200,15 @@ impl<'a> RunShown<'a> {
 /// A question that waits for an answer.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct OpenQuestion {
-    /// The question as it is stored.
+    /// The question as it is stored, but for `choices`: these are the words that `ua answer` takes.
     #[serde(flatten)]
-    #[schemars(with = "Row")]
-    pub(crate) question: QuestionRecord,
-    /// The commands that answer it, one for each way to answer: those of its choices in their order.
+    row: Row,
+    /// The commands that answer it, one for each of its choices, in their order.
     pub(crate) answer_with: Vec<String>,
-    /// The words for these answers.
+    /// The question.
+    #[serde(skip)]
+    pub(crate) question: QuestionRecord,
+    /// The words for these answers, as they are typed behind the question.
     #[serde(skip)]
     pub(crate) words: Vec<&'static str>,
 }
@@ -233,7 +235,11 @@ impl OpenQuestion {
     fn naming(question: &QuestionRecord, reach: Reach, complete: impl Fn(String) -> String) -> Self {
         let ways = ua_resume::answers::ways(question, reach);
         let words = ways.iter().map(WayToAnswer::shown_word).collect();
+        let mut row = serde_json::to_value(question).ok().and_then(|row| row.as_object().cloned()).unwrap_or_default();
+        let choices = ways.iter().map(|way| Value::from(way.word)).collect();
+        row.insert("choices".to_owned(), Value::Array(choices));
         Self {
+            row,
             question: question.clone(),
             answer_with: ways.into_iter().map(|way| complete(way.command)).collect(),
             words,
@@ -384,6 +390,9 @@ pub(crate) struct CallRow {
     pub(crate) side_effect_class: Value,
     /// prepared, running, succeeded, failed, unknown or cancelled.
     pub(crate) status: String,
+    /// The same as a person is told it: `not sent yet` for prepared, `never sent` for cancelled, `not repeated` for one that the receipt of
+    /// another call answers.
+    pub(crate) shown_status: &'static str,
     /// Of a failed one: definite (it did not happen) or reported.
     pub(crate) failure_kind: Value,
     /// How it was settled, if not by its own receipt.
@@ -398,7 +407,7 @@ pub(crate) struct CallRow {
     pub(crate) idempotency_key: Value,
     /// What its effect is, whatever the wording.
     pub(crate) side_effect_scope: Value,
-    /// What is done when its outcome is not known: redo, redo_keyed, probe, hold or continue.
+    /// What is done when in doubt, `on_unknown` of its policy: redo, redo_keyed, probe, hold or continue.
     pub(crate) replay_policy: Value,
     /// What a resume did with it.
     pub(crate) replay_status: Value,
@@ -441,6 +450,7 @@ impl CallRow {
             tool_namespace: json(serde_json::to_value(call.name.namespace)),
             side_effect_class: json(serde_json::to_value(call.policy.class)),
             status: call.status.column().to_owned(),
+            shown_status: ua_resume::call_standing(call),
             failure_kind: json(serde_json::to_value(call.status.failure_kind())),
             resolution: json(serde_json::to_value(call.resolution)),
             attempt: call.attempt,
@@ -503,9 +513,8 @@ pub(crate) struct CallProbed {
     pub(crate) counts: bool,
     /// What was found.
     pub(crate) item: Value,
-    /// The answer it was made, if --apply was given.
-    #[schemars(with = "Option<String>")]
-    pub(crate) applied: Option<Choice>,
+    /// The answer it was made, by the word for it, if --apply was given.
+    pub(crate) applied: Option<&'static str>,
 }
 
 /// An answer that was stored.
@@ -515,9 +524,8 @@ pub(crate) struct Answered {
     pub(crate) question_id: String,
     /// Its run.
     pub(crate) run_id: String,
-    /// The answer.
-    #[schemars(with = "String")]
-    pub(crate) choice: Choice,
+    /// The answer, by the word for it.
+    pub(crate) choice: &'static str,
 }
 
 /// What `ua calls resolve` stored: an answer, or a correction.
@@ -527,9 +535,8 @@ pub(crate) struct Resolved {
     pub(crate) run_id: String,
     /// The question that was answered.
     pub(crate) question_id: Option<String>,
-    /// The answer.
-    #[schemars(with = "Option<String>")]
-    pub(crate) choice: Option<Choice>,
+    /// The answer, by the word for it.
+    pub(crate) choice: Option<&'static str>,
     /// With --as: the call as it is recorded now.
     pub(crate) call: Option<CallRow>,
 }

@@ -129,6 +129,21 @@ text_enum! {
     }
 }
 
+impl CallStatus {
+    /// The word that a person reads, the same wherever one does; [`CallStatus::as_str`] is what is stored and what machines are told. Of the two
+    /// failures a person needs to know no more than that it failed.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Prepared => "not sent yet",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::FailedDefinite | Self::FailedReported => "failed",
+            Self::Unknown => "unknown",
+            Self::Cancelled => "never sent",
+        }
+    }
+}
+
 text_enum! {
     /// The two ways to fail.
     FailureKind {

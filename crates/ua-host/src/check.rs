@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use globset::Glob;
 use ua_classify::{Classifier, Verdict};
-use ua_core::{CallPolicy, RunId, RunSpec, RunStatus, ToolSpec};
+use ua_core::{CallPolicy, RunId, RunSpec, RunStatus, ToolName, ToolSpec};
 use ua_resume::Standing;
 use ua_store::RunRecord;
 
@@ -42,6 +42,10 @@ pub struct JobCheck {
     pub unfinished: Option<(RunRecord, Standing)>,
     /// The run of the same job that a process is driving, if one is.
     pub at_work: Option<RunRecord>,
+    /// The run of the same job that is in the queue, if one is.
+    pub queued: Option<RunRecord>,
+    /// What of the script that plays its model would fail when it is played: it would start, and probably not do what it is for.
+    pub script_doubts: Vec<String>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
     pub refusal: Option<HostError>,
 }
@@ -90,12 +94,12 @@ pub async fn check(
         let fate = job::fate(host, &store, request, &spec).await?;
         let standing = match &fate {
             Fate::Left(run) | Fate::Taken(run) => Some(standing(host.home(), &store, run).await?),
-            Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) => None,
+            Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) | Fate::Queued(..) => None,
         };
         crate::home::close(store);
         (fate, standing)
     };
-    let (mut key_holder, mut unfinished, mut at_work, mut refusal) = (None, None, None, None);
+    let (mut key_holder, mut unfinished, mut at_work, mut queued, mut refusal) = (None, None, None, None, None);
     match fate {
         Fate::Taken(run) => {
             refusal = Some(job::taken_key(host, &run));
@@ -104,12 +108,16 @@ pub async fn check(
         }
         Fate::Done(run) => key_holder = Some(run),
         Fate::AtWork(run) => {
-            refusal = Some(job::at_work(&request.file, &run));
+            refusal = Some(job::at_work(request, &run));
             at_work = Some(run);
+        }
+        Fate::Queued(run, entry) => {
+            refusal = Some(job::in_queue(host, request, &run, &entry));
+            queued = Some(run);
         }
         Fate::Left(run) => {
             let standing = standing.unwrap_or(Standing::Stored(run.status, run.stop_reason));
-            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, &request.file, &run, &standing));
+            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, request, &run, &standing));
             unfinished = Some((run, standing));
         }
         Fate::Named(_) | Fate::Start { .. } => {}
@@ -121,7 +129,24 @@ pub async fn check(
         });
     }
     let selections = selectors::selections(&spec, &tools);
-    Ok(JobCheck { model: launch.model(), spec, tools, selections, rules, key_holder, unfinished, at_work, refusal })
+    // No server lists these; the job has switches for them.
+    let own = [ToolName::ask_user().raw, ToolName::task().raw];
+    let offered = tools.iter().map(|(tool, _)| &tool.name.raw).chain(&own).map(String::as_str).collect();
+    let script_doubts = launch.script_doubts(&offered)?;
+    let model = launch.model();
+    Ok(JobCheck {
+        model,
+        spec,
+        tools,
+        selections,
+        rules,
+        key_holder,
+        unfinished,
+        at_work,
+        queued,
+        script_doubts,
+        refusal,
+    })
 }
 
 /// What the rules of these policy files, and the names in the user's lists, are about.

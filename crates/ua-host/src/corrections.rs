@@ -55,7 +55,7 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
             .hint(format!("correct that one (`ua calls show {source}`); this one follows")));
     }
     if matches!(call.status, CallStatus::Prepared | CallStatus::Cancelled) {
-        return Err(HostError::usage(format!("call {id} is {}: it was never sent", call.status))
+        return Err(HostError::usage(format!("call {id} was never sent"))
             .hint("there is nothing to correct; `ua calls list` shows what was sent"));
     }
     let is_skipped = call.status == CallStatus::Unknown && call.resolution == Some(ua_core::Resolution::Skipped);
@@ -133,7 +133,8 @@ async fn idle_lock(
             let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));
             return Err(HostError::usage(format!(
                 "call {} is {} and {who} is working on its turn: its outcome is still being determined",
-                call.call_id, call.status
+                call.call_id,
+                call.status.in_words()
             ))
             .hint(format!(
                 "wait until the turn is over, answer what `ua questions` shows, or end the run with `ua runs cancel {top}`"

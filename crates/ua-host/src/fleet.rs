@@ -8,6 +8,7 @@
 mod cron;
 mod fits;
 mod health;
+mod queues;
 mod schedule;
 mod submit;
 mod worker;
@@ -16,6 +17,7 @@ use crate::error::HostError;
 use crate::home::Home;
 
 pub use cron::Cron;
+pub use queues::of_worker as queues_of_worker;
 pub use schedule::{ScheduledJob, cron_of, submit_for};
 pub use submit::{Submission, Submitted, enqueue, submit, withdraw_ended};
 pub use worker::{LeftBehind, Told, WorkerOptions, work};

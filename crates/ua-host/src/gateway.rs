@@ -5,6 +5,7 @@
 mod agent;
 mod config;
 mod install;
+mod lately;
 mod look;
 
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ use crate::settings::Settings;
 
 pub use config::{FILE as CONFIG_FILE, GatewayConfig};
 pub use install::{Change, Edited, Front, What, install, uninstall};
+pub use lately::{CallsLately, calls_beside};
 pub use look::{Looked, look};
 pub use ua_broker::Served;
 
@@ -367,9 +369,7 @@ pub async fn open_questions(host: &Host, named: Option<&Path>) -> Result<(Comman
 /// The same for whoever looks at other runs: none when these are the gateway's own, or when the gateway cannot be looked at now.
 pub async fn questions_beside(host: &Host) -> (Commands, Vec<QuestionRecord>) {
     let none = (Commands::default(), Vec::new());
-    let Ok(root) = root(host.settings(), None) else { return none };
-    let Ok(home) = Home::new(host.settings(), Some(&root)) else { return none };
-    if home.root() == host.home().root() || home.database() == host.home().database() || host.home().is_on_a_server() {
+    if home_beside(host).is_none() {
         return none;
     }
     match open_questions(host, None).await {
@@ -379,6 +379,14 @@ pub async fn questions_beside(host: &Host) -> (Commands, Vec<QuestionRecord>) {
             none
         }
     }
+}
+
+/// The home of the user's gateway, if it has runs and these are not its own.
+fn home_beside(host: &Host) -> Option<Home> {
+    let root = root(host.settings(), None).ok()?;
+    let home = Home::new(host.settings(), Some(&root)).ok()?;
+    let is_the_same = home.root() == host.home().root() || home.database() == host.home().database();
+    (root.is_dir() && !is_the_same && !host.home().is_on_a_server() && !home.is_unused()).then_some(home)
 }
 
 /// Who may come over HTTP.

@@ -1,6 +1,8 @@
 //! A job file: reading it, and starting the run it describes, or resuming the one that is named.
 
-use std::path::{Path, PathBuf};
+mod earlier_text;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +10,14 @@ use crate::Database;
 use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
 use ua_resume::Standing;
 use ua_runner::RunLock;
-use ua_store::{NewBlob, NewRun, RunQuery, RunRecord, RunStore, Store, StoreError};
+use ua_store::{
+    FleetStore as _, NewBlob, NewRun, QueueEntry, QueueState, RunQuery, RunRecord, RunStore, Store, StoreError,
+    stored_name,
+};
 
 use crate::alert::Alerts;
 use crate::consent;
-use crate::error::HostError;
+use crate::error::{HostError, Kind};
 use crate::home;
 use crate::host::Host;
 use crate::input_files;
@@ -42,6 +47,8 @@ pub struct JobRequest {
     pub new: bool,
     /// The key of the job, in the place of its own.
     pub job_key: Option<String>,
+    /// It is stored for a worker, and not driven here: messages name `ua submit`.
+    pub for_queue: bool,
     /// Do it in iterations, as the job says and these.
     pub iterations: Option<Iterations>,
     /// How to start it.
@@ -55,6 +62,18 @@ pub struct Iterations {
     pub max: Option<u32>,
     /// What the model has to say between `<promise>` tags when the job is done.
     pub completion_promise: Option<String>,
+}
+
+impl JobRequest {
+    /// The command that asks for another run of this job, whatever runs of it there are.
+    fn anew(&self) -> String {
+        format!("ua {} {} --new", if self.for_queue { "submit" } else { "job" }, self.file.display())
+    }
+
+    /// How a refusal ends.
+    fn nothing_done(&self) -> &'static str {
+        if self.for_queue { "nothing was queued" } else { "nothing was started" }
+    }
 }
 
 /// A job that was looked at, and what there is of it.
@@ -71,6 +90,8 @@ enum Found {
     Taken(Database, RunRecord),
     /// A run of it that a process is driving.
     AtWork(RunRecord),
+    /// A run of it that is a worker's to drive.
+    Queued(RunRecord, QueueEntry),
 }
 
 /// Starts a job and drives its run to a conclusion of this process.
@@ -94,7 +115,8 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             resume::found(host, people, looked, &left, &request.launch, Changes::default(), false).await
         }
         Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
-        Found::AtWork(run) => Err(at_work(&request.file, &run)),
+        Found::AtWork(run) => Err(at_work(request, &run)),
+        Found::Queued(run, entry) => Err(in_queue(host, request, &run, &entry)),
     }
 }
 
@@ -120,7 +142,8 @@ pub(crate) async fn stored(
         | Found::Done(store, run, _)
         | Found::Left(store, run)
         | Found::Taken(store, run) => (store, run),
-        Found::AtWork(run) => return Err(at_work(&request.file, &run)),
+        Found::AtWork(run) => return Err(at_work(request, &run)),
+        Found::Queued(run, entry) => return Err(in_queue(host, request, &run, &entry)),
     })
 }
 
@@ -140,6 +163,8 @@ pub(crate) enum Fate {
     Left(RunRecord),
     /// A run of it is being driven by a process: nothing is started beside it.
     AtWork(RunRecord),
+    /// A run of it is in the queue: a worker drives it, or will.
+    Queued(RunRecord, QueueEntry),
     /// Its key is that of a run that has not succeeded.
     Taken(RunRecord),
 }
@@ -188,12 +213,15 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let store = host.home().open()?;
     let earlier = match fate(host, &store, request, &spec).await? {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
+        // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.
+        Fate::Done(done) if request.new && request.job_key.is_none() => return Err(new_of_a_done_key(&done)),
         Fate::Done(done) => {
             let changed = ua_resume::job_changes(&done.spec, &spec).into_iter().map(|change| change.field).collect();
             return Ok(Found::Done(store, done, changed));
         }
         Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
         Fate::AtWork(run) => return Ok(Found::AtWork(run)),
+        Fate::Queued(run, entry) => return Ok(Found::Queued(run, entry)),
         Fate::Left(left) => {
             let is_here = people.presence() == Presence::Here;
             let standing = standing(host.home(), &store, &left).await?;
@@ -201,7 +229,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             match answer {
                 WhichRun::Resume => return Ok(Found::Left(store, left)),
                 WhichRun::New => None,
-                WhichRun::Neither => return Err(unfinished_run(host, file, &left, &standing)),
+                WhichRun::Neither => return Err(unfinished_run(host, request, &left, &standing)),
             }
         }
         Fate::Start { earlier } => earlier,
@@ -225,6 +253,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         files,
     };
     launch.tell_unknown_model(people.as_ref());
+    earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
     // Whoever names the run, or asks for a new one, knows that it is another one.
@@ -282,10 +311,11 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
 }
 
 /// How many unfinished runs are looked at for one of the same job.
-const LOOKED_AT: u32 = 200;
+const LOOKED_AT: u32 = 2_000;
 
 /// What becomes of a job of which a run was begun and not finished, its files included: to start the job again would do again what that run did,
-/// or is about to do. One that a process drives comes before those that were left.
+/// or is about to do. One that a process drives comes before those that wait for a worker, and these before those
+/// that were left.
 async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<Fate>, HostError> {
     let query = RunQuery {
         statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
@@ -294,22 +324,27 @@ async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Opt
         ..RunQuery::default()
     };
     let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
-    let mut left = None;
+    let (mut queued, mut left) = (None, None);
     for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
         let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        let is_left = run.entrypoint == host.entrypoint() && run.end_mark().is_none() && *run.spec == *spec;
-        if !is_left || store.elsewhere(&run.run_id).await?.is_some() {
+        if run.entrypoint != host.entrypoint() || run.end_mark().is_some() || *run.spec != *spec {
             continue;
         }
-        if RunLock::is_held(&host.home().locks(), &run.run_id) {
+        let is_elsewhere = store.elsewhere(&run.run_id).await?.is_some();
+        if !is_elsewhere && RunLock::is_held(&host.home().locks(), &run.run_id) {
             return Ok(Some(Fate::AtWork(run)));
         }
-        // One that waits in the queue was begun by nobody.
-        if left.is_none() && run.status != RunStatus::Queued {
-            left = Some(run);
+        // One that waits for a person, or was stopped, is theirs: they answer, and it may be resumed here.
+        let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped) && !is_elsewhere;
+        let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+        match entry {
+            Some(entry) if !is_theirs => queued = queued.or(Some((run, entry))),
+            // One that nobody began and nobody will, and one that only another machine can resume.
+            None if run.status == RunStatus::Queued || is_elsewhere => {}
+            Some(_) | None => left = left.or(Some(run)),
         }
     }
-    Ok(left.map(Fate::Left))
+    Ok(queued.map(|(run, entry)| Fate::Queued(run, entry)).or(left.map(Fate::Left)))
 }
 
 /// Says that the job was done before, and that nothing keeps this run from doing it again.
@@ -343,35 +378,91 @@ fn ago(span: Duration) -> String {
 }
 
 /// The refusal of a job of which a run is being driven.
-pub(crate) fn at_work(file: &Path, run: &RunRecord) -> HostError {
+pub(crate) fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
     HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
         .hint(format!(
-            "`ua runs tail {}` follows it; `ua job {} --new` starts another run beside it, which does again what that run does outside; nothing \
-             was started",
+            "`ua runs tail {}` follows it; `{}` starts another run beside it, which does again what that run does outside; {}",
             run.run_id,
-            file.display()
+            request.anew(),
+            request.nothing_done()
         ))
         .field("kind", "run_at_work")
         .field("run_id", &run.run_id)
         .field("status", run.status)
 }
 
-/// The refusal of a job of which a run was begun and not finished, and stands like this.
-pub(crate) fn unfinished_run(host: &Host, file: &Path, run: &RunRecord, standing: &Standing) -> HostError {
+/// The refusal of a job of which a run is in the queue.
+pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEntry) -> HostError {
+    let (id, queue) = (&run.run_id, &entry.options.queue);
     let resume = restart::resume_command(host.home(), run);
-    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
-        format!("`ua questions --run {}` shows what it asks; once that is answered, `{resume}` finishes it", run.run_id)
-    } else {
-        format!("`{resume}` finishes it")
+    let (how, then) = match (entry.state, request.for_queue) {
+        (QueueState::Claimed, _) => (
+            format!("is with a worker of the queue `{queue}`"),
+            format!(
+                "`ua runs tail {id}` follows it, and where that worker is gone, another one takes it, or `{resume}` here"
+            ),
+        ),
+        (QueueState::Ready | QueueState::Parked, true) => (
+            format!("is in the queue `{queue}` already"),
+            "a worker (`ua worker`) takes it, and `ua queue list` shows it".to_owned(),
+        ),
+        (QueueState::Ready | QueueState::Parked, false) => (
+            format!("is in the queue `{queue}`"),
+            format!("a worker (`ua worker`) takes it, and `{resume}` runs it here"),
+        ),
     };
-    HostError::waiting(format!("run {} of the same job {}", run.run_id, left_as(run, standing)))
+    HostError::waiting(format!("run {id} of the same job {how}"))
         .hint(format!(
-            "{finish}; `ua job {} --new` starts another run, which may do again what that run did outside; nothing was started",
-            file.display()
+            "{then}; `{}` {} another run beside it, which does again what that run does outside; {}",
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
+            request.nothing_done()
+        ))
+        .field("kind", "run_queued")
+        .field("run_id", id)
+        .field("status", run.status)
+        .field("queue", &entry.options.queue)
+        .field("state", stored_name(&entry.state).to_string())
+}
+
+/// The refusal of a job of which a run was begun and not finished, and stands like this.
+pub(crate) fn unfinished_run(host: &Host, request: &JobRequest, run: &RunRecord, standing: &Standing) -> HostError {
+    let id = &run.run_id;
+    let (resume, does) = if request.for_queue {
+        (format!("ua submit --run {id}"), "has a worker finish it")
+    } else {
+        (restart::resume_command(host.home(), run), "finishes it")
+    };
+    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
+        format!("`ua questions --run {id}` shows what it asks; once that is answered, `{resume}` {does}")
+    } else {
+        format!("`{resume}` {does}")
+    };
+    HostError::waiting(format!("run {id} of the same job {}", left_as(run, standing)))
+        .hint(format!(
+            "{finish}; `{}` {} another run, which may do again what that run did outside; {}",
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
+            request.nothing_done()
         ))
         .field("kind", "unfinished_run")
-        .field("run_id", &run.run_id)
+        .field("run_id", id)
         .field("status", run.status)
+}
+
+/// The refusal of a new run of a job whose key was done.
+fn new_of_a_done_key(done: &RunRecord) -> HostError {
+    let (id, key) = (&done.run_id, done.job_key.as_deref().unwrap_or_default());
+    HostError::usage(format!(
+        "run {id} succeeded under the job key {key:?}, and `--new` starts no second run of a key: it is a promise that the job is done once"
+    ))
+    .hint(format!(
+        "`--again` in its place does the job once more; without `--new` the result is shown, as `ua runs show {id}` does; nothing was started"
+    ))
+    .field("kind", "job_key_done")
+    .field("job_key", key)
+    .field("run_id", id)
+    .field("status", done.status)
 }
 
 /// How a run was left that nobody drives and that stands like this, as the end of a sentence.
@@ -432,6 +523,7 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
     Ok(())
 }
 
+/// The refusal of a job whose key is that of a run that did not succeed.
 pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
     let (id, key) = (&earlier.run_id, earlier.job_key.as_deref().unwrap_or_default());
     let hint = match earlier.status {
@@ -450,7 +542,9 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
             }
         }
     };
-    HostError::usage(format!("the job key {key:?} was used by run {id} already"))
+    // One that is not finished is resumed later; another one is a mistake of whoever starts it again.
+    let kind = if earlier.status.is_terminal() { Kind::Usage } else { Kind::Waiting };
+    HostError::new(kind, format!("the job key {key:?} was used by run {id} already"))
         .hint(hint)
         .field("kind", "job_key_taken")
         .field("job_key", key)

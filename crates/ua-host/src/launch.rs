@@ -308,21 +308,37 @@ impl Launch {
             "openai" => providers::openai(settings, self.provider_sessions, extras, env),
             "openai-chat" => providers::openai_chat(settings, extras, env),
             "replay" => providers::replay(self.cassette.as_deref(), redactor.clone(), places.clone()),
-            "scripted" => {
-                let Some(file) = &self.script else {
-                    return Err(HostError::usage("the provider `scripted` needs a script")
-                        .hint("name one in the job's `model.script`, relative to the job file"));
-                };
-                let text = read(file, "the script")?;
-                let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
-                let script = Script::parse(&text).map_err(|e| {
-                    HostError::usage(format!("{}: {}", file.display(), chain(&e)))
-                        .hint("correct the script; nothing was started")
-                })?;
-                Ok(Arc::new(ScriptedProvider::new(script)))
-            }
+            "scripted" => Ok(Arc::new(ScriptedProvider::new(self.read_script()?.1))),
             other => Err(providers::unknown(other)),
         }
+    }
+
+    /// The script that plays the model of a run of `scripted`, and its file.
+    fn read_script(&self) -> Result<(&Path, Script), HostError> {
+        let Some(file) = &self.script else {
+            return Err(HostError::usage("the provider `scripted` needs a script")
+                .hint("name one in the job's `model.script`, relative to the job file"));
+        };
+        let text = read(file, "the script")?;
+        let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
+        let script = Script::parse(&text).map_err(|e| {
+            HostError::usage(format!("{}: {}", file.display(), chain(&e)))
+                .hint("correct the script; nothing was started")
+        })?;
+        Ok((file, script))
+    }
+
+    /// What of the script that plays the model would fail when it is played with these tools, a sentence each; nothing of another provider.
+    ///
+    /// # Errors
+    /// The script cannot be read.
+    pub(crate) fn script_doubts(&self, offered: &BTreeSet<&str>) -> Result<Vec<String>, HostError> {
+        if self.provider != "scripted" {
+            return Ok(Vec::new());
+        }
+        let (file, script) = self.read_script()?;
+        let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+        Ok(script.doubts(offered).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
     }
 
     /// The provider of a run, whose exchanges are kept where a person asked for it. The turns that a fork shares were made in the

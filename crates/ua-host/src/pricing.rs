@@ -67,7 +67,8 @@ fn check_one(
         (None, Some(file)) => refused(
             format!("the job has a max_cost, but {} has no price for `{model}` of `{provider}`", file.display()),
             format!(
-                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; nothing was started",
+                "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; `ua models show {model} --provider {provider}` \
+                 prints the entry; nothing was started",
                 said_to_cost(settings, provider, model)
             ),
         ),

@@ -239,7 +239,7 @@ pub async fn answer(
         corrections::rewrite(host, store, &run, false).await?;
     }
     Ok(match settled.first() {
-        Some(call) => format!("answered; call {} is {} now", call.call_id, ua_resume::call_words(call.status)),
+        Some(call) => format!("answered; call {} is {} now", call.call_id, call.status.in_words()),
         None => after_answer(store, &run.run_id).await?,
     })
 }

@@ -1,6 +1,7 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
 mod covered;
+mod of_ua;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -134,8 +135,9 @@ impl ServerReview {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
             shown.push(("arguments", quoted.join(" ")));
         }
+        let given: Vec<&str> = env.values().map(String::as_str).collect();
         let Covered { files, warnings: mut not_covered, .. } =
-            covered(command, program.as_deref(), args, &folder, &Roots::new(state_folder(settings)));
+            covered(command, program.as_deref(), args, &given, &folder, &Roots::new(state_folder(settings)));
         for file in &files {
             // One that cannot be read counts by its name: it may be readable later.
             let digest = digest_of(file).map_or_else(String::new, Sha256::to_hex);

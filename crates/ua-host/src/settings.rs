@@ -21,7 +21,12 @@ pub use file::Layer;
 pub use list::{LOG_DEFAULT, SETTINGS, Setting, ValueKind};
 
 /// The name of the project's file.
-const PROJECT_FILE: &str = "ua.toml";
+pub(crate) const PROJECT_FILE: &str = "ua.toml";
+
+/// Whether a text is valid as the settings of a project.
+pub(crate) fn is_project_settings(path: &Path, text: &str) -> bool {
+    Layer::Project.parse(path, text, None).is_ok()
+}
 
 /// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
 const PASSED_ON: [&str; 16] = [

@@ -79,13 +79,20 @@ pub(crate) fn check(settings: &Settings, file: &ConfigFile, servers: &[(String, 
         Some(_) | None => review.server.clone(),
     };
     let names: Vec<String> = unknown.iter().map(named).collect();
+    // Only what is told to have changed can be a file that nobody meant as code.
+    let is_beside = names.iter().any(|name| name.contains("the file "));
+    let beside = if is_beside {
+        "; whatever could be code in the folder of a server's script counts as its code: keep what you edit yourself in another folder"
+    } else {
+        ""
+    };
     Err(HostError::usage(format!(
         "{} was found here and lists tool servers that are not trusted yet, or changed since: {}",
         file.path.display(),
         names.join(", ")
     ))
     .hint(format!(
-        "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; nothing was started",
+        "look at them with `ua trust {0}`, or name the file with `--mcp-config {0}` if it is yours; nothing was started{beside}",
         file.path.display()
     )))
 }

@@ -4,6 +4,7 @@
 //! of assistant messages in it, so the same script serves a run, its resumption and a second process alike. The offline
 //! demo follows a script in this process; tests serve the same file over HTTP.
 
+mod doubts;
 mod template;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
-use ua_core::ToolNamespace;
+use ua_core::{ToolNamespace, nearest};
 
 use crate::definitions::Locked;
 use crate::dialect::Protocol;
@@ -20,6 +20,14 @@ use crate::http::check_header_name;
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
 const MAX_NAME: usize = 32;
+
+/// Fields of an entry that mean something to other clients.
+const IGNORED: [&str; 3] = ["timeout", "alwaysAllow", "autoApprove"];
+/// Every field that an entry may have.
+const KNOWN: [&str; 12] = [
+    "command", "args", "env", "cwd", "url", "headers", "type", "protocol", "disabled", IGNORED[0], IGNORED[1],
+    IGNORED[2],
+];
 
 /// How a tool server is reached.
 #[derive(Clone, PartialEq, Eq)]
@@ -238,12 +246,17 @@ impl Entry<'_> {
         let Value::Object(mut entry) = entry else {
             return Err(self.wrong("(entry)", "it must be an object with `command` or `url`"));
         };
+        if let Some(unknown) = entry.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+            let meant = nearest(unknown, KNOWN);
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+            return Err(self.wrong(unknown, format!("there is no such field{meant}")));
+        }
         let disabled = match entry.remove("disabled") {
             None => false,
             Some(Value::Bool(disabled)) => disabled,
             Some(_) => return Err(self.wrong("disabled", "it must be true or false")),
         };
-        for ignored in ["timeout", "alwaysAllow", "autoApprove"] {
+        for ignored in IGNORED {
             entry.remove(ignored);
         }
         let protocol = match self.text(&mut entry, "protocol")? {
@@ -263,7 +276,10 @@ impl Entry<'_> {
             None => return Err(self.wrong("command", "it is missing")),
         };
         match entry.keys().next() {
-            Some(unknown) => Err(self.wrong(unknown, "no such field")),
+            Some(other) if matches!(reach, Reach::Stdio { .. }) => {
+                Err(self.wrong(other, "a server with a `command` has no such field"))
+            }
+            Some(other) => Err(self.wrong(other, "a server with a `url` has no such field")),
             None => Ok((!disabled).then_some((reach, protocol))),
         }
     }
@@ -406,7 +422,15 @@ mod tests {
         let cases = [
             (
                 r#"{"command": "x", "comand": 1}"#,
-                "invalid `comand` of the tool server `notes` in test.json: no such field",
+                "invalid `comand` of the tool server `notes` in test.json: there is no such field; did you mean `command`?",
+            ),
+            (
+                r#"{"comand": "x"}"#,
+                "invalid `comand` of the tool server `notes` in test.json: there is no such field; did you mean `command`?",
+            ),
+            (
+                r#"{"command": "x", "colour": "red"}"#,
+                "invalid `colour` of the tool server `notes` in test.json: there is no such field",
             ),
             (r#"{"command": 5}"#, "invalid `command` of the tool server `notes` in test.json: it must be a string"),
             (r#"{"command": ""}"#, "invalid `command` of the tool server `notes` in test.json: it is empty"),
@@ -424,7 +448,7 @@ mod tests {
             ),
             (
                 r#"{"command": "x", "url": "https://a"}"#,
-                "invalid `url` of the tool server `notes` in test.json: no such field",
+                "invalid `url` of the tool server `notes` in test.json: a server with a `command` has no such field",
             ),
             (r#"{"type": "http"}"#, "invalid `url` of the tool server `notes` in test.json: it is missing"),
             (

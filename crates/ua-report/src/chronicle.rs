@@ -271,7 +271,7 @@ fn in_words(call: &CallRecord) -> String {
         return "done before, not repeated".to_owned();
     }
     let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
-    format!("{}{detail}", call.status.as_str().replace('_', " "))
+    format!("{}{detail}", call.status.in_words())
 }
 
 fn took_millis(attempt: &AttemptRecord) -> Option<u64> {

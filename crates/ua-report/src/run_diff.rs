@@ -198,9 +198,12 @@ impl CallSide {
     }
 }
 
+/// The runner's own account of a run, which names the run and is never the same in two.
+const OF_EACH_RUN: &str = "transcript.md";
+
 fn compare_files(files: [&[Artifact]; 2]) -> Vec<FileDiff> {
-    let paths: std::collections::BTreeSet<&str> =
-        files.iter().flat_map(|f| f.iter().map(|file| file.path.as_str())).collect();
+    let all = files.iter().flat_map(|f| f.iter().map(|file| file.path.as_str()));
+    let paths: std::collections::BTreeSet<&str> = all.filter(|path| *path != OF_EACH_RUN).collect();
     let digest = |files: &[Artifact], path: &str| files.iter().find(|file| file.path == path).map(|file| file.sha256);
     let compared = paths.into_iter().map(|path| {
         let sha256 = files.map(|files| digest(files, path));
@@ -240,7 +243,8 @@ mod tests {
     #[test]
     fn runs_are_compared_behind_the_turns_they_share() {
         let (parent, mut fork) = parent_and_fork();
-        let files = [vec![artifact("a.md"), artifact("b.md")], vec![artifact("a.md"), artifact("c.md")]];
+        let files =
+            [vec![artifact("a.md"), artifact("b.md")], vec![artifact("a.md"), artifact("c.md"), artifact(OF_EACH_RUN)]];
         let diff = RunDiff::new([&parent, &fork], [&files[0], &files[1]]);
         assert_eq!((diff.shared_turns, &diff.common_ancestor), (1, &Some(parent.run.run_id.clone())));
         assert_eq!(diff.job.iter().map(|change| change.field.as_str()).collect::<Vec<_>>(), ["objective"]);

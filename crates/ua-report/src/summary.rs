@@ -9,7 +9,7 @@ use ua_core::{
     CallId, CallStatus, EvidenceLevel, Position, Resolution, RunId, RunStatus, RunStop, SideEffectClass, StepStatus,
     Timestamp, Trace,
 };
-use ua_store::{CallRecord, ReplayStatus, RunRecords};
+use ua_store::{CallRecord, ReceiptRecord, ReplayStatus, RunRecords};
 
 use crate::changed::{ChangedFile, changed_files};
 use crate::sub_agents::SubAgentLine;
@@ -153,6 +153,9 @@ pub struct CompletionSummary {
     pub changed_files: Vec<ChangedFile>,
     /// Every call that was to change something, in the order in which the model asked.
     pub side_effects: Vec<SideEffect>,
+    /// Of a fork: the same of the turns that it shares with the run it was forked from, which are not its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inherited_effects: Vec<SideEffect>,
     /// The sub-agents that worked for the run, with what they did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sub_agents: Vec<SubAgentLine>,
@@ -195,7 +198,8 @@ impl CompletionSummary {
             steps: StepSummary::all(records),
             artifacts: artifacts.to_vec(),
             changed_files: changed_files(&records.calls, artifacts),
-            side_effects: side_effects(records),
+            side_effects: side_effects(&records.calls, &records.receipts),
+            inherited_effects: side_effects(&records.lineage.calls, &records.lineage.receipts),
             sub_agents: SubAgentLine::all(records),
             replayed: records.calls.iter().filter_map(replayed).collect(),
             questions: records.questions.iter().map(QuestionLine::of).collect(),
@@ -235,9 +239,8 @@ fn all_steps(records: &RunRecords) -> Vec<StepSummary> {
     steps
 }
 
-fn side_effects(records: &RunRecords) -> Vec<SideEffect> {
-    records
-        .calls
+fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEffect> {
+    calls
         .iter()
         .filter(|call| call.policy.class.has_effect())
         .map(|call| SideEffect {
@@ -249,8 +252,8 @@ fn side_effects(records: &RunRecords) -> Vec<SideEffect> {
             status: call.status,
             verdict: Verdict::of(call),
             attempts: call.attempt,
-            evidence: own_success(&records.receipts, call).map(|receipt| receipt.evidence),
-            external_id: external_id(&records.receipts, call),
+            evidence: own_success(receipts, call).map(|receipt| receipt.evidence),
+            external_id: external_id(receipts, call),
             key_prefix: call.idempotency_key.as_ref().map(|key| key.as_str().chars().take(KEY_PREFIX).collect()),
             resolution: call.resolution,
             deduplicated_from: call.deduplicated_from.clone(),

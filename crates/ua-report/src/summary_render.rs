@@ -97,6 +97,13 @@ impl CompletionSummary {
         for effect in &self.side_effects {
             write_side_effect(page, effect);
         }
+        if let (Some(parent), false) = (&self.parent_run_id, self.inherited_effects.is_empty()) {
+            page.block(&format!("Inherited with the turns that it shares with {parent}, and not repeated:"));
+            for effect in &self.inherited_effects {
+                let (tool, verdict) = (code(&effect.tool, 120), effect.verdict.in_words());
+                page.item(&format!("{tool} ({}, turn {}) — {verdict}", effect.call_id, effect.position.turn));
+            }
+        }
     }
 
     /// A run without any says nothing about them.
@@ -120,7 +127,7 @@ impl CompletionSummary {
                 code(&call.tool, 120),
                 call.call_id,
                 action_in_words(call.action, Some(call.status)),
-                call.status,
+                call.status.in_words(),
                 ua_core::counted(call.attempts, "attempt"),
                 call.verdict.in_words()
             )
@@ -206,7 +213,7 @@ fn write_side_effect(page: &mut Page, effect: &SideEffect) {
         effect.call_id, effect.position.turn, effect.position.ordinal, effect.class
     ));
     let resolution = effect.resolution.map_or_else(String::new, |resolution| format!(", resolution {resolution}"));
-    page.item(&format!("status {}{resolution}, attempts: {}", effect.status, effect.attempts));
+    page.item(&format!("status {}{resolution}, attempts: {}", effect.status.in_words(), effect.attempts));
     let level = effect.evidence.as_ref().map_or_else(|| "none".to_owned(), stored_name);
     let id = external_id_words(effect.external_id.as_deref());
     page.item(&format!("evidence: {level}{id}"));

@@ -14,7 +14,7 @@ use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
 use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Standing, processes_words, status_detail};
+use ua_resume::{Standing, calls_in_words, processes_words, status_detail, turns_in_words};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -187,7 +187,7 @@ fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecor
         page.item(&format!(
             "{action}{} — {}, attempts: {}; {}",
             call.call_id,
-            call.status,
+            call.status.in_words(),
             call.attempt,
             Verdict::of(call).in_words()
         ));
@@ -267,8 +267,8 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     let steps: Vec<String> =
         records.steps.iter().map(|step| format!("{} {}", line(&step.phase, 40), step.status)).collect();
     lines.push(format!("steps      {}", if steps.is_empty() { "none yet".to_owned() } else { steps.join(", ") }));
-    lines.push(format!("turns      {} committed", run.turn_index));
-    lines.push(format!("calls      {}", calls_by_status(records)));
+    lines.push(format!("turns      {} committed", turns_in_words(records)));
+    lines.push(format!("calls      {}", calls_in_words(records, CallStatus::in_words)));
     let usage = UsageSummary::of(records);
     let tokens = usage.tokens;
     lines.push(format!("tokens     {} ({} in, {} out)", tokens.total(), tokens.input_tokens, tokens.output_tokens));
@@ -301,15 +301,6 @@ fn conditions_line(evidence: &EvidenceReport) -> String {
         "conditions {}",
         if told.is_empty() { "the job names none".to_owned() } else { line(&told.join("; "), 400) }
     )
-}
-
-fn calls_by_status(records: &RunRecords) -> String {
-    let counted = CallStatus::ALL.iter().filter_map(|&status| {
-        let count = records.calls_in(status);
-        (count > 0).then(|| format!("{count} {status}"))
-    });
-    let counted: Vec<String> = counted.collect();
-    if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
 }
 
 /// How many effects outside the workspace the summary lists before it refers to the ledger.

@@ -200,8 +200,9 @@ fn answer_line(kind: QuestionKind, answer: &AnswerLine) -> String {
 
 fn in_flight_line(in_flight: &InFlight) -> String {
     let InFlight { decision, call } = in_flight;
-    let stands =
-        call.as_ref().map_or_else(String::new, |call| format!(" Now {}: {}.", call.status, call.verdict.in_words()));
+    let stands = call
+        .as_ref()
+        .map_or_else(String::new, |call| format!(" Now {}: {}.", call.status.in_words(), call.verdict.in_words()));
     match (decision, call) {
         (Some(decision), _) => format!(
             "{} ({}) was {}: {} ({}).{stands}",
@@ -262,7 +263,7 @@ pub fn effect_line(effect: &PastEffect) -> String {
 
 pub fn write_call(page: &mut Page, call: &CallLine) {
     page.heading(3, &format!("Turn {}.{}: {}", call.position.turn, call.position.ordinal, code(&call.tool, 120)));
-    page.item(&format!("{} — {}, attempts: {}", call.call_id, call.status, call.attempts));
+    page.item(&format!("{} — {}, attempts: {}", call.call_id, call.status.in_words(), call.attempts));
     page.item(&format!("{} ({})", call.verdict.in_words(), call.class));
     if let Some(level) = call.evidence {
         let id = external_id_words(call.external_id.as_deref());

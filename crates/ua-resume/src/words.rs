@@ -16,21 +16,44 @@ pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
     }
 }
 
-/// Where a tool call stands: what is stored tells two failures apart, of which a person needs to know no more than that it failed.
-pub const fn call_words(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Prepared => "not sent yet",
-        CallStatus::Running => "running",
-        CallStatus::Succeeded => "succeeded",
-        CallStatus::FailedDefinite | CallStatus::FailedReported => "failed",
-        CallStatus::Unknown => "unknown",
-        CallStatus::Cancelled => "never sent",
+/// Where a tool call stands, as [`ua_core::CallStatus::in_words`] has it: one that the receipt of another answers was not sent itself.
+pub fn call_standing(call: &CallRecord) -> &'static str {
+    if call.deduplicated_from.is_some() { "not repeated" } else { call.status.in_words() }
+}
+
+/// How many turns a run committed, and how many of them it has from the run that it was forked from: `3, the first 2 of them inherited`.
+pub fn turns_in_words(records: &RunRecords) -> String {
+    match records.run.shared_turns().min(records.run.turn_index) {
+        0 => records.run.turn_index.to_string(),
+        shared if shared == records.run.turn_index => format!("{shared}, all of them inherited"),
+        shared => format!("{}, the first {shared} of them inherited", records.run.turn_index),
     }
 }
 
-/// The same of a call whose row is there: one that the receipt of another answers was not sent itself.
-pub fn call_standing(call: &CallRecord) -> &'static str {
-    if call.deduplicated_from.is_some() { "not repeated" } else { call_words(call.status) }
+/// The calls of a run by where they stand, and of a fork those that it has from the run it was forked from: `1 succeeded; inherited: 2
+/// succeeded`. What `word` says of a status counts as one.
+pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'static str) -> String {
+    let told = |count: &dyn Fn(CallStatus) -> u32| {
+        let mut words: Vec<(&'static str, u32)> = Vec::new();
+        for status in CallStatus::ALL.iter().copied() {
+            match words.last_mut().filter(|(last, _)| *last == word(status)) {
+                Some((_, so_far)) => *so_far += count(status),
+                None => words.push((word(status), count(status))),
+            }
+        }
+        let some = words.into_iter().filter(|(_, count)| *count > 0);
+        some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+    };
+    let own = told(&|status| records.calls_in(status));
+    let shared = &records.lineage.calls;
+    let inherited =
+        told(&|status| u32::try_from(shared.iter().filter(|call| call.status == status).count()).unwrap_or(u32::MAX));
+    match (own.as_str(), inherited.as_str()) {
+        ("", "") => "none".to_owned(),
+        (_, "") => own,
+        ("", _) => format!("none of its own; inherited: {inherited}"),
+        (..) => format!("{own}; inherited: {inherited}"),
+    }
 }
 
 /// What is to be said about a status besides; nothing where the question that a run waits for stands beside it and says it better.

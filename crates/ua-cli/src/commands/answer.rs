@@ -277,7 +277,12 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
         };
     }
     ua_host::home::close(store);
-    report(&question, choice)?;
+    let said = match word {
+        // Which of the two ways to say no to a tool is no choice of its own.
+        Some(AnswerChoice::Cancel) => AnswerChoice::Cancel.as_str(),
+        _ => ua_resume::answers::word(question.kind, choice),
+    };
+    report(&question, said)?;
     crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
 }
@@ -294,7 +299,7 @@ fn proposed(question: &QuestionRecord, typed: &str) -> Option<String> {
 }
 
 /// Says for a machine what was answered.
-pub(crate) fn report(question: &QuestionRecord, choice: Choice) -> Result<(), HostError> {
+fn report(question: &QuestionRecord, choice: &'static str) -> Result<(), HostError> {
     if !crate::terminal::is_json() {
         return Ok(());
     }

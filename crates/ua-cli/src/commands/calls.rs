@@ -228,6 +228,12 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     Ok(OK)
 }
 
+/// Where a call stands, with what its failure says about whether it happened.
+fn stands(call: &CallRecord) -> String {
+    let word = ua_resume::call_standing(call);
+    if call.status == CallStatus::FailedDefinite { format!("{word}, and did not happen") } else { word.to_owned() }
+}
+
 /// What is recorded about a call, in lines.
 async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("read the call", error);
@@ -239,7 +245,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         "{} · {} · {}\n  run            {} turn {} call {}\n  class          {} (rule `{}`: {})\n  when in doubt  {}\n  arguments      {}\n",
         short(call.call_id.as_str()),
         call.name.raw,
-        call.status,
+        stands(call),
         short(call.run_id.as_str()),
         call.position.turn,
         call.position.ordinal,
@@ -282,11 +288,11 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         }
     }
     for event in &events {
-        let from = event.from.map_or("planned", CallStatus::as_str);
+        let from = event.from.map_or("planned", CallStatus::in_words);
         out.push_str(&format!(
             "  event          {} {from} → {} (process {} of the run)\n",
             moment::local(event.at, now),
-            event.to,
+            event.to.in_words(),
             event.epoch
         ));
         if let Some(correction) = &event.correction {
@@ -303,7 +309,7 @@ async fn whole(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let fail = |error: &ua_store::StoreError| HostError::store("read the whole answer", error);
     let source = call.deduplicated_from.as_ref().unwrap_or(&call.call_id);
     let Some(mut receipt) = store.receipt(source).await.map_err(|e| fail(&e))? else {
-        return Err(HostError::usage(format!("call {} is {} and has no answer", call.call_id, call.status))
+        return Err(HostError::usage(format!("call {} is {} and has no answer", call.call_id, call.status.in_words()))
             .hint(format!("`ua calls show {}` shows what is known about it", call.call_id)));
     };
     if json {
@@ -362,7 +368,8 @@ async fn resolve(host: &Host, args: &ResolveArgs) -> Result<u8, HostError> {
     ua_host::home::close(store);
     if crate::terminal::is_json() {
         let (run_id, question_id) = (question.run_id.to_string(), Some(question.question_id.to_string()));
-        print_json(&Resolved { run_id, question_id, choice: Some(choice), call: None })?;
+        let choice = Some(ua_resume::answers::word(question.kind, choice));
+        print_json(&Resolved { run_id, question_id, choice, call: None })?;
     }
     tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
@@ -402,7 +409,8 @@ async fn question_about(store: &dyn Store, call: &CallRecord) -> Result<Question
     let open =
         store.open_questions(Some(&call.run_id)).await.map_err(|e| HostError::store("read the questions", &e))?;
     open.into_iter().find(|question| question.call_id.as_ref() == Some(&call.call_id)).ok_or_else(|| {
-        let failure = HostError::usage(format!("call {} is {} and has no open question", call.call_id, call.status));
+        let failure =
+            HostError::usage(format!("call {} is {} and has no open question", call.call_id, call.status.in_words()));
         if call.status == CallStatus::Running {
             failure.hint(format!(
                 "its process has ended or is still running: `ua resume {}` finds out, and asks if it cannot",

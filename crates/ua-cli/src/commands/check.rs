@@ -27,6 +27,9 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
     } else {
         print(in_words(&found))?;
     }
+    for doubt in &found.script_doubts {
+        tell(format!("warning: {}", line(doubt, 400)));
+    }
     if let Some(refusal) = &found.refusal {
         crate::error::print(refusal);
         return Ok(crate::error::code(refusal));
@@ -59,12 +62,14 @@ fn shown(found: &JobCheck) -> JobChecked {
         tools: found.tools.iter().map(|(spec, policy)| super::tools::row(spec, policy)).collect(),
         words: found.selections.iter().map(word).collect(),
         rules: found.rules.iter().map(rule).collect(),
+        script_doubts: found.script_doubts.clone(),
         job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
         unfinished_run: found
             .unfinished
             .as_ref()
             .map(|(run, _)| run)
             .or(found.at_work.as_ref())
+            .or(found.queued.as_ref())
             .map(|run| run.run_id.clone()),
     }
 }
@@ -123,8 +128,9 @@ fn in_words(found: &JobCheck) -> String {
     }
     if let Some(holder) = &found.key_holder {
         let key = holder.job_key.as_deref().unwrap_or_default();
+        let again = if found.done().is_some() { "; --again runs the job once more" } else { "" };
         out.push_str(&format!(
-            "\nJob key        {} was used by run {} ({}); --again runs the job once more\n",
+            "\nJob key        {} was used by run {} ({}){again}\n",
             line(key, 60),
             short(holder.run_id.as_str()),
             holder.status
@@ -132,6 +138,9 @@ fn in_words(found: &JobCheck) -> String {
     }
     if let Some(run) = &found.at_work {
         out.push_str(&format!("\nRunning        run {} of the same job\n", short(run.run_id.as_str())));
+    }
+    if let Some(run) = &found.queued {
+        out.push_str(&format!("\nQueued         run {} of the same job\n", short(run.run_id.as_str())));
     }
     if let Some((left, standing)) = &found.unfinished {
         out.push_str(&format!(

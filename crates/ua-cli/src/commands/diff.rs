@@ -119,7 +119,7 @@ fn call(call: &CallSide) -> String {
     let outcome = match call.verdict {
         Verdict::AnsweredByTwin => "not repeated",
         Verdict::Happened | Verdict::MayHaveHappened | Verdict::DidNotHappen | Verdict::NotSent => {
-            ua_resume::call_words(call.status)
+            call.status.in_words()
         }
     };
     let tool = call.tool.rsplit_once("__").map_or(call.tool.as_str(), |(_, tool)| tool);

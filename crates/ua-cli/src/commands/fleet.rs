@@ -39,16 +39,18 @@ Examples:
   ua submit report.json --job-key report-2026-11       once, however often it is submitted
   ua submit report.json --concurrency-key acme:2 --fair-key acme
   ua submit report.json --delay 2h --priority -10
+  jq '.inputs.month = \"11\"' report.json | ua submit -
   ua submit --run run_019                              queue a run that is already stored
 
-Exit code 0 means that the run is stored and queued. A worker (`ua worker`) on this or another machine runs it."
+Exit code 0 means that the run is stored and queued. A worker (`ua worker`) on this or another machine runs it. While a run \
+of the same job is queued or not finished, nothing is queued (exit code 75) unless --new or --run-id says so."
 )]
 pub struct SubmitArgs {
-    /// The job file
-    #[arg(required_unless_present = "run")]
+    /// The job file; `-` reads the job from standard input
+    #[arg(required_unless_present = "run", value_hint = clap::ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Queue this stored run instead of a job
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again"], add = ArgValueCompleter::new(complete::runs))]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "job_key", "run_id", "again", "new"], add = ArgValueCompleter::new(complete::runs))]
     pub run: Option<String>,
     /// Name of the run [default: generated]
     #[arg(long, value_name = "ID")]
@@ -77,6 +79,9 @@ pub struct SubmitArgs {
     /// Run the job once more although the run of its job_key succeeded
     #[arg(long)]
     pub again: bool,
+    /// Queue another run although a run of the same job is queued or not finished
+    #[arg(long, conflicts_with = "job_key")]
+    pub new: bool,
     /// How to start it
     #[command(flatten)]
     pub launch: LaunchArgs,
@@ -235,13 +240,13 @@ pub(super) async fn submit(host: &Host, args: SubmitArgs) -> Result<u8, HostErro
         concurrency: args.concurrency_key,
         fair_key: args.fair_key,
         job: JobRequest {
+            text: args.file.as_deref().map(super::job::text_of).transpose()?.flatten(),
             file: args.file.clone().unwrap_or_default(),
-            text: None,
             run_id,
             job_key: args.job_key,
             again: args.again,
-            // The same job may well be wanted many times; a key makes it one.
-            new: true,
+            new: args.new,
+            for_queue: true,
             iterations: None,
             launch: args.launch.options(),
         },
@@ -270,7 +275,11 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
             queue: entry.map(|entry| entry.options.queue.clone()),
             state: entry.map(|entry| stored_name(&entry.state).to_string()),
             job_key: submitted.run.job_key.clone(),
+            warning: submitted.warning.clone(),
         });
+    }
+    if let Some(warning) = submitted.warning.as_deref().filter(|_| !is_quiet) {
+        tell(crate::ids::in_sentence(warning).as_ref());
     }
     print(format!("{}\n", submitted.run.run_id))?;
     match entry {
@@ -303,6 +312,11 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
         ));
     };
     tokio::spawn(interrupts.watch(stop.clone(), drain, host.env().clone(), first, end_at_once));
+    if !args.quiet {
+        for warning in fleet::queues_of_worker(host, &args.queue).await? {
+            tell(warning);
+        }
+    }
     let options = WorkerOptions {
         name: args.name,
         queues: args.queue,

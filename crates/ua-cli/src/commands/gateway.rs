@@ -418,7 +418,7 @@ pub(super) async fn show_session(
             (None, None) if found.is_some_and(|call| !call.policy.class.has_effect()) => "",
             (None, None) => "not delivered",
         };
-        let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.to_string());
+        let status = found.map_or_else(|| "another session's".to_owned(), |call| call.status.in_words().to_owned());
         let call = short(arrival.call_id.as_str()).to_owned();
         vec![call, moment::ago(arrival.arrived_at, now), arrival.tool.clone(), status, answer.to_owned(), what]
     };

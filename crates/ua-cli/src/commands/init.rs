@@ -74,3 +74,16 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
 fn is_there(dir: &Path, name: &str) -> bool {
     std::fs::symlink_metadata(dir.join(name)).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_of_a_new_project_fit_an_editor_window() {
+        for (name, _, text) in FILES {
+            let long = text.lines().find(|line| line.starts_with('#') && line.chars().count() > 100);
+            assert_eq!(long, None, "{name}");
+        }
+    }
+}

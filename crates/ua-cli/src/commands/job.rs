@@ -1,7 +1,7 @@
 //! `ua job`: start a run, or resume the one that is named.
 
 use std::io::{IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -123,7 +123,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         max: args.harness.max_iterations,
         completion_promise: args.harness.completion_promise.clone(),
     });
-    let text = if file.as_os_str() == paths::NO_FILE { Some(read_stdin()?) } else { None };
+    let text = text_of(&file)?;
     let request = JobRequest {
         file,
         text,
@@ -131,6 +131,7 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         job_key: None,
         again: args.again,
         new: args.new,
+        for_queue: false,
         iterations,
         launch: args.launch.options(),
     };
@@ -138,6 +139,11 @@ pub(crate) async fn run(host: &Host, args: JobArgs) -> Result<u8, HostError> {
         return super::check::run(host, presence, &request).await;
     }
     Ok(code_of_end(Box::pin(job::run(host, &people, &request)).await?))
+}
+
+/// The text of a job that is in no file: `-` stands for standard input.
+pub(super) fn text_of(file: &Path) -> Result<Option<String>, HostError> {
+    if file.as_os_str() == paths::NO_FILE { read_stdin().map(Some) } else { Ok(None) }
 }
 
 /// The job that somebody writes to standard input.
@@ -154,6 +160,6 @@ fn read_stdin() -> Result<String, HostError> {
     });
     text.map_err(|error| {
         HostError::usage(format!("cannot read the job on standard input: {error}"))
-            .hint("`ua job -` expects a JSON object in UTF-8 on its standard input; nothing was started")
+            .hint("`-` expects the job as a JSON object in UTF-8 on standard input; nothing was started")
     })
 }

@@ -1,7 +1,9 @@
 //! `ua models`: what is known about models by name.
 
+use std::path::Path;
+
 use clap::Subcommand;
-use ua_core::Settings as JobSettings;
+use ua_core::{Money, Settings as JobSettings, TokenPrice};
 use ua_host::{Settings, models, pricing, providers};
 use ua_llm::{ModelFacts, ModelPrice, ModelTable};
 
@@ -85,7 +87,9 @@ fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, H
     });
     print_table(&crate::listings::MODELS, cells.collect())?;
     if let Some(day) = all.prices_as_of() {
-        print(format!("\nPrices are those of {day}, for reading only: a run is charged by your own price table.\n"))?;
+        print(format!(
+            "\nPrices are those of {day}, for reading only: a run is charged by your own price table (`ua models show MODEL` says how).\n"
+        ))?;
     }
     Ok(OK)
 }
@@ -137,17 +141,54 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
         price: facts
             .and_then(|facts| facts.price.as_ref())
             .map(|price| shown_price(price, table.prices_as_of().filter(|_| !is_own))),
-        charged: prices.price(&provider, model).is_some(),
+        charged: pricing::price(&prices, &provider, model).is_some(),
     };
     if json || crate::terminal::is_json() {
         print_json(&shown)?;
         return Ok(OK);
     }
-    print(page(&shown))?;
+    let counted_by = pricing::file(settings, None)?;
+    let price = pricing::price(&prices, &provider, model);
+    print(page(&shown, &cost(&shown, price.as_ref(), counted_by.as_deref())))?;
     Ok(OK)
 }
 
-fn page(shown: &ModelShown) -> String {
+/// Where a price table is looked for that no setting names.
+const USUAL_TABLE: &str = "~/.config/ua/pricing.toml";
+
+/// What runs are charged, and where nothing is, why, and what changes that.
+fn cost(shown: &ModelShown, price: Option<&TokenPrice>, table: Option<&Path>) -> String {
+    let table = table.map_or_else(|| USUAL_TABLE.to_owned(), |file| file.display().to_string());
+    let amount = |nanos: u64, price: &TokenPrice| Money::from_nanos(nanos, price.currency).to_string();
+    if let Some(price) = price {
+        let (input, output) = (price.input_nanos_per_million, price.output_nanos_per_million);
+        return format!(
+            "counted by {table}: {} in, {} out per million tokens",
+            amount(input, price),
+            amount(output, price)
+        );
+    }
+    let Some(said) = &shown.price else {
+        return format!("not counted: {table} has no price for it (docs/guide/models.md shows one)");
+    };
+    let mut entry = format!(
+        "not counted: the price above is shown only, and `max_cost` and the cost of runs go by a price table of your own. Once you checked it, \
+         this in {table} counts it:\n\n  [providers.{}.{:?}]\n",
+        shown.provider, shown.model
+    );
+    let rates = [
+        ("input", Some(&said.input)),
+        ("output", Some(&said.output)),
+        ("cache_read", said.cache_read.as_ref()),
+        ("cache_write", said.cache_write.as_ref()),
+    ];
+    for (name, rate) in rates {
+        entry.push_str(&rate.map_or_else(String::new, |rate| format!("  {name} = {rate}\n")));
+    }
+    entry
+}
+
+fn page(shown: &ModelShown, cost: &str) -> String {
     let number = |number: Option<u64>| number.map_or_else(|| "not known".to_owned(), |number| number.to_string());
     let mut page = plain(&format!("Model          {}\nProvider       {}\n", shown.model, shown.provider));
     page.push_str(&format!("Context        {}\n", number(shown.context_tokens)));
@@ -174,9 +215,7 @@ fn page(shown: &ModelShown) -> String {
         }
     };
     page.push_str(&format!("Price          {price}\n"));
-    let charged =
-        if shown.charged { "by your price table" } else { "not counted: your price table has no price for it" };
-    page.push_str(&format!("Cost           {charged}\n"));
+    page.push_str(&format!("Cost           {}\n", plain(cost).trim_end()));
     if !shown.known {
         page.push_str("\nThis model is not known; an entry in models.toml can describe it (docs/guide/models.md).\n");
     }

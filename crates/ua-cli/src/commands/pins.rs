@@ -7,7 +7,7 @@ use ua_store::{OverrideKind, RunRecords};
 
 use crate::output::line;
 
-/// The pins of the current step and the changes to the run, ready to print; empty when there are none.
+/// The pins of the current step, ready to print; empty when there are none.
 pub(crate) fn text(records: &RunRecords) -> String {
     let mut out = String::new();
     let step = records.steps.iter().find(|step| Some(&step.step_id) == records.run.current_step_id.as_ref());
@@ -35,6 +35,12 @@ pub(crate) fn text(records: &RunRecords) -> String {
             Err(error) => out.push_str(&format!("\nPins           {}\n", line(&error.to_string(), 120))),
         }
     }
+    out
+}
+
+/// What a person changed about the run, ready to print; empty where nobody did.
+pub(crate) fn changes(records: &RunRecords) -> String {
+    let mut out = String::new();
     if !records.overrides.is_empty() {
         out.push_str("\nChanged since the start\n");
     }

@@ -46,8 +46,12 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let store = if args.apply { host.home().open()? } else { host.home().open_read_only()? };
     let call = find::call(&store, &args.call).await?;
     if !matches!(call.status, CallStatus::Unknown | CallStatus::Running) {
-        return Err(HostError::usage(format!("call {} is {}: there is nothing to ask", call.call_id, call.status))
-            .hint("`ua calls list --unknown` shows the calls whose outcome is unknown"));
+        return Err(HostError::usage(format!(
+            "call {} is {}: there is nothing to ask",
+            call.call_id,
+            call.status.in_words()
+        ))
+        .hint("`ua calls list --unknown` shows the calls whose outcome is unknown"));
     }
     if ua_runner::RunLock::is_held(&host.home().locks(), &call.run_id) {
         return Err(HostError::usage(format!("run {} is running, and asks the probe itself", call.run_id)));
@@ -63,7 +67,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
     let applied = match (&question, choice(&asked)) {
         (Some(question), Some(choice)) if args.apply => {
             answer(&store, question, &asked, choice).await?;
-            Some(choice)
+            Some(ua_resume::answers::word(question.kind, choice))
         }
         _ => None,
     };

@@ -8,7 +8,7 @@ use ua_core::{CallStatus, RunId, RunStatus};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
-use ua_resume::{Standing, call_words};
+use ua_resume::{Standing, calls_in_words, turns_in_words};
 use ua_runner::{StepSummary, UsageSummary};
 use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
@@ -41,7 +41,10 @@ Examples:
         /// A run id, a unique prefix or suffix of one, or `last`
         #[arg(add = ArgValueCompleter::new(complete::runs))]
         run: String,
-        /// As JSON
+        /// Also its traces, and the digests that its steps are pinned to
+        #[arg(long, short)]
+        verbose: bool,
+        /// As JSON, which has everything
         #[arg(long)]
         json: bool,
     },
@@ -138,7 +141,7 @@ pub(crate) async fn run(host: &Host, command: RunsCommand) -> Result<u8, HostErr
         RunsCommand::List(args) => list(home, &args).await,
         RunsCommand::Tail(args) => super::tail::run(home, &args).await,
         RunsCommand::Delete(args) => super::delete::run(host, &args).await,
-        RunsCommand::Show { run, json } => show(home, &run, json).await,
+        RunsCommand::Show { run, verbose, json } => show(home, &run, verbose, json).await,
         RunsCommand::Diff { a, b, all, json } => super::diff::run(home, [&a, &b], all, json).await,
         RunsCommand::Export(args) => super::export::run(home, *args).await,
         RunsCommand::Cancel { run, reason } => cancel(host, &run, &reason).await,
@@ -254,7 +257,7 @@ async fn with_tasks(home: &Home, rows: Vec<RunRow>) -> Result<Vec<(usize, RunRow
     Ok(found)
 }
 
-async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
+async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, HostError> {
     let store = home.open_read_only()?;
     let run = find::run(&store, name).await?;
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
@@ -272,41 +275,46 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
         let is_in_flight = status == CallStatus::Running && standing.is_left();
-        if is_in_flight { "in flight when its process ended" } else { call_words(status) }
+        if is_in_flight { "in flight when its process ended" } else { status.in_words() }
     };
-    let words: Vec<&str> = records.calls.iter().map(|call| word(call.status)).collect();
-    let mut kinds: Vec<&str> = CallStatus::ALL.iter().map(|status| word(*status)).collect();
-    kinds.dedup();
-    let count = |kind: &str| words.iter().filter(|word| **word == kind).count();
-    let counts: Vec<String> = kinds
-        .iter()
-        .map(|kind| (count(kind), kind))
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, kind)| format!("{n} {kind}"))
-        .collect();
     let usage = UsageSummary::of(&records);
+    let now = ua_core::system::env().now();
     print(format!(
         "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
-         Cost           {}\nStarted        {}\nTraces         {}\n",
+         Cost           {}\nStarted        {}\n",
         crate::output::plain(&standing.to_string()),
-        records.run.turn_index,
-        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") },
+        turns_in_words(&records),
+        calls_in_words(&records, word),
         usage.requests_in_words(),
         usage.total_tokens,
         usage.tokens.input_tokens,
         usage.tokens.output_tokens,
         usage.tokens.cache_read_tokens,
         usage.tokens.cache_write_tokens,
-        usage.cost_in_words(),
-        moment::local(records.run.created_at, ua_core::system::env().now()),
-        records.run.traces.iter().map(ua_core::Trace::as_str).collect::<Vec<_>>().join(", "),
+        cost(&usage),
+        moment::local(records.run.created_at, now),
     ))?;
     print(steps_text(&records))?;
     print(iterations_text(&records))?;
     let tasks = ua_host::tree::tasks_below(&store, &records.run.run_id).await?;
     print(super::lineage::text(&records, &children, &tasks))?;
-    print(pins::text(&records))?;
+    print(pins::changes(&records))?;
+    if verbose {
+        let traces: Vec<&str> = records.run.traces.iter().map(ua_core::Trace::as_str).collect();
+        print(format!("\nTraces         {}\n{}", traces.join(", "), pins::text(&records)))?;
+    }
     Ok(OK)
+}
+
+/// What the run cost; where nobody knows, how that is changed.
+fn cost(usage: &UsageSummary) -> String {
+    let is_played = |model: &&ua_runner::ModelUsage| matches!(model.provider.as_str(), "scripted" | "replay");
+    let unpriced = usage.models.iter().find(|model| model.unpriced_requests > 0 && !is_played(model));
+    let how = unpriced.map_or_else(String::new, |of| {
+        let (provider, model) = (line(&of.provider, 40), line(&of.model, 80));
+        format!("; `ua models show {model} --provider {provider}` says what counts it")
+    });
+    format!("{}{how}", usage.cost_in_words())
 }
 
 /// The steps of a job with phases, those to come included; nothing for a job without.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use ua_core::{Costs, RunStatus};
+use ua_core::{Costs, RunStatus, counted};
 use ua_host::standing::standings;
 use ua_host::{Host, gateway, questions};
 use ua_resume::{Commands, Standing};
@@ -14,7 +14,7 @@ use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
 use crate::output::{line, plain, print, print_json, print_table};
-use crate::view::{OpenQuestion, RunRow, StatusRun, StatusShown};
+use crate::view::{GatewayLately, OpenQuestion, RunRow, StatusRun, StatusShown};
 
 /// `ua status`.
 #[derive(Debug, Args)]
@@ -35,6 +35,7 @@ pub(crate) async fn run(host: &Host) -> Result<u8, HostError> {
     let home = host.home();
     let mut found = if home.is_unused() { StatusShown::default() } else { look(host).await? };
     let (commands, asked) = gateway::questions_beside(host).await;
+    found.gateway_lately = gateway::calls_beside(host, host.env().now().minus(LATELY)).await.map(GatewayLately::from);
     found.gateway_questions = asked.iter().map(|question| OpenQuestion::of_gateway(question, &commands)).collect();
     if crate::terminal::is_json() {
         print_json(&found)?;
@@ -188,5 +189,20 @@ fn summary(found: &StatusShown) -> String {
     if !found.cost_of_open.is_empty() {
         out.push_str(&format!("Cost of the runs above: {}\n", found.cost_of_open));
     }
+    out.push_str(&found.gateway_lately.as_ref().map(at_the_gateway_lately).unwrap_or_default());
     out
+}
+
+/// What went through the gateway; nothing where nothing did.
+fn at_the_gateway_lately(lately: &GatewayLately) -> String {
+    let effects: u32 = lately.effects.values().sum();
+    let of_which = match effects {
+        _ if lately.calls == 0 => return String::new(),
+        0 => "all of them reads".to_owned(),
+        _ => {
+            let counts = lately.effects.iter().map(|(word, count)| format!("{count} {word}"));
+            format!("{} ({})", counted(effects, "effect"), counts.collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("\nAt the gateway in the last 24 hours: {}, {of_which}\n", counted(lately.calls, "call"))
 }

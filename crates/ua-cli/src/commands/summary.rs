@@ -73,17 +73,13 @@ fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: 
     let resume_command = shortened(resume_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
     let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
-    let headline = headline(run, standing);
-    let (headline, below) = parted(&headline);
-    let word = headline.split([' ', ':']).next().unwrap_or(headline);
+    let (headline, below) = headline_and_reason(run, standing);
+    let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
-    let shown = color.map_or_else(|| Shown::from(headline), |color| Shown::painted(headline, color, true));
-    // What a tool server wrote is none of our words, so nothing is put behind it on its line.
-    let is_foreign = run.stop_reason == Some(RunStop::ToolServer) && below.is_empty();
-    let gap = if is_foreign { "\n" } else { " · " };
-    let mut out = format!("{gap}run {}\n", short(run.run_id.as_str()));
-    if !below.is_empty() {
-        out.push_str(&format!("\n{}\n", indented(below)));
+    let shown = color.map_or_else(|| Shown::from(&headline), |color| Shown::painted(&headline, color, true));
+    let mut out = format!(" · run {}\n", short(run.run_id.as_str()));
+    if let Some(below) = below {
+        out.push_str(&format!("\n{}\n", indented(&below)));
     }
     if let Some(output) = run.final_output.as_deref().filter(|text| !text.trim().is_empty()) {
         out.push_str(&format!("\n{}\n", indented(output)));
@@ -105,6 +101,8 @@ fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: 
     // A run that is at work, or crashed, has not written what it would have written at its end.
     if completion.exists() {
         out.push_str(&format!("Details        {}\n", completion.display()));
+    } else if standing.is_left() && run.turn_index > 0 {
+        out.push_str(&format!("Transcript     ua runs export {} --transcript\n", short(run.run_id.as_str())));
     }
     if run.status.is_terminal() {
         return shown.then(out);
@@ -158,15 +156,21 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
     out
 }
 
-/// How much of what is known about a status stands on its line.
-const HEADLINE: usize = 100;
-
-/// The line that says how a run stands, and what stands below it: a reason that is long, or has lines of its own, is no part of a line.
-fn parted(headline: &str) -> (&str, &str) {
-    if !headline.contains('\n') && headline.chars().count() <= HEADLINE {
-        return (headline, "");
+/// The line that says how a run stands, and the reason, which stands below it wherever a run is shown: it may be long, may have lines of its
+/// own, and may be the words of a tool server.
+fn headline_and_reason(run: &RunRecord, standing: &Standing) -> (String, Option<String>) {
+    match standing {
+        Standing::Stored(RunStatus::Failed | RunStatus::Cancelled | RunStatus::Stopped, _) => {
+            (standing.to_string(), run.status_detail.clone())
+        }
+        Standing::Stored(..)
+        | Standing::Crashed
+        | Standing::Interrupted
+        | Standing::Answered
+        | Standing::Elsewhere(_)
+        | Standing::NotQueued
+        | Standing::IdleSession => (headline(run, standing), None),
     }
-    headline.split_once(": ").unwrap_or((headline, ""))
 }
 
 /// Where a run stands, with why.

@@ -140,9 +140,7 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
             let found: Vec<&ToolSpec> =
                 specs.iter().filter(|spec| spec.name.raw == name || spec.name.tool == name).collect();
             if found.is_empty() {
-                let names = specs.iter().flat_map(|spec| [spec.name.tool.as_str(), spec.name.raw.as_str()]);
-                let message = format!("no server offers a tool `{}`", line(&name, 100));
-                return Err(HostError::not_found(message, &name, names, "`ua tools list` shows what is offered"));
+                return Err(no_such_tool(&name, &specs));
             }
             if crate::terminal::is_json() {
                 print_json(&found.into_iter().map(|spec| classifier.explain(spec)).collect::<Vec<_>>())?;
@@ -167,6 +165,40 @@ pub(crate) async fn run(host: &Host, command: ToolsCommand) -> Result<u8, HostEr
         ToolsCommand::Audit { policy } => return super::audit::run(host, &policy),
     }
     Ok(OK)
+}
+
+/// How many tools an error names.
+const NAMED: usize = 6;
+
+/// That nobody offers a tool of this name: which one may be meant, or what is offered where.
+fn no_such_tool(name: &str, specs: &[ToolSpec]) -> HostError {
+    let few = |of: Vec<&str>| {
+        let names: Vec<String> = of.iter().take(NAMED).map(|name| format!("`{}`", line(name, 60))).collect();
+        let more = of.len().saturating_sub(NAMED);
+        if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+    };
+    let all = "`ua tools list` shows what is offered";
+    let tools_of = |server: &str| {
+        specs.iter().filter(|spec| spec.name.server == server).map(|spec| spec.name.tool.as_str()).collect()
+    };
+    let mut servers: Vec<&str> = specs.iter().map(|spec| spec.name.server.as_str()).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    if servers.contains(&name) {
+        return HostError::usage(format!("`{}` is a tool server, and no tool", line(name, 100)))
+            .hint(format!("its tools are {}; {all}", few(tools_of(name))));
+    }
+    let message = format!("no server offers a tool `{}`", line(name, 100));
+    let holding: Vec<&str> =
+        specs.iter().map(|spec| spec.name.tool.as_str()).filter(|tool| name.len() > 2 && tool.contains(name)).collect();
+    let names = specs.iter().flat_map(|spec| [spec.name.tool.as_str(), spec.name.raw.as_str()]);
+    if ua_host::text::nearest(name, names.clone()).is_some() || (holding.is_empty() && servers.is_empty()) {
+        HostError::not_found(message, name, names, all)
+    } else if holding.is_empty() {
+        HostError::usage(message).hint(format!("the servers here are {}; {all}", few(servers)))
+    } else {
+        HostError::usage(message).hint(format!("like it are {}; {all}", few(holding)))
+    }
 }
 
 /// Why a job with these settings has no such tool, as far as it follows from which servers it starts.

@@ -118,7 +118,7 @@ fn in_words(turn: &TurnShown, now: Timestamp) -> String {
             "\nCall {} · {} · {} · {}\n  arguments    {}\n",
             call.ordinal,
             line(&call.raw_tool_name, 80),
-            call.status,
+            call.shown_status,
             short(call.tool_call_id.as_str()),
             line(&call.arguments.to_string(), 400),
         ));

@@ -1,10 +1,12 @@
 //! What commands write before a run and between runs: `ua init`, `ua job --check`, `ua status`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use ua_core::{Costs, RunId};
+use ua_host::gateway::CallsLately;
 
 use super::{OpenQuestion, RunRow, ToolRow};
 
@@ -34,6 +36,8 @@ pub(crate) struct JobChecked {
     pub(crate) words: Vec<CheckedWord>,
     /// The rules of its policy files and of the user's, and the names in the user's lists.
     pub(crate) rules: Vec<CheckedRule>,
+    /// What of the script that plays its model would fail when it is played.
+    pub(crate) script_doubts: Vec<String>,
     /// The run that has its job key.
     #[schemars(with = "Option<String>")]
     pub(crate) job_key_used_by: Option<RunId>,
@@ -77,6 +81,8 @@ pub(crate) struct StatusShown {
     pub(crate) questions: Vec<OpenQuestion>,
     /// Questions of the user's gateway that wait for an answer; they are in a folder of its own.
     pub(crate) gateway_questions: Vec<OpenQuestion>,
+    /// What went through the user's gateway in the last 24 hours; none where nobody uses one.
+    pub(crate) gateway_lately: Option<GatewayLately>,
     /// What the requests of these runs cost, one amount per currency, as far as prices are known.
     #[schemars(with = "serde_json::Value")]
     pub(crate) cost_of_open: Costs,
@@ -89,6 +95,21 @@ pub(crate) struct StatusShown {
     pub(crate) failed_lately: u32,
     /// Runs that were cancelled in the last 24 hours.
     pub(crate) cancelled_lately: u32,
+}
+
+/// The calls that clients made through the gateway in the last 24 hours.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayLately {
+    /// All of them.
+    pub(crate) calls: u32,
+    /// Those with an effect, by where they stand: succeeded, failed, unknown, running, not sent yet, not repeated.
+    pub(crate) effects: BTreeMap<&'static str, u32>,
+}
+
+impl From<CallsLately> for GatewayLately {
+    fn from(found: CallsLately) -> Self {
+        Self { calls: found.calls, effects: found.effects }
+    }
 }
 
 /// A run that is not finished.

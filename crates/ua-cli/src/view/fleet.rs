@@ -16,6 +16,8 @@ pub(crate) struct RunSubmitted {
     pub(crate) state: Option<String>,
     /// The name of the intended execution.
     pub(crate) job_key: Option<String>,
+    /// What is to be said of the queue, if nobody serves it.
+    pub(crate) warning: Option<String>,
 }
 
 /// A queue (`ua queue depth`).

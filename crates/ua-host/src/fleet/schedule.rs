@@ -43,7 +43,14 @@ impl ScheduledJob {
     /// As it is submitted for an instant, under its key.
     fn submission(&self, job_key: String) -> Submission {
         Submission {
-            job: JobRequest { file: self.file.clone(), job_key: Some(job_key), new: true, ..JobRequest::default() },
+            job: JobRequest {
+                file: self.file.clone(),
+                job_key: Some(job_key),
+                // Each instant has a run of its own, whatever became of the others.
+                new: true,
+                for_queue: true,
+                ..JobRequest::default()
+            },
             queue: Some(self.queue.clone()),
             priority: self.priority,
             concurrency: self.concurrency.clone(),

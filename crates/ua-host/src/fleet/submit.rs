@@ -8,7 +8,7 @@ use ua_store::{
     ConcurrencyKey, FleetChange, FleetStore as _, QueueEntry, QueueOptions, RunRecord, Store as _, is_task,
 };
 
-use super::check_name;
+use super::{check_name, queues};
 use crate::Database;
 use crate::error::HostError;
 use crate::home;
@@ -69,9 +69,15 @@ pub struct Submitted {
     pub entry: Option<QueueEntry>,
     /// Whether it was in the queue before.
     pub was_queued: bool,
+    /// What is to be said of the queue, if nobody serves it.
+    pub warning: Option<String>,
 }
 
 /// Stores a run of a job and queues it. When this returns, it is on stable storage. Repeated with the same job key or name, it is the same run.
+///
+/// # Errors
+/// The job cannot be stored; or, unless another run is asked for on purpose ([`JobRequest::new`], a name), a run of the same job is in the
+/// queue, at work or unfinished.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
     let (store, run) = job::stored(host, people, &submission.job).await?;
@@ -92,17 +98,24 @@ pub async fn enqueue(
             .hint("a sub-agent goes with its run, a session of the gateway with its client, a program's run with that program"));
     }
     if run.status.is_terminal() {
-        return Ok(Submitted { run, entry: None, was_queued: false });
+        return Ok(Submitted { run, entry: None, was_queued: false, warning: None });
     }
     let was_queued = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?.is_some();
     let change = FleetChange::Enqueue { run: run.run_id.clone(), options, at: host.env().now() };
     match store.fleet(change).await {
-        Ok(done) => Ok(Submitted { run, entry: done.entries.into_iter().next(), was_queued }),
+        Ok(done) => {
+            let entry = done.entries.into_iter().next();
+            let warning = match &entry {
+                Some(entry) => queues::of_submission(host, store, &entry.options.queue, &run.run_id).await?,
+                None => None,
+            };
+            Ok(Submitted { run, entry, was_queued, warning })
+        }
         // It ended while we looked.
         Err(ua_store::StoreError::Conflict { .. }) => {
             let run = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
             debug_assert!(run.status != RunStatus::Queued, "only what has ended is refused");
-            Ok(Submitted { run, entry: None, was_queued: false })
+            Ok(Submitted { run, entry: None, was_queued: false, warning: None })
         }
         Err(error) => Err(HostError::store("queue the run", &error)),
     }

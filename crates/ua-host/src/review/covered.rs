@@ -6,6 +6,8 @@
 //! own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
 //! nobody can tell from outside. A person is told of all of this.
 //!
+//! What `ua` itself reads (jobs, policies, its settings) is nobody's code either, unless something that counts says its name ([`super::of_ua`]).
+//!
 //! Nor does what runs write into a folder of workspaces that lies beside a script: it would have a person asked after each run. Only a folder
 //! that this user's `ua` made is taken for one, by what the user's state folder says of it; one that came with a checkout counts. And it
 //! counts when a script says its name, because then the script may load what is in there.
@@ -17,6 +19,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::of_ua;
 use crate::home::is_written_by_runs;
 use crate::roots::Roots;
 
@@ -87,12 +90,21 @@ pub(super) struct Covered {
     roots: BTreeSet<PathBuf>,
     /// The one of them that counts.
     whole_root: Option<PathBuf>,
+    /// Files beside scripts that `ua` reads itself.
+    of_ua: BTreeSet<PathBuf>,
     known: Roots,
 }
 
 /// Whatever `command` with `args`, run in `base`, names. `known` says which folders hold this user's runs: what those write there is nobody's
-/// code, unless a script names such a folder, or lies in it.
-pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], base: &Path, known: &Roots) -> Covered {
+/// code, unless a script names such a folder, or lies in it. `given` is what the server is given besides: the values of its variables.
+pub(super) fn covered(
+    command: &str,
+    program: Option<&Path>,
+    args: &[String],
+    given: &[&str],
+    base: &Path,
+    known: &Roots,
+) -> Covered {
     let mut covered = Covered { known: known.clone(), ..Covered::default() };
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout.
@@ -152,6 +164,7 @@ pub(super) fn covered(command: &str, program: Option<&Path>, args: &[String], ba
         covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
     }
     covered.what_runs_write();
+    covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().copied()));
     covered
 }
 
@@ -286,6 +299,37 @@ impl Covered {
         self.warn(format!("what runs write below {} is not covered", root.display()));
     }
 
+    /// Says what becomes of the files of `ua` that were met: what the server is told the name of, it may load.
+    fn what_ua_reads<'w>(&mut self, words: impl Iterator<Item = &'w str>) {
+        let found: Vec<PathBuf> =
+            std::mem::take(&mut self.of_ua).into_iter().filter(|file| !self.files.contains(file)).collect();
+        let mut left: Vec<&PathBuf> = found.iter().collect();
+        let mut named: Vec<(String, &PathBuf)> = Vec::new();
+        for word in words {
+            let said = |file: &&PathBuf| {
+                of_ua::is_said(word.as_bytes(), file) || file.file_stem() == Path::new(word).file_name()
+            };
+            named.extend(left.iter().copied().filter(said).map(|file| ("the configuration".to_owned(), file)));
+            left.retain(|file| !said(file));
+        }
+        for code in &self.files {
+            if left.is_empty() {
+                break;
+            }
+            let said = of_ua::said_by(code, &left);
+            left.retain(|file| !said.contains(file));
+            named.extend(said.into_iter().map(|file| (code.display().to_string(), file)));
+        }
+        for (by, file) in named {
+            self.warn(format!("{by} names {}, so a change of it asks again", file.display()));
+            self.files.insert(file.clone());
+        }
+        if !left.is_empty() {
+            let names: Vec<String> = left.iter().map(|file| file.display().to_string()).collect();
+            self.warn(format!("files that ua itself reads are not covered: {}", names.join(", ")));
+        }
+    }
+
     fn beside(&mut self, script: &Path) {
         if let Some(folder) = script.parent() {
             self.folder(folder, 0);
@@ -324,7 +368,11 @@ impl Covered {
                     self.warn(format!("not all of {} is covered: it is too much", folder.display()));
                     return;
                 }
-                self.files.insert(path);
+                if of_ua::is_of_ua(&path) {
+                    self.of_ua.insert(path);
+                } else {
+                    self.files.insert(path);
+                }
             }
         }
     }
@@ -380,7 +428,7 @@ mod tests {
 
     fn names(base: &Path, command: &str, args: &[&str]) -> (Vec<String>, usize) {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let covered = covered(command, None, &args, base, &Roots::default());
+        let covered = covered(command, None, &args, &[], base, &Roots::default());
         let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
         (covered.files.iter().map(name).collect(), covered.warnings.len())
     }
@@ -474,7 +522,7 @@ mod tests {
         for number in 0..=MAX_FILES {
             fs::write(dir.path().join(format!("{number}.py")), "").unwrap();
         }
-        let covered = covered("python3", None, &["0.py".to_owned()], dir.path(), &Roots::default());
+        let covered = covered("python3", None, &["0.py".to_owned()], &[], dir.path(), &Roots::default());
         assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
     }
 
@@ -503,7 +551,7 @@ mod tests {
         write("theirs/.ua-root", &"0".repeat(32));
         write("theirs/session_1/evil.py", "");
         let of = |script: &str| {
-            let covered = covered("python3", None, &[script.to_owned()], &base, &known);
+            let covered = covered("python3", None, &[script.to_owned()], &[], &base, &known);
             let name = |path: &PathBuf| path.strip_prefix(&base).unwrap().display().to_string();
             (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
         };
@@ -523,5 +571,43 @@ mod tests {
         write("RUNS/top.py", "");
         write("RUNS/mine/a.py", "");
         assert_eq!(of("RUNS/top.py").0, ["RUNS/mine/a.py", "RUNS/top.py"]);
+    }
+
+    #[test]
+    fn a_file_that_ua_reads_counts_only_where_the_server_is_told_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let write = |file: &str, text: &str| fs::write(base.join(file), text).unwrap();
+        write("srv.py", "print()");
+        write("job.json", r#"{"objective": "Write."}"#);
+        write("policy.toml", "[[rule]]\nid = \"a\"\nname = \"send\"\napproval = \"ask\"\n");
+        write(".mcp.json", r#"{"mcpServers": {}}"#);
+        write("settings.json", "{}");
+        let of = |args: &[&str], given: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            let covered = covered("python3", None, &args, given, base, &Roots::default());
+            let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
+            (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
+        };
+        let (files, warnings) = of(&["srv.py"], &[]);
+        assert_eq!(files, ["settings.json", "srv.py"]);
+        assert!(warnings.len() == 1 && warnings[0].starts_with("files that ua itself reads are not covered: "));
+        assert!(["job.json", "policy.toml", ".mcp.json"].iter().all(|name| warnings[0].contains(name)), "{warnings:?}");
+        // In an argument, in a variable, in a script, and in other files that count.
+        assert_eq!(of(&["srv.py", "--load=job.json"], &[]).0, ["job.json", "settings.json", "srv.py"]);
+        assert_eq!(of(&["srv.py"], &["/else/where/policy.toml"]).0, ["policy.toml", "settings.json", "srv.py"]);
+        write("srv.py", "json.load(open('job.json'))");
+        let (files, warnings) = of(&["srv.py"], &[]);
+        assert_eq!(files, ["job.json", "settings.json", "srv.py"]);
+        assert!(
+            warnings[0].contains("srv.py names ") && warnings[0].ends_with("job.json, so a change of it asks again")
+        );
+        write("srv.py", "print()");
+        write("settings.json", r#"{"more": "./job"}"#);
+        assert_eq!(of(&["srv.py"], &[]).0, ["job.json", "settings.json", "srv.py"]);
+        // What is no job any more counts as whatever else lies there.
+        write("settings.json", "{}");
+        write("job.json", r#"{"objective": "Write.", "main": "evil.js"}"#);
+        assert_eq!(of(&["srv.py"], &[]).0, ["job.json", "settings.json", "srv.py"]);
     }
 }

@@ -51,7 +51,12 @@ impl Layer {
     }
 
     /// The same from its text.
-    fn parse(self, path: &Path, text: &str, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
+    pub(super) fn parse(
+        self,
+        path: &Path,
+        text: &str,
+        home: Option<&str>,
+    ) -> Result<Vec<(&'static str, FileValue)>, HostError> {
         let reader = Reader { layer: self, path, text, home };
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);

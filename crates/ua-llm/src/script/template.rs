@@ -27,6 +27,15 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     parts(text).map(|_| ())
 }
 
+/// The ids of the results that a text shows; none of one that [`check`] refuses.
+pub(super) fn results_of(text: &str) -> Vec<&str> {
+    let ids = parts(text).unwrap_or_default().into_iter().filter_map(|part| match part {
+        Part::Result(id) | Part::ResultJson { id, .. } => Some(id),
+        Part::Literal(_) | Part::Turn | Part::Request => None,
+    });
+    ids.collect()
+}
+
 /// The strings inside `value`, at any depth; keys are not filled in.
 pub(super) fn strings_of(value: &Value) -> Vec<&str> {
     match value {

@@ -482,7 +482,7 @@ function callRow(call) {
   const isOpen = opened.has(call.id);
   const bars = call.attempts.map((attempt) => [attempt.start, attemptEnd(attempt), barClass(call, attempt)]);
   if (call.twin) bars.push([call.updated, call.updated, 'b-dedup']);
-  const label = 'Call ' + call.turn + '.' + call.ordinal + ' ' + call.tool + ', ' + plainWord(call.status) + ', ' + call.verdict;
+  const label = 'Call ' + call.turn + '.' + call.ordinal + ' ' + call.tool + ', ' + call.word + ', ' + call.verdict;
   const node = el('div', { class: 'call', id: call.id, data: { call: call.id, status: call.status } });
   const row = el('button', { type: 'button', class: 'row', 'aria-expanded': String(isOpen), 'aria-label': label, on: { click: () => {
     const open = !opened.has(call.id);

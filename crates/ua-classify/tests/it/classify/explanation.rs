@@ -25,10 +25,10 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
     let explanation = classifier.explain(&spec);
     insta::assert_snapshot!(explanation, @r#"
     mcp__other__buy_items
-      class        external, because its name contains the side-effect word "buy"
-      if lost      hold: stop and ask a person
-      key          this tool cannot take an idempotency key
-      effect       item.pay (inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway)
+      class          external, because its name contains the side-effect word "buy"
+      when in doubt  hold: stop and ask a person
+      key            this tool cannot take an idempotency key
+      effect         item.pay (inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway)
     considered, the strongest first:
       user_policy slow                         -           it sets no class [timeout]
       job_policy  cheap                        -           the job's job.toml is not trusted, so it cannot lower the class
@@ -51,10 +51,10 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
 fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     insta::assert_snapshot!(plain().explain(&own("send_email")), @r#"
     mcp__ua__send_email
-      class        external, because rule own-email of the built-in policy calls it external
-      if lost      redo_keyed: run it again under the same key
-      key          in the request's _meta
-      effect       email.send (the same content is the same effect)
+      class          external, because rule own-email of the built-in policy calls it external
+      when in doubt  redo_keyed: run it again under the same key
+      key            in the request's _meta
+      effect         email.send (the same content is the same effect)
     considered, the strongest first:
     * shipped     shipped:own-email            external    rule own-email of the built-in policy calls it external [key_channel, effect_kind, scope, sends_files, errors_without_effect, on_unknown]
       name        name:send                    (external)  its name contains the side-effect word "send"
@@ -63,11 +63,11 @@ fn a_keyed_tool_and_an_opaque_one_explain_themselves() {
     "#);
     insta::assert_snapshot!(plain().explain(&own("run_command")), @r#"
     mcp__ua__run_command
-      class        local, because rule own-command of the built-in policy calls it local
-      if lost      hold: stop and ask a person
-      key          this tool cannot take an idempotency key
-      reads        private (counts towards the taint of the run)
-      read_only    when argv begins with sleep, ls, cat, pwd, echo, date, wc, head, tail, grep, stat, true, uname, whoami, basename, dirname
+      class          local, because rule own-command of the built-in policy calls it local
+      when in doubt  hold: stop and ask a person
+      key            this tool cannot take an idempotency key
+      reads          private (counts towards the taint of the run)
+      read_only      when argv begins with sleep, ls, cat, pwd, echo, date, wc, head, tail, grep, stat, true, uname, whoami, basename, dirname
     considered, the strongest first:
     * shipped     shipped:own-command          local       rule own-command of the built-in policy calls it local [timeout, reads, errors_without_effect, harmless_programs]
       name        name:run                     (external)  its name contains the side-effect word "run"
@@ -96,7 +96,7 @@ fn by_what_a_lost_call_would_be_known_is_said() {
                 found = { same = { name = \"{arg.name}\", \"\" = \"{arg.all}\" }, made = { field = \"at\" } }\nsettle = \"1s\"";
     let shown = with_policy(text).explain(&foreign("x")).to_string();
     assert!(
-        shown.contains("probe        list_x by contents, `name` and the time at which it was made; it can only"),
+        shown.contains("probe          list_x by contents, `name` and the time at which it was made; it can only"),
         "{shown}"
     );
 }

@@ -1,0 +1,171 @@
+//! Names of queues that nobody serves: a queue is made by naming it, so a misspelt one is found by nothing else.
+
+use std::collections::BTreeSet;
+
+use ua_core::{RunId, Timestamp};
+use ua_store::{FleetState, FleetStore as _, QueueOptions};
+
+use super::schedule::ScheduledJob;
+use crate::Database;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::text::nearest;
+
+/// So many entries of the queue are looked at.
+const LOOKED_AT: u32 = 1_000;
+
+/// What is to be said of the queue that a run was put into: that no living worker takes from it and nothing else was put there.
+///
+/// # Errors
+/// The database cannot be read.
+pub(super) async fn of_submission(
+    host: &Host,
+    store: &Database,
+    queue: &str,
+    run: &RunId,
+) -> Result<Option<String>, HostError> {
+    if queue == QueueOptions::DEFAULT_QUEUE {
+        return Ok(None);
+    }
+    let (state, now) = look(host, store).await?;
+    Ok(of_a_submission(&state, now, queue, run))
+}
+
+/// What is to be said of the queues that a worker is to take from: which of them nobody else ever named, and another name is close to.
+///
+/// # Errors
+/// The database cannot be read.
+pub async fn of_worker(host: &Host, queues: &[String]) -> Result<Vec<String>, HostError> {
+    if queues.is_empty() || host.home().is_unused() {
+        return Ok(Vec::new());
+    }
+    let store = host.home().open_read_only()?;
+    let looked = look(host, &store).await;
+    crate::home::close(store);
+    let (state, now) = looked?;
+    Ok(queues.iter().filter_map(|queue| of_a_worker(&state, now, queue)).collect())
+}
+
+async fn look(host: &Host, store: &Database) -> Result<(FleetState, Timestamp), HostError> {
+    let failed = |error: ua_store::StoreError| HostError::store("read the queues", &error);
+    let now = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    Ok((store.fleet_state(LOOKED_AT).await.map_err(failed)?, now))
+}
+
+/// The queues that living workers name, that schedules submit to, and that hold other runs.
+fn named(state: &FleetState, now: Timestamp, but: Option<&RunId>) -> BTreeSet<String> {
+    let of_workers = state.workers.iter().filter(|worker| worker.lease_until > now).flat_map(|worker| &worker.queues);
+    let of_entries = state.queue.iter().filter(|entry| Some(&entry.run_id) != but).map(|entry| &entry.options.queue);
+    let jobs = state.schedules.iter().filter_map(|schedule| serde_json::from_value(schedule.job.clone()).ok());
+    let of_schedules = jobs.map(|job: ScheduledJob| job.queue);
+    of_workers.chain(of_entries).cloned().chain(of_schedules).collect()
+}
+
+fn of_a_submission(state: &FleetState, now: Timestamp, queue: &str, run: &RunId) -> Option<String> {
+    let mut known = named(state, now, Some(run));
+    let takes_all = state.workers.iter().any(|worker| worker.lease_until > now && worker.queues.is_empty());
+    if queue == QueueOptions::DEFAULT_QUEUE || takes_all || known.contains(queue) {
+        return None;
+    }
+    known.insert(QueueOptions::DEFAULT_QUEUE.to_owned());
+    let meant = match nearest(queue, known.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean `{meant}`? `ua queue move {run} --queue {meant}` puts it there"),
+        None => format!("`ua worker --queue {queue}` does"),
+    };
+    Some(format!("warning: no worker takes from the queue `{queue}`, and nothing else is in it; {meant}"))
+}
+
+fn of_a_worker(state: &FleetState, now: Timestamp, queue: &str) -> Option<String> {
+    let mut known = named(state, now, None);
+    known.insert(QueueOptions::DEFAULT_QUEUE.to_owned());
+    if known.contains(queue) {
+        return None;
+    }
+    let meant = nearest(queue, known.iter().map(String::as_str))?;
+    Some(format!("warning: nothing was put into the queue `{queue}` yet; did you mean `{meant}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ua_core::{Env, Trace};
+    use ua_store::{OwnerStamp, QueueEntry, QueueState, WorkerRecord};
+
+    use super::*;
+
+    fn entry(run: &str, queue: &str, now: Timestamp) -> QueueEntry {
+        QueueEntry {
+            run_id: RunId::parse(run).unwrap(),
+            options: QueueOptions {
+                queue: queue.to_owned(),
+                priority: 0,
+                run_after: now,
+                concurrency: None,
+                fair_key: None,
+            },
+            queued_at: now,
+            fair: 0,
+            seq: 0,
+            state: QueueState::Ready,
+            worker: None,
+            words: 0,
+            strikes: 0,
+            why: None,
+        }
+    }
+
+    fn worker(queues: &[&str], lease_until: Timestamp) -> WorkerRecord {
+        WorkerRecord {
+            worker: "w".to_owned(),
+            place: String::new(),
+            place_shown: String::new(),
+            owner: OwnerStamp {
+                pid: 1,
+                start_ticks: 1,
+                boot_id: "b".to_owned(),
+                host: "h".to_owned(),
+                trace: Trace::new(&Env::simulated(1)),
+            },
+            version: "1".to_owned(),
+            queues: queues.iter().map(|queue| (*queue).to_owned()).collect(),
+            slots: 1,
+            started_at: lease_until,
+            lease_until,
+            is_draining: false,
+        }
+    }
+
+    #[test]
+    fn a_queue_that_nobody_serves_and_nobody_named_before_is_told_with_the_nearest_name() {
+        let now = Env::simulated(1).now();
+        let later = now.plus(std::time::Duration::from_secs(60));
+        let run = RunId::parse("mine").unwrap();
+        let mut state = FleetState { queue: vec![entry("mine", "emial", now)], ..FleetState::default() };
+        let said = |state: &FleetState, queue: &str| of_a_submission(state, now, queue, &run);
+        assert_eq!(said(&state, "default"), None);
+        assert!(
+            said(&state, "emial").unwrap().ends_with("`ua worker --queue emial` does"),
+            "its own entry says nothing"
+        );
+        assert!(said(&state, "defualt").unwrap().contains("did you mean `default`?"));
+        state.queue.push(entry("other", "email", now));
+        assert!(said(&state, "emial").unwrap().contains("`ua queue move mine --queue email`"));
+        assert_eq!(said(&state, "email"), None, "another run is there");
+        // A worker that is gone serves nothing; a living one serves what it names, or everything.
+        state.workers = vec![worker(&["emial"], now)];
+        assert!(said(&state, "emial").is_some());
+        state.workers = vec![worker(&["emial"], later)];
+        assert_eq!(said(&state, "emial"), None);
+        state.workers = vec![worker(&[], later)];
+        assert_eq!(said(&state, "anything"), None);
+    }
+
+    #[test]
+    fn a_worker_is_told_of_a_queue_only_when_another_name_is_close() {
+        let now = Env::simulated(1).now();
+        let state = FleetState { queue: vec![entry("other", "email", now)], ..FleetState::default() };
+        assert!(of_a_worker(&state, now, "emial").unwrap().contains("did you mean `email`?"));
+        for queue in ["email", "default", "night"] {
+            assert_eq!(of_a_worker(&state, now, queue), None, "{queue}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A run of what a job said before it was edited.
+//!
+//! An edited job is another job, so nothing keeps it from being started beside a run of its earlier text. Where that run has a call that may
+//! or may not have happened, the new one may well do the same thing again: that is said before it begins.
+
+use std::path::Path;
+
+use ua_core::{CallStatus, RunSpec, RunStatus};
+use ua_runner::RunLock;
+use ua_store::{CallRecord, LedgerStore as _, QuestionRecord, RunQuery, RunRecord, Store as _};
+
+use super::LOOKED_AT;
+use crate::Database;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::paths::NO_FILE;
+use crate::people::People;
+use crate::questions;
+use crate::text::line;
+
+/// Says of the newest unfinished run of an earlier text of this job which of its calls is unsettled, and how that is settled. Nothing where
+/// there is none.
+pub(super) async fn tell(
+    host: &Host,
+    people: &dyn People,
+    store: &Database,
+    spec: &RunSpec,
+    launch: &Launch,
+    file: &Path,
+) -> Result<(), HostError> {
+    let fail = |error: &ua_store::StoreError| HostError::store("look for runs of the job as it was", error);
+    let query = RunQuery {
+        statuses: vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
+        without_tasks: true,
+        limit: LOOKED_AT,
+        ..RunQuery::default()
+    };
+    for head in store.find_runs(&query).await.map_err(|e| fail(&e))? {
+        let path = head.job_path.as_deref().map(Path::new).unwrap_or(Path::new(""));
+        if head.parent_run_id.is_some() || path.file_name() != file.file_name() {
+            continue;
+        }
+        let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
+        let is_same_place = || Launch::from_stored(&run.launch).is_ok_and(|its| its.job_dir() == launch.job_dir());
+        // A job that came another way lies nowhere; what it is for says whether it is the same.
+        let is_same = run.spec.objective == spec.objective || (file != Path::new(NO_FILE) && is_same_place());
+        let is_earlier = is_same && *run.spec != *spec;
+        if run.entrypoint != host.entrypoint() || !is_earlier || RunLock::is_held(&host.home().locks(), &run.run_id) {
+            continue;
+        }
+        let open = questions::open(store, Some(&run.run_id)).await?;
+        let calls = store.calls(&run.run_id, None).await.map_err(|e| fail(&e))?;
+        if let Some(call) = calls.iter().find(|call| is_unsettled(call)) {
+            people.tell(&warning(&run, call, &open));
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Sent, with an effect, and nobody knows what came of it.
+fn is_unsettled(call: &CallRecord) -> bool {
+    matches!(call.status, CallStatus::Running | CallStatus::Unknown)
+        && call.policy.class.has_effect()
+        && !call.name.is_task()
+        && call.resolution.is_none()
+}
+
+fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord]) -> String {
+    let asked = open.iter().find(|question| question.call_id.as_ref() == Some(&call.call_id));
+    let (which, how) = match asked {
+        Some(question) => {
+            let id = &question.question_id;
+            (format!(" (question {id})"), format!("`ua answer {id}` answers that first"))
+        }
+        None => (String::new(), format!("`ua resume {}` finds out first, or asks you", run.run_id)),
+    };
+    format!(
+        "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is not known{which}; this run may do it \
+         again; {how}",
+        run.run_id,
+        line(&call.name.tool, 60)
+    )
+}
