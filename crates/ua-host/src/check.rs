@@ -135,8 +135,8 @@ pub async fn check(
     let script_doubts = launch.script_doubts(&offered)?;
     let model = launch.model();
     Ok(JobCheck {
-        model,
         spec,
+        model,
         tools,
         selections,
         rules,

@@ -91,7 +91,7 @@ enum Found {
     /// A run of it that a process is driving.
     AtWork(RunRecord),
     /// A run of it that is a worker's to drive.
-    Queued(RunRecord, QueueEntry),
+    Queued(RunRecord, Box<QueueEntry>),
 }
 
 /// Starts a job and drives its run to a conclusion of this process.
@@ -164,7 +164,7 @@ pub(crate) enum Fate {
     /// A run of it is being driven by a process: nothing is started beside it.
     AtWork(RunRecord),
     /// A run of it is in the queue: a worker drives it, or will.
-    Queued(RunRecord, QueueEntry),
+    Queued(RunRecord, Box<QueueEntry>),
     /// Its key is that of a run that has not succeeded.
     Taken(RunRecord),
 }
@@ -338,7 +338,7 @@ async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Opt
         let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped) && !is_elsewhere;
         let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
         match entry {
-            Some(entry) if !is_theirs => queued = queued.or(Some((run, entry))),
+            Some(entry) if !is_theirs => queued = queued.or(Some((run, Box::new(entry)))),
             // One that nobody began and nobody will, and one that only another machine can resume.
             None if run.status == RunStatus::Queued || is_elsewhere => {}
             Some(_) | None => left = left.or(Some(run)),

@@ -262,7 +262,7 @@ fn side_effects(calls: &[CallRecord], receipts: &[ReceiptRecord]) -> Vec<SideEff
             correction: call
                 .correction
                 .as_ref()
-                .map(|correction| clean(&format!("was {}; {}", correction.was, correction.sentence()))),
+                .map(|correction| clean(&format!("was {}; {}", correction.was.in_words(), correction.sentence()))),
         })
         .collect()
 }

@@ -208,7 +208,7 @@ fn in_flight_line(in_flight: &InFlight) -> String {
             "{} ({}) was {}: {} ({}).{stands}",
             code(&decision.tool, 120),
             decision.call_id,
-            decision.was,
+            decision.was.in_words(),
             action_in_words(decision.action, call.as_ref().map(|call| call.status)),
             code(&decision.why, 300),
         ),

@@ -259,7 +259,11 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         out.push_str(&format!("  action of      {}\n", via.tool.raw));
     }
     if let Some(correction) = &call.correction {
-        out.push_str(&format!("  corrected      was {}; {}\n", correction.was, line(&correction.sentence(), 400)));
+        out.push_str(&format!(
+            "  corrected      was {}; {}\n",
+            correction.was.in_words(),
+            line(&correction.sentence(), 400)
+        ));
     }
     if let Some(key) = &call.idempotency_key {
         out.push_str(&format!("  key            {key}\n"));

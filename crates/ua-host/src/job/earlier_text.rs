@@ -37,7 +37,7 @@ pub(super) async fn tell(
         ..RunQuery::default()
     };
     for head in store.find_runs(&query).await.map_err(|e| fail(&e))? {
-        let path = head.job_path.as_deref().map(Path::new).unwrap_or(Path::new(""));
+        let path = head.job_path.as_deref().map_or(Path::new(""), Path::new);
         if head.parent_run_id.is_some() || path.file_name() != file.file_name() {
             continue;
         }
