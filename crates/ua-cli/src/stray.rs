@@ -74,7 +74,7 @@ const OPTIONS: [(&[&str], &[&str], &str); 14] = [
             "--budget",
         ],
         &["job", "submit"],
-        "budgets stand in the job file, for example `\"budgets\": {\"max_turns\": 20}`; `ua resume` and `ua fork` change those of a run",
+        "budgets are set in the job file, for example `\"budgets\": {\"max_turns\": 20}`; `ua resume` and `ua fork` change those of a run",
     ),
     (
         &["--timeout", "--time-limit"],
@@ -225,7 +225,9 @@ mod tests {
             meant_by_option(option, &words(line)).map(|(command, hint)| format!("{command}: {hint}"))
         };
         assert!(
-            meant("job x.json --max-turns 4", "--max-turns").unwrap().starts_with("job: budgets stand in the job file")
+            meant("job x.json --max-turns 4", "--max-turns")
+                .unwrap()
+                .starts_with("job: budgets are set in the job file")
         );
         assert!(meant("worker --once", "--once").unwrap().contains("--until-empty"));
         assert!(meant("runs list --format json", "--format").unwrap().starts_with("runs list: `--json`"));
