@@ -237,7 +237,7 @@ fn a_fork_says_what_it_inherited() {
     env.run(&["fork", "r", "--at-turn", "1", "--run-id", "f"]).code(0);
     let shown = env.run(&["runs", "show", "f"]).code(0);
     shown.shows(&[
-        "Turns          2, the first 1 of them inherited",
+        "Turns          2, the first of them inherited",
         "Calls          none of its own; inherited: 1 succeeded",
     ]);
     let workspace = std::path::PathBuf::from(env.value("SELECT workspace_dir FROM runs WHERE run_id = 'f'"));

@@ -14,7 +14,7 @@ use ua_resume::page::Page;
 use ua_resume::question::QuestionLine;
 use ua_resume::render::write_question;
 use ua_resume::usage::UsageSummary;
-use ua_resume::{Standing, calls_in_words, processes_words, status_detail, turns_in_words};
+use ua_resume::{Standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail};
 
 /// The most characters of a call's arguments and of its result that a transcript shows.
 const SHOWN: usize = 4_000;
@@ -267,7 +267,7 @@ pub fn session_summary(records: &RunRecords, standing: &Standing, evidence: Opti
     let steps: Vec<String> =
         records.steps.iter().map(|step| format!("{} {}", line(&step.phase, 40), step.status)).collect();
     lines.push(format!("steps      {}", if steps.is_empty() { "none yet".to_owned() } else { steps.join(", ") }));
-    lines.push(format!("turns      {} committed", turns_in_words(records)));
+    lines.push(format!("turns      {} committed{}", run.turn_index, inherited_turns_in_words(records)));
     lines.push(format!("calls      {}", calls_in_words(records, CallStatus::in_words)));
     let usage = UsageSummary::of(records);
     let tokens = usage.tokens;

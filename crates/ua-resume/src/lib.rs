@@ -36,4 +36,6 @@ pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, S
 pub use question::{AnswerLine, QuestionLine};
 pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
-pub use words::{call_standing, calls_in_words, processes_words, status_detail, status_words, turns_in_words};
+pub use words::{
+    call_standing, calls_in_words, inherited_turns_in_words, processes_words, status_detail, status_words,
+};

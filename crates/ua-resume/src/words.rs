@@ -16,24 +16,29 @@ pub fn status_words(status: RunStatus, reason: Option<RunStop>) -> String {
     }
 }
 
+/// What a call is that the receipt of another one answers.
+const NOT_REPEATED: &str = "not repeated";
+
 /// Where a tool call stands, as [`ua_core::CallStatus::in_words`] has it: one that the receipt of another answers was not sent itself.
 pub fn call_standing(call: &CallRecord) -> &'static str {
-    if call.deduplicated_from.is_some() { "not repeated" } else { call.status.in_words() }
+    if call.deduplicated_from.is_some() { NOT_REPEATED } else { call.status.in_words() }
 }
 
-/// How many turns a run committed, and how many of them it has from the run that it was forked from: `3, the first 2 of them inherited`.
-pub fn turns_in_words(records: &RunRecords) -> String {
+/// How many of the turns that a run committed it has from the run that it was forked from, behind their number: `, the first 2 of them
+/// inherited`. Empty where none are.
+pub fn inherited_turns_in_words(records: &RunRecords) -> String {
     match records.run.shared_turns().min(records.run.turn_index) {
-        0 => records.run.turn_index.to_string(),
-        shared if shared == records.run.turn_index => format!("{shared}, all of them inherited"),
-        shared => format!("{}, the first {shared} of them inherited", records.run.turn_index),
+        0 => String::new(),
+        shared if shared == records.run.turn_index => ", all of them inherited".to_owned(),
+        1 => ", the first of them inherited".to_owned(),
+        shared => format!(", the first {shared} of them inherited"),
     }
 }
 
 /// The calls of a run by where they stand, and of a fork those that it has from the run it was forked from: `1 succeeded; inherited: 2
-/// succeeded`. What `word` says of a status counts as one.
+/// succeeded`. What `word` says of a status counts as one; a call that the receipt of another answers did nothing itself, and is `not repeated`.
 pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'static str) -> String {
-    let told = |count: &dyn Fn(CallStatus) -> u32| {
+    let told = |count: &dyn Fn(CallStatus) -> u32, not_repeated: u32| {
         let mut words: Vec<(&'static str, u32)> = Vec::new();
         for status in CallStatus::ALL.iter().copied() {
             match words.last_mut().filter(|(last, _)| *last == word(status)) {
@@ -41,13 +46,23 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
                 None => words.push((word(status), count(status))),
             }
         }
+        words.push((NOT_REPEATED, not_repeated));
         let some = words.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
     };
-    let own = told(&|status| records.calls_in(status));
+    let number = |calls: &mut dyn Iterator<Item = &CallRecord>| u32::try_from(calls.count()).unwrap_or(u32::MAX);
+    let is_answered_by_another = |call: &&CallRecord| call.deduplicated_from.is_some();
+    let answered_in =
+        |status| number(&mut records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
+    let own = told(
+        &|status| records.calls_in(status).saturating_sub(answered_in(status)),
+        number(&mut records.calls.iter().filter(is_answered_by_another)),
+    );
     let shared = &records.lineage.calls;
-    let inherited =
-        told(&|status| u32::try_from(shared.iter().filter(|call| call.status == status).count()).unwrap_or(u32::MAX));
+    let inherited = told(
+        &|status| number(&mut shared.iter().filter(|call| !is_answered_by_another(call) && call.status == status)),
+        number(&mut shared.iter().filter(is_answered_by_another)),
+    );
     match (own.as_str(), inherited.as_str()) {
         ("", "") => "none".to_owned(),
         (_, "") => own,

@@ -8,7 +8,7 @@ use ua_core::{CallStatus, RunId, RunStatus};
 use ua_host::Host;
 use ua_host::home::Home;
 use ua_host::standing::{standing, standings};
-use ua_resume::{Standing, calls_in_words, turns_in_words};
+use ua_resume::{Standing, calls_in_words, inherited_turns_in_words};
 use ua_runner::{StepSummary, UsageSummary};
 use ua_store::{RunHead, RunQuery, RunRecords, RunStore, Store, is_gateway, is_task};
 
@@ -280,10 +280,11 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     let usage = UsageSummary::of(&records);
     let now = ua_core::system::env().now();
     print(format!(
-        "Status         {}\nTurns          {}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
+        "Status         {}\nTurns          {}{}\nCalls          {}\nRequests       {}\nTokens         {} ({} in, {} out, {} from cache, {} to cache)\n\
          Cost           {}\nStarted        {}\n",
         crate::output::plain(&standing.to_string()),
-        turns_in_words(&records),
+        records.run.turn_index,
+        inherited_turns_in_words(&records),
         calls_in_words(&records, word),
         usage.requests_in_words(),
         usage.total_tokens,
