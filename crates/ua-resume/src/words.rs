@@ -50,18 +50,17 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
         let some = words.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
     };
-    let number = |calls: &mut dyn Iterator<Item = &CallRecord>| u32::try_from(calls.count()).unwrap_or(u32::MAX);
     let is_answered_by_another = |call: &&CallRecord| call.deduplicated_from.is_some();
     let answered_in =
-        |status| number(&mut records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
+        |status| number(records.calls.iter().filter(is_answered_by_another).filter(|call| call.status == status));
     let own = told(
         &|status| records.calls_in(status).saturating_sub(answered_in(status)),
-        number(&mut records.calls.iter().filter(is_answered_by_another)),
+        number(records.calls.iter().filter(is_answered_by_another)),
     );
     let shared = &records.lineage.calls;
     let inherited = told(
-        &|status| number(&mut shared.iter().filter(|call| !is_answered_by_another(call) && call.status == status)),
-        number(&mut shared.iter().filter(is_answered_by_another)),
+        &|status| number(shared.iter().filter(|call| !is_answered_by_another(call) && call.status == status)),
+        number(shared.iter().filter(is_answered_by_another)),
     );
     match (own.as_str(), inherited.as_str()) {
         ("", "") => "none".to_owned(),
@@ -69,6 +68,10 @@ pub fn calls_in_words(records: &RunRecords, word: impl Fn(CallStatus) -> &'stati
         ("", _) => format!("none of its own; inherited: {inherited}"),
         (..) => format!("{own}; inherited: {inherited}"),
     }
+}
+
+fn number<'a>(calls: impl Iterator<Item = &'a CallRecord>) -> u32 {
+    u32::try_from(calls.count()).unwrap_or(u32::MAX)
 }
 
 /// What is to be said about a status besides; nothing where the question that a run waits for stands beside it and says it better.
