@@ -260,7 +260,7 @@ mod tests {
             offered(&offers, Some(60)),
             "  [1]   the red one\n  \
                [a]   approve  let it run\n  \
-               [s]   skip     leave it unresolved; the model is told that\n                 nobody knows\n  \
+               [s]   skip     leave it unresolved; the model is told that\n                 the outcome is unknown\n  \
                [ab]  abort    end the run\n"
         );
         assert!(

@@ -263,7 +263,7 @@ mod tests {
             ("count = 1\ncount = 2", "line 2: the name is given twice"),
             ("count = 01", "line 1: a number must not begin with 0"),
             ("count = 1_", "line 1: an underscore in a number must be between digits"),
-            ("count = 1 2", "line 1: there is something after the end of the value"),
+            ("way = \"ask\" \"x\"", "line 1: there is something after the end of the value"),
             ("way = True", "line 1: it must be true or false, in lower case"),
             ("= 1", "line 1: the name before `=` is missing"),
             ("{\"count\": 1}", "line 1: it must be `name = value`"),

@@ -24,7 +24,7 @@ use crate::people::AtTerminal;
     after_help = "\
 Examples:
   ua job report.json
-  ua job --check report.json                    check whether it would start, and which tools it selects
+  ua job --check report.json                    check whether it would start, and with which tools
   jq '.inputs.month = \"11\"' report.json | ua job -
   ua job report.json --run-id monthly-2026-11 --provider anthropic --model claude-sonnet-4-5
   ua job report.json --mcp-config servers.json

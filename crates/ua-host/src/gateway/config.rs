@@ -305,7 +305,7 @@ calls = 0
     fn what_is_not_understood_is_named_with_its_place() {
         for (text, why) in [
             ("hold_wiat = \"5m\"", "`hold_wiat` does not exist; did you mean `hold_wait`?"),
-            ("zebra = 1", "here are hold_wait"),
+            ("zebra = 1", "known fields are hold_wait"),
             ("hold_wait = \"5 parsecs\"", "must be a span like"),
             ("hold_wait = 5", "`hold_wait` must be a string"),
             ("http = 1", "`http` must be a table"),
