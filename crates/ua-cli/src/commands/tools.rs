@@ -25,7 +25,7 @@ pub enum ToolsCommand {
     #[command(after_help = "\
 Examples:
   ua tools list
-  ua tools list --policy policy.toml --job job.json      list the tools that this job would be offered
+  ua tools list --policy policy.toml --job job.json      the tools that this job would be offered
   ua tools list --mcp-config servers.json --json | jq -r '.[] | [.name, .policy.class] | @tsv'")]
     List {
         /// File with an `mcpServers` object [default: .mcp.json if there is one]
