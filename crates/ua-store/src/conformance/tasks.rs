@@ -30,7 +30,7 @@ pub async fn a_task_and_its_child_run_are_one_write(store: &dyn Store) {
     let id = RunId::of_task(&call_id("call_1"));
 
     let read = StartAttempt { call_id: call_id("call_2"), ..start("call_2", scene.run_id()) };
-    refused(store.start_attempt(&scene.lease, read).await, "no task");
+    refused(store.start_attempt(&scene.lease, read).await, "not a task");
     let of_another = StartAttempt { child: start("call_3", scene.run_id()).child, ..start("call_1", scene.run_id()) };
     refused(store.start_attempt(&scene.lease, of_another).await, "not its child");
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::Prepared);

@@ -56,8 +56,8 @@ pub async fn a_turn_is_recorded_and_committed_once_by_its_number(store: &dyn Sto
     store.record_turn(lease, samples::draft(step, 1, request, Vec::new())).await.unwrap();
 
     let recorded = scene.records().await;
-    refused(store.record_turn(lease, samples::draft(step, 1, request, Vec::new())).await, "recorded already");
-    refused(store.reserve_request(lease, samples::reservation(1)).await, "recorded already");
+    refused(store.record_turn(lease, samples::draft(step, 1, request, Vec::new())).await, "already recorded");
+    refused(store.reserve_request(lease, samples::reservation(1)).await, "already recorded");
     refused(store.open_step(lease, samples::new_step("step_2")).await, "turn is open");
     refused(store.commit_turn(lease, samples::commit(step, 2, "ckpt_1")).await, "next turn is 1");
     assert_eq!(scene.records().await, recorded);
@@ -352,7 +352,7 @@ pub async fn steps_are_numbered_and_end_once(store: &dyn Store) {
         (closed.status, closed.error_code.as_deref(), closed.last_turn),
         (StepStatus::Failed, Some("budget"), Some(1))
     );
-    refused(store.close_step(&scene.lease, end).await, "failed already");
+    refused(store.close_step(&scene.lease, end).await, "already failed");
 
     let second = store.open_step(&scene.lease, samples::new_step("step_2")).await.unwrap();
     assert_eq!((second.step_index, second.first_turn, second.status), (2, 2, StepStatus::Running));
