@@ -33,8 +33,8 @@ impl Checkpoint {
             checkpoint_id: id,
             step_id,
             kind,
-            snapshot: snapshot.to_stored(),
-            cursor: cursor.to_stored(),
+            snapshot: snapshot.to_stored().into(),
+            cursor: cursor.to_stored().into(),
             at,
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(error.class(), FailureClass::Operator);
         assert_eq!(Snapshot::read(&newer), Ok(whole().snapshot), "the other part is judged by itself");
 
-        newer.cursor = json!({"turn_index": 3});
+        newer.cursor = json!({"turn_index": 3}).into();
         assert!(
             matches!(Cursor::read(&newer), Err(CheckpointError::UnknownVersion { version, .. }) if version == "null")
         );

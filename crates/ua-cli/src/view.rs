@@ -454,7 +454,7 @@ impl CallRow {
             failure_kind: json(serde_json::to_value(call.status.failure_kind())),
             resolution: json(serde_json::to_value(call.resolution)),
             attempt: call.attempt,
-            arguments: call.arguments.clone(),
+            arguments: call.arguments.clone().unshared(),
             normalized_args_hash: json(serde_json::to_value(call.args_hash)),
             idempotency_key: json(serde_json::to_value(&call.idempotency_key)),
             side_effect_scope: json(serde_json::to_value(&call.scope)),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::canonical::{ArgsHash, Sha256};
 use crate::id::CallId;
 use crate::policy::CallPolicy;
+use crate::shared::Shared;
 use crate::status::Resolution;
 use crate::tool::ToolName;
 
@@ -30,13 +31,13 @@ pub struct PlannedCall {
     /// What is called.
     pub name: ToolName,
     /// The arguments as the model gave them; JSON texts are read where the tool wants lists or objects.
-    pub arguments: Value,
+    pub arguments: Shared<Value>,
     /// Digest of the canonical arguments.
     pub args_hash: ArgsHash,
     /// Digest of the tool's definition when it was offered.
     pub tool_digest: Option<Sha256>,
     /// What was decided about it.
-    pub policy: CallPolicy,
+    pub policy: Shared<CallPolicy>,
     /// Set when the call is refused at once: why, and what the model is told.
     pub refusal: Option<Refusal>,
 }

@@ -18,6 +18,13 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T: Clone> Shared<T> {
+    /// The value alone, copied when there are other copies.
+    pub fn unshared(self) -> T {
+        Arc::unwrap_or_clone(self.0)
+    }
+}
+
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -36,8 +43,8 @@ impl<T: PartialEq> PartialEq for Shared<T> {
     }
 }
 
-impl<T: PartialEq> PartialEq<Vec<T>> for Shared<Vec<T>> {
-    fn eq(&self, other: &Vec<T>) -> bool {
+impl<T: PartialEq> PartialEq<T> for Shared<T> {
+    fn eq(&self, other: &T) -> bool {
         *self.0 == *other
     }
 }

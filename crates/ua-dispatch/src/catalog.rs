@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use serde_json::Value;
 use ua_classify::{Classifier, declared_keys, without_argument, without_key_argument};
-use ua_core::{CallPolicy, KeyChannel, Makes, Sha256, ToolPin, ToolSpec};
+use ua_core::{CallPolicy, KeyChannel, Makes, Sha256, Shared, ToolPin, ToolSpec};
 
 use crate::enforce::{self, enforced};
 use crate::error::DispatchError;
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     /// What the classifier says of its calls, as far as that does not depend on their arguments; asked when the first one is planned.
     pub(crate) classified: OnceLock<CallPolicy>,
     /// The policy of its calls, as the job bends that.
-    pub(crate) policy: OnceLock<CallPolicy>,
+    pub(crate) policy: OnceLock<Shared<CallPolicy>>,
 }
 
 impl Entry {

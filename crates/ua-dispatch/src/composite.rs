@@ -47,11 +47,11 @@ impl Planner<'_> {
             tool_use_id: tool_use.id.clone(),
             position: UNPLACED,
             name: entry.spec.name.clone(),
-            arguments: tool_use.input.clone(),
+            arguments: tool_use.input.clone().into(),
             args_hash: CanonicalJson::of(&tool_use.input, &[])
                 .map_or_else(|_| sha256(tool_use.input.to_string()), |canonical| canonical.hash()),
             tool_digest: Some(entry.digest),
-            policy,
+            policy: policy.into(),
             refusal: Some(refusal),
         }
     }
@@ -89,9 +89,9 @@ impl Planner<'_> {
             position: UNPLACED,
             name,
             args_hash: canonical.map_or_else(|_| sha256(input.to_string()), |canonical| canonical.hash()),
-            arguments: input,
+            arguments: input.into(),
             tool_digest: Some(direct.map_or(composite.digest, |entry| entry.digest)),
-            policy,
+            policy: policy.into(),
             refusal,
         }
     }

@@ -7,7 +7,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 use ua_classify::{Classifier, names_file_address};
 use ua_core::{
-    CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution,
+    CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution, Shared,
     StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, parse_strict, sha256,
 };
 
@@ -62,7 +62,8 @@ impl Planner<'_> {
     /// Plans a tool use that is one call.
     fn plan_one(&self, tool_use: &ToolUse, counts: bool) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
-        let policy = entry.map_or_else(CallPolicy::unclassified, |entry| self.policy_of(entry, &tool_use.input));
+        let unclassified = || CallPolicy::unclassified().into();
+        let policy = entry.map_or_else(unclassified, |entry| self.policy_of(entry, &tool_use.input));
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
         let refusal = if counts {
@@ -79,7 +80,7 @@ impl Planner<'_> {
             tool_use_id: tool_use.id.clone(),
             position: UNPLACED,
             name: entry.map_or_else(|| unknown_name(&tool_use.name), |entry| entry.spec.name.clone()),
-            arguments: tool_use.input.clone(),
+            arguments: tool_use.input.clone().into(),
             args_hash,
             tool_digest: entry.map(|entry| entry.digest),
             policy,
@@ -97,10 +98,10 @@ impl Planner<'_> {
     }
 
     /// The policy of a call of a tool in the catalog.
-    fn policy_of(&self, entry: &Entry, arguments: &Value) -> CallPolicy {
+    fn policy_of(&self, entry: &Entry, arguments: &Value) -> Shared<CallPolicy> {
         match self.classified(entry, arguments) {
-            Cow::Owned(policy) => self.bent(&entry.spec, policy),
-            Cow::Borrowed(policy) => entry.policy.get_or_init(|| self.bent(&entry.spec, policy.clone())).clone(),
+            Cow::Owned(policy) => self.bent(&entry.spec, policy).into(),
+            Cow::Borrowed(policy) => entry.policy.get_or_init(|| self.bent(&entry.spec, policy.clone()).into()).clone(),
         }
     }
 

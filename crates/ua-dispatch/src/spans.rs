@@ -90,7 +90,7 @@ pub(crate) fn note(notice: &CallProgress) {
     match notice {
         CallProgress::Sending { call } => {
             tracing::info!(attempt = signed(call.attempt), class = call.policy.class.as_str(), "ua.call.sending");
-            let arguments = &call.arguments;
+            let arguments = &*call.arguments;
             tracing::trace!(target: CONTENT, { gen_ai.tool.call.arguments = %arguments }, "gen_ai.tool.call");
         }
         CallProgress::Settled { call } => {

@@ -247,10 +247,10 @@ impl Story {
                 updated_at: now,
                 tool_use_id,
                 name,
-                arguments: arguments.clone(),
+                arguments: arguments.clone().into(),
                 args_hash: sha256(arguments.to_string()),
                 tool_digest: None,
-                policy: policy.clone(),
+                policy: policy.clone().into(),
                 status: CallStatus::Prepared,
                 attempt: 0,
                 doubt: None,
@@ -468,8 +468,8 @@ impl Story {
             step_id: self.records.steps[0].step_id.clone(),
             created_at: now,
             kind: CheckpointKind::StepBoundary,
-            snapshot: json!({}),
-            cursor: json!({}),
+            snapshot: json!({}).into(),
+            cursor: json!({}).into(),
         });
     }
 

@@ -107,7 +107,7 @@ mod tests {
             updated_at: samples::at(1),
             tool_use_id: planned.tool_use_id,
             name: planned.name,
-            arguments,
+            arguments: arguments.into(),
             args_hash: planned.args_hash,
             tool_digest: planned.tool_digest,
             policy: CallPolicy {
@@ -115,7 +115,8 @@ mod tests {
                 effect_kind: EffectKind::parse(kind),
                 probe: Some(probe),
                 ..CallPolicy::unclassified()
-            },
+            }
+            .into(),
             status: CallStatus::Unknown,
             attempt: 1,
             doubt: Some(1),
@@ -153,8 +154,8 @@ mod tests {
         let same = || other(json!({"title": "Report", "labels": ["x"]}), "issue.create");
         let nested = other(json!({"issue": {"name": "Report"}}), "issue.create");
         let failed = CallRecord { status: CallStatus::FailedDefinite, doubt: None, ..same() };
-        let read = CallPolicy { class: SideEffectClass::ReadOnly, ..same().policy };
-        let guessed = CallPolicy { kind_is_guessed: true, ..other(json!({}), "email.send").policy };
+        let read = CallPolicy { class: SideEffectClass::ReadOnly, ..same().policy.unshared() }.into();
+        let guessed = CallPolicy { kind_is_guessed: true, ..other(json!({}), "email.send").policy.unshared() }.into();
         let table = [
             (same(), true, "it says the same"),
             (nested, true, "by another tool"),

@@ -50,45 +50,53 @@ pub struct Outbox {
 /// What is done when a change is known to be committed.
 pub type Stored = Box<dyn FnOnce() + Send>;
 
-/// A change that is not known to be committed.
-struct Waiting {
-    change: Change,
-    stored: Option<Stored>,
-}
-
 #[derive(Default)]
 struct Queue {
     /// What is not known to be committed, in order.
-    waiting: Vec<Waiting>,
+    waiting: Vec<Change>,
+    /// What is done when each of these is.
+    stored: Vec<Option<Stored>>,
     /// What whoever put it there is doing, in words.
     doing: &'static str,
     /// How many of these went out under the number that is next, and may be committed: that batch is repeated as it was.
     tried: usize,
-    /// How many batches of this outbox are committed.
-    sent: u64,
-    /// The number of the last one of these that is durable.
-    synced: u64,
+    count: Count,
     /// Whether that batch went out before.
     is_out: bool,
     /// Whether the next number may be that of a batch whose answer was lost, and that does not wait here.
     is_unsure: bool,
 }
 
-impl Queue {
-    /// What goes out next under one number.
-    fn next(&mut self) -> Vec<Change> {
-        if self.tried == 0 {
-            self.tried = self.waiting.len();
-        }
-        self.waiting.iter().take(self.tried).map(|waiting| waiting.change.clone()).collect()
-    }
+/// How far what an owner wrote has come.
+#[derive(Default, Clone, Copy)]
+struct Count {
+    /// How many batches of this outbox are committed.
+    sent: u64,
+    /// The number of the last one of these that is durable.
+    synced: u64,
+}
 
+impl Count {
     /// One more is committed.
-    fn count(&mut self, durability: Durability) {
+    fn one_more(&mut self, durability: Durability) {
         self.sent += 1;
         if durability == Durability::Synced {
             self.synced = self.sent;
         }
+    }
+}
+
+impl Queue {
+    /// What goes out next under one number stays what it is from now on.
+    fn next_is_all(&mut self) {
+        if self.tried == 0 {
+            self.tried = self.waiting.len();
+        }
+    }
+
+    /// What goes out next under one number. It stays here until it is known to be committed.
+    fn next(&self) -> impl Iterator<Item = &Change> {
+        self.waiting.iter().take(self.tried)
     }
 }
 
@@ -151,26 +159,27 @@ impl Outbox {
         kept.contains(&(call.clone(), attempt))
     }
 
-    /// The same for every answer among `changes`.
-    fn keep_all_beside(&self, changes: &[Change]) {
-        for settle in answers(changes) {
+    /// The same for every answer that goes out next.
+    fn keep_all_beside(&self, queue: &Queue) {
+        for settle in answers(queue.next()) {
             self.keep_beside(settle);
         }
     }
 
     /// Lets a change wait for the next write. `doing` says, in words, what is done with it.
     pub async fn hold(&self, doing: &'static str, change: Change) {
-        self.put(doing, Waiting { change, stored: None }).await;
+        self.put(doing, change, None).await;
     }
 
     /// The same; `stored` is called when the change is committed, and never when it is refused.
     pub async fn hold_until(&self, doing: &'static str, change: Change, stored: Stored) {
-        self.put(doing, Waiting { change, stored: Some(stored) }).await;
+        self.put(doing, change, Some(stored)).await;
     }
 
-    async fn put(&self, doing: &'static str, waiting: Waiting) {
+    async fn put(&self, doing: &'static str, change: Change, stored: Option<Stored>) {
         let mut queue = self.queue.lock().await;
-        queue.waiting.push(waiting);
+        queue.waiting.push(change);
+        queue.stored.push(stored);
         queue.doing = doing;
         self.holds.store(queue.waiting.len(), Ordering::Release);
     }
@@ -223,11 +232,14 @@ impl Outbox {
     async fn send_waiting(&self, queue: &mut MutexGuard<'_, Queue>) -> Result<(), StoreError> {
         self.take_number(queue).await?;
         let (doing, mut tries) = (queue.doing, Tries::default());
-        let changes = queue.next();
+        queue.next_is_all();
         loop {
-            let batch = Batch::of(changes.clone());
+            let batch = Batch::of(queue.next().cloned().collect());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
-            match self.written(self.commit_next(queue, batch), answers(&changes)).await {
+            let mut count = queue.count;
+            let committed = self.written(self.commit_next(&mut count, batch), answers(queue.next())).await;
+            queue.count = count;
+            match committed {
                 Ok(_) => {
                     self.sent(queue, durability);
                     return Ok(());
@@ -237,7 +249,7 @@ impl Outbox {
                     return Ok(());
                 }
                 Err(error) => {
-                    self.keep_all_beside(&changes);
+                    self.keep_all_beside(queue);
                     if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
@@ -247,19 +259,19 @@ impl Outbox {
     }
 
     /// Commits what has the next number. What is missing when it does not fit was there when it was confirmed; whether it had to be is known here.
-    async fn commit_next(&self, queue: &mut Queue, batch: Batch) -> Result<Committed, StoreError> {
+    async fn commit_next(&self, count: &mut Count, batch: Batch) -> Result<Committed, StoreError> {
         let again = self.reads_anew.then(|| batch.clone());
-        let done = self.store.commit(&self.by, batch.numbered(queue.sent + 1)).await;
+        let done = self.store.commit(&self.by, batch.numbered(count.sent + 1)).await;
         let (run, written, confirmed) = match done {
-            Err(StoreError::WentBack { run, written, confirmed }) if written >= queue.synced => {
+            Err(StoreError::WentBack { run, written, confirmed }) if written >= count.synced => {
                 (run, written, confirmed)
             }
             done => return done,
         };
         let Some(again) = again else { return Err(StoreError::TailLost { run, written, confirmed }) };
         tracing::warn!(%run, written, confirmed, "the database server crashed and lost the last writes of a run");
-        queue.sent = written;
-        self.store.commit(&self.by, again.numbered(queue.sent + 1)).await
+        count.sent = written;
+        self.store.commit(&self.by, again.numbered(count.sent + 1)).await
     }
 
     /// Takes the number of a batch whose answer was lost: then it is committed, or never will be.
@@ -267,10 +279,10 @@ impl Outbox {
         if !queue.is_unsure {
             return Ok(());
         }
-        match self.commit_next(queue, Batch::default()).await {
+        match self.commit_next(&mut queue.count, Batch::default()).await {
             Ok(_) | Err(StoreError::Repeated { .. }) => {
                 queue.is_unsure = false;
-                queue.count(Durability::Relaxed);
+                queue.count.one_more(Durability::Relaxed);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -279,11 +291,12 @@ impl Outbox {
 
     fn sent(&self, queue: &mut MutexGuard<'_, Queue>, durability: Durability) {
         let tried = std::mem::take(&mut queue.tried);
-        for stored in queue.waiting.drain(..tried).filter_map(|waiting| waiting.stored) {
+        queue.waiting.drain(..tried);
+        for stored in queue.stored.drain(..tried).flatten() {
             stored();
         }
         queue.is_out = false;
-        queue.count(durability);
+        queue.count.one_more(durability);
         self.holds.store(queue.waiting.len(), Ordering::Release);
     }
 
@@ -291,6 +304,7 @@ impl Outbox {
     fn given_up(&self, queue: &mut MutexGuard<'_, Queue>, error: StoreError) -> StoreError {
         if error.is_refusal() {
             queue.waiting.clear();
+            queue.stored.clear();
             queue.tried = 0;
             queue.is_out = false;
             self.holds.store(0, Ordering::Release);
@@ -322,10 +336,10 @@ impl Outbox {
         let durability = batch.durability();
         // Also when nobody waits for the answer any more: whoever gives up in the middle does not know either.
         queue.is_unsure = true;
-        let committed = self.commit_next(queue, batch).await;
+        let committed = self.commit_next(&mut queue.count, batch).await;
         match &committed {
             Ok(_) => {
-                queue.count(durability);
+                queue.count.one_more(durability);
                 queue.is_unsure = false;
             }
             Err(error) => queue.is_unsure = !error.is_refusal(),
@@ -341,11 +355,14 @@ impl Outbox {
     ) -> Result<Committed, StoreError> {
         self.take_number(queue).await?;
         let (doing, mut tries) = (queue.doing, Tries::default());
-        let waiting = queue.next();
+        queue.next_is_all();
         loop {
-            let batch = Batch::of(waiting.clone()).provided(changes.clone());
+            let batch = Batch::of(queue.next().cloned().collect()).provided(changes.clone());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
-            match self.written(self.commit_next(queue, batch), answers(&waiting)).await {
+            let mut count = queue.count;
+            let committed = self.written(self.commit_next(&mut count, batch), answers(queue.next())).await;
+            queue.count = count;
+            match committed {
                 Ok(Committed { provided, words, .. }) => {
                     self.sent(queue, durability);
                     return Ok(Committed { stands: provided?, provided: Ok(Vec::new()), words });
@@ -355,7 +372,7 @@ impl Outbox {
                     break;
                 }
                 Err(error) => {
-                    self.keep_all_beside(&waiting);
+                    self.keep_all_beside(queue);
                     if !again(self.patience.as_ref(), doing, &error, &mut tries).await {
                         return Err(self.given_up(queue, error));
                     }
@@ -379,8 +396,8 @@ impl Outbox {
 }
 
 /// The answers among changes.
-fn answers(changes: &[Change]) -> impl Iterator<Item = &SettleAttempt> {
-    changes.iter().filter_map(|change| {
+fn answers<'c>(changes: impl Iterator<Item = &'c Change>) -> impl Iterator<Item = &'c SettleAttempt> {
+    changes.filter_map(|change| {
         let Change::SettleAttempt(settle) = change else { return None };
         Some(settle)
     })

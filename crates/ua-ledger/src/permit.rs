@@ -80,7 +80,7 @@ impl Permit {
     /// The arguments to send: the model's, plus the key where the policy names an argument for it or wants it left as a mark. An action
     /// of a composite tool is wrapped as the only one of that tool's call.
     pub fn arguments(&self) -> Map<String, Value> {
-        let mut arguments = match &self.call.arguments {
+        let mut arguments = match &*self.call.arguments {
             Value::Object(map) => map.clone(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
         };

@@ -42,7 +42,7 @@ impl Owed {
         Self {
             tool: call.name.raw.clone(),
             args_hash: call.args_hash,
-            arguments: call.arguments.clone(),
+            arguments: call.arguments.clone().unshared(),
             call_id: call.call_id.clone(),
             receipt_of: (call.status == CallStatus::Succeeded).then_some(source),
         }

@@ -1,5 +1,7 @@
 //! What each change makes of the rows: find them, apply a rule, store what it returns. One text for every store.
 
+use std::sync::Arc;
+
 use ua_core::{CallId, CallStatus, Message, QuestionId, Resolution, RunId, StepId, Timestamp};
 
 use crate::archive_store::RunDeletion;
@@ -14,7 +16,8 @@ use crate::error::StoreError;
 use crate::gateway::{NewArrival, NewSession};
 use crate::overrides::NewOverride;
 use crate::record::{
-    CallRecord, MessageRecord, OwnerStamp, QuestionRecord, RequestId, RequestRecord, RunLease, RunRecord, StepRecord,
+    CallRecord, MessageRecord, OwnerStamp, QuestionRecord, ReceiptRecord, RequestId, RequestRecord, RunLease,
+    RunRecord, StepRecord,
 };
 use crate::relations::Relations;
 use crate::rows::{Rows, Written};
@@ -42,7 +45,7 @@ fn begin<R: Rows>(rows: &R, lease: &RunLease, batch: &Batch) -> Result<u64, R::E
     let Written { batches, words } = rows.written(&lease.run_id)?;
     if let Some(number) = batch.number {
         // Before its end is looked at: what ended the run may be this very batch.
-        rules::check_owner(&rows.run(&lease.run_id)?, lease)?;
+        rules::check_owner(rows.run_to_look_at(&lease.run_id)?.as_ref(), lease)?;
         rules::check_number(&lease.run_id, batches, number)?;
         rows.set_batches(&lease.run_id, number)?;
     }
@@ -77,7 +80,8 @@ fn apply_one<R: Rows>(rows: &R, by: &Author, change: Change) -> Result<Done, R::
         Change::PruneBlobs(prune) => prune_blobs(rows, &prune),
         Change::Delete(deletion) => delete_run(rows, &deletion),
         Change::NoteAlive { suspended, at } => {
-            rows.update_seen(&rules::run_seen(leased_run(rows, lease(by)?)?, suspended, at))?;
+            let run = Arc::unwrap_or_clone(leased_run(rows, lease(by)?)?);
+            rows.update_seen(&rules::run_seen(run, suspended, at))?;
             Ok(Done::Nothing)
         }
         Change::EndRun(end) => end_run(rows, lease(by)?, end),
@@ -343,8 +347,8 @@ fn delete_run<R: Rows>(rows: &R, deletion: &RunDeletion) -> Result<Done, R::Erro
 // --- What the owner writes about the run.
 
 /// The run of a lease that still is the newest.
-fn leased_run<R: Rows>(rows: &R, lease: &RunLease) -> Result<RunRecord, R::Error> {
-    let run = rows.run(&lease.run_id)?;
+fn leased_run<R: Rows>(rows: &R, lease: &RunLease) -> Result<Arc<RunRecord>, R::Error> {
+    let run = rows.run_to_look_at(&lease.run_id)?;
     rules::check_lease(&run, lease)?;
     Ok(run)
 }
@@ -361,7 +365,7 @@ fn step_of<R: Rows>(rows: &R, run: &RunId, id: &StepId) -> Result<StepRecord, R:
 }
 
 fn end_run<R: Rows>(rows: &R, lease: &RunLease, end: RunEnd) -> Result<Done, R::Error> {
-    let run = rules::run_ended(leased_run(rows, lease)?, &end)?;
+    let run = rules::run_ended(Arc::unwrap_or_clone(leased_run(rows, lease)?), &end)?;
     if let Some(end) = end.step_end {
         rows.update_step(&rules::step_ended(step_of(rows, &run.run_id, &end.step_id)?, end)?)?;
     }
@@ -376,7 +380,8 @@ fn end_run<R: Rows>(rows: &R, lease: &RunLease, end: RunEnd) -> Result<Done, R::
 fn open_step<R: Rows>(rows: &R, lease: &RunLease, step: NewStep) -> Result<Done, R::Error> {
     let run = leased_run(rows, lease)?;
     let is_open = rows.open_turn(&run.run_id)?.is_some();
-    let (run, step) = rules::step_opened(run, step, rows.last_step_index(&lease.run_id)?, is_open)?;
+    let last = rows.last_step_index(&lease.run_id)?;
+    let (run, step) = rules::step_opened(Arc::unwrap_or_clone(run), step, last, is_open)?;
     rows.insert_step(&step)?;
     rows.update_run(&run)?;
     Ok(Done::Step(step))
@@ -392,7 +397,7 @@ fn enter_step<R: Rows>(rows: &R, lease: &RunLease, entry: StepEntry) -> Result<D
         last_seq: rows.last_seq(&run.run_id)?,
     };
     let wanted = entry.step.step_id.clone();
-    let Some(entered) = rules::step_entered(run, context, entry)? else {
+    let Some(entered) = rules::step_entered(Arc::unwrap_or_clone(run), context, entry)? else {
         return step_of(rows, &lease.run_id, &wanted).map(Done::Step);
     };
     if let Some(ended) = &entered.ended {
@@ -477,7 +482,7 @@ fn commit_turn<R: Rows>(rows: &R, lease: &RunLease, commit: TurnCommit) -> Resul
         checkpoint_step: checkpoint_step.as_ref(),
         last_seq: rows.last_seq(&run.run_id)?,
     };
-    let committed = rules::turn_committed(run, context, commit)?;
+    let committed = rules::turn_committed(Arc::unwrap_or_clone(run), context, commit)?;
     rows.insert_checkpoint(&committed.checkpoint)?;
     rows.update_turn(&committed.turn)?;
     rows.update_step(&committed.step)?;
@@ -504,7 +509,7 @@ fn append_messages<R: Rows>(
 fn save_checkpoint<R: Rows>(rows: &R, lease: &RunLease, checkpoint: NewCheckpoint) -> Result<Done, R::Error> {
     let run = leased_run(rows, lease)?;
     let step = rows.step(&checkpoint.step_id)?;
-    let (run, checkpoint) = rules::checkpoint_saved(run, step.as_ref(), checkpoint)?;
+    let (run, checkpoint) = rules::checkpoint_saved(Arc::unwrap_or_clone(run), step.as_ref(), checkpoint)?;
     rows.insert_checkpoint(&checkpoint)?;
     rows.update_run(&run)?;
     Ok(Done::Nothing)
@@ -614,28 +619,29 @@ fn settle_attempt<R: Rows>(rows: &R, lease: &RunLease, settle: SettleAttempt) ->
     let attempt = rows.current_attempt(&call)?;
     let settled = rules::call_settled(call, attempt, settle.attempt, settle.end, threshold, settle.at)?;
     rows.put_blobs(&lease.run_id, &settled.blobs, settle.at)?;
-    rows.update_call(&settled.call, lease.epoch)?;
+    put_call(rows, &settled.call, lease.epoch, settled.receipt.as_ref())?;
     rows.end_attempt(&settled.attempt)?;
-    if let Some(receipt) = settled.receipt {
-        rows.insert_receipt(&receipt)?;
-    }
     rows.note_effect(&settled.call, "settle", lease.epoch, settle.at)?;
     take_taint(rows, run, &settled.call)?;
     Ok(Done::Call(settled.call))
 }
 
+/// Stores a call, and the answer that made it what it is.
+fn put_call<R: Rows>(rows: &R, call: &CallRecord, epoch: u64, receipt: Option<&ReceiptRecord>) -> Result<(), R::Error> {
+    receipt.map_or_else(|| rows.update_call(call, epoch), |receipt| rows.answer_call(call, epoch, receipt))
+}
+
 /// Adds to what is known to be in a run's history.
-fn put_taint<R: Rows>(rows: &R, mut run: RunRecord, more: Taint) -> Result<(), R::Error> {
+fn put_taint<R: Rows>(rows: &R, run: Arc<RunRecord>, more: Taint) -> Result<(), R::Error> {
     let taint = run.taint.and(more);
     if taint == run.taint {
         return Ok(());
     }
-    run.taint = taint;
-    rows.update_run(&run)
+    rows.update_run(&RunRecord { taint, ..Arc::unwrap_or_clone(run) })
 }
 
 /// What a sub-agent had read comes into the run with its answer.
-fn take_taint<R: Rows>(rows: &R, run: RunRecord, call: &CallRecord) -> Result<(), R::Error> {
+fn take_taint<R: Rows>(rows: &R, run: Arc<RunRecord>, call: &CallRecord) -> Result<(), R::Error> {
     if !call.name.is_task() {
         return Ok(());
     }
@@ -722,10 +728,7 @@ fn put_resolved<R: Rows>(
     if let Some(attempt) = attempt {
         rows.end_attempt(&attempt)?;
     }
-    rows.update_call(&call, epoch)?;
-    if let Some(receipt) = receipt {
-        rows.insert_receipt(&receipt)?;
-    }
+    put_call(rows, &call, epoch, receipt.as_ref())?;
     if let Some(question) = question {
         rows.update_question(&question)?;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_core::{
     Block, CallId, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall,
-    QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId,
+    QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, StepId,
     StepStatus, Timestamp, TokenPrice, Usage,
 };
 
@@ -210,9 +210,9 @@ pub struct NewCheckpoint {
     /// Why it is made.
     pub kind: CheckpointKind,
     /// A summary of the run's state.
-    pub snapshot: Value,
+    pub snapshot: Shared<Value>,
     /// Where the run stands.
-    pub cursor: Value,
+    pub cursor: Shared<Value>,
     /// When.
     pub at: Timestamp,
 }

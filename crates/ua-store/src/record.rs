@@ -9,7 +9,7 @@ use serde_json::Value;
 use ua_core::{
     ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, EvidenceLevel, Handle,
     IdempotencyKey, Message, ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply,
-    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, StepId, StepStatus, Timestamp,
+    Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, StepId, StepStatus, Timestamp,
     TokenPrice, ToolCharge, ToolName, Trace, Usage,
 };
 
@@ -308,13 +308,13 @@ pub struct CallRecord {
     /// What is called.
     pub name: ToolName,
     /// The arguments as the model gave them (`request_ref`).
-    pub arguments: Value,
+    pub arguments: Shared<Value>,
     /// Digest of the canonical arguments (`normalized_args_hash`).
     pub args_hash: ArgsHash,
     /// Digest of the tool's definition when it was offered.
     pub tool_digest: Option<Sha256>,
     /// What was decided about it.
-    pub policy: CallPolicy,
+    pub policy: Shared<CallPolicy>,
     /// Where it stands.
     pub status: CallStatus,
     /// Number of its last attempt; 0 when it was never sent.
@@ -490,9 +490,9 @@ pub struct CheckpointRecord {
     /// Why.
     pub kind: CheckpointKind,
     /// A summary of the run's state (`state_snapshot_json`).
-    pub snapshot: Value,
+    pub snapshot: Shared<Value>,
     /// Where the run stands (`cursor_json`).
-    pub cursor: Value,
+    pub cursor: Shared<Value>,
 }
 
 /// What a question is about.

@@ -3,6 +3,8 @@
 //! All of it happens inside one transaction. An insert refuses a row that is there (`Exists`); an update stores the record as it is, for the
 //! rules were applied before.
 
+use std::sync::Arc;
+
 use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId, Timestamp};
 
 use crate::blob_store::BlobUse;
@@ -45,6 +47,10 @@ pub trait RunRows: Tables {
     fn count_word(&self, run: &RunId) -> Result<(), Self::Error>;
     /// One run.
     fn run(&self, id: &RunId) -> Result<RunRecord, Self::Error>;
+    /// One run, to be looked at: what a store has at hand it need not copy.
+    fn run_to_look_at(&self, id: &RunId) -> Result<Arc<RunRecord>, Self::Error> {
+        self.run(id).map(Arc::new)
+    }
     /// What was read into the history of a run; nothing when there is no such run.
     fn taint_of(&self, run: &RunId) -> Result<Taint, Self::Error>;
     /// All runs below a run, parents before their children.
@@ -159,6 +165,11 @@ pub trait LedgerRows: Tables {
     fn newest_receipt(&self, call: &CallId) -> Result<Option<ReceiptRecord>, Self::Error>;
     /// A new receipt.
     fn insert_receipt(&self, receipt: &ReceiptRecord) -> Result<(), Self::Error>;
+    /// A call and the answer that made it what it is, which is its newest receipt then.
+    fn answer_call(&self, call: &CallRecord, epoch: u64, receipt: &ReceiptRecord) -> Result<(), Self::Error> {
+        self.update_call(call, epoch)?;
+        self.insert_receipt(receipt)
+    }
     /// The meaning of a call's newest receipt.
     fn fill_newest_receipt(&self, receipt: &ReceiptRecord) -> Result<(), Self::Error>;
     /// Notes a change of a call that is kept outside the database as well, once it is committed.

@@ -520,7 +520,7 @@ impl Case {
             arguments: planned.arguments,
             args_hash: planned.args_hash,
             tool_digest: planned.tool_digest,
-            policy: self.policy(),
+            policy: self.policy().into(),
             status,
             attempt,
             doubt: (status == CallStatus::Unknown).then_some(1),

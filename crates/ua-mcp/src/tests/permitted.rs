@@ -120,9 +120,9 @@ impl Run {
             position: Position { turn: 1, ordinal: 1 },
             name,
             args_hash: CanonicalJson::of(&arguments, &[]).unwrap().hash(),
-            arguments,
+            arguments: arguments.into(),
             tool_digest: None,
-            policy,
+            policy: policy.into(),
             refusal: None,
         };
         let call_id = call.call_id.clone();

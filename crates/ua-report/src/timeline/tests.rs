@@ -105,7 +105,7 @@ fn the_page_refers_to_nothing_outside_itself() {
 fn what_tools_and_models_say_cannot_leave_the_data() {
     let (mut story, ids) = hostile_story();
     let attack = "</script><img src=x onerror=alert(1)>\u{2028}\u{1b}[2J\u{202e}{{script}}";
-    story.call(&ids[0]).arguments = json!({"path": attack});
+    story.call(&ids[0]).arguments = json!({"path": attack}).into();
     std::sync::Arc::make_mut(&mut story.records.run.spec).objective = attack.to_owned();
     let page = page(&story);
     assert_eq!(page.matches("</script>").count(), 2, "the data's end and the script's");

@@ -113,8 +113,9 @@ async fn made_before(store: &SqliteStore) {
     let reads = PlannedCall {
         policy: CallPolicy {
             reads: vec![Reads::Untrusted, Reads::Private],
-            ..samples::planned_call("call_r", 1, 2).policy
-        },
+            ..samples::planned_call("call_r", 1, 2).policy.unshared()
+        }
+        .into(),
         ..samples::planned_call("call_r", 1, 2)
     };
     scene.turn(vec![samples::planned_email("call_1", 1, 1), reads]).await;
@@ -123,7 +124,7 @@ async fn made_before(store: &SqliteStore) {
     scene.commit(1).await;
     let policy =
         CallPolicy { class: SideEffectClass::Local, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
-    let task = PlannedCall { name: ToolName::task(), policy, ..samples::planned_call("call_t", 2, 2) };
+    let task = PlannedCall { name: ToolName::task(), policy: policy.into(), ..samples::planned_call("call_t", 2, 2) };
     scene.turn(vec![samples::planned_email("call_2", 2, 1), task]).await;
     scene.bring("call_2", CallStatus::Unknown).await;
     let id = RunId::of_task(&samples::call_id("call_t"));

@@ -173,13 +173,14 @@ pub fn planned_call(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
         position: Position { turn, ordinal },
         name: ToolName::qualified(ToolNamespace::Local, "ua", "read_file"),
         args_hash: sha256(arguments.to_string()),
-        arguments,
+        arguments: arguments.into(),
         tool_digest: Some(sha256("read_file")),
         policy: CallPolicy {
             class: SideEffectClass::ReadOnly,
             on_unknown: OnUnknown::Redo,
             ..CallPolicy::unclassified()
-        },
+        }
+        .into(),
         refusal: None,
     }
 }
@@ -188,7 +189,7 @@ pub fn planned_call(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
 pub fn planned_email(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
     PlannedCall {
         name: ToolName::qualified(ToolNamespace::Composio, "composio", "GMAIL_SEND_EMAIL"),
-        policy: CallPolicy { effect_kind: EffectKind::parse("email.send"), ..CallPolicy::unclassified() },
+        policy: CallPolicy { effect_kind: EffectKind::parse("email.send"), ..CallPolicy::unclassified() }.into(),
         ..planned_call(id, turn, ordinal)
     }
 }
@@ -200,7 +201,7 @@ pub fn reply(turn: u32, calls: &[PlannedCall]) -> ModelTurn {
         Block::ToolUse(ToolUse {
             id: call.tool_use_id.clone(),
             name: call.name.raw.clone(),
-            input: call.arguments.clone(),
+            input: call.arguments.clone().unshared(),
         })
     }));
     ModelTurn {
@@ -231,8 +232,8 @@ pub fn checkpoint(id: &str, step: &str) -> NewCheckpoint {
         checkpoint_id: checkpoint_id(id),
         step_id: step_id(step),
         kind: CheckpointKind::StepBoundary,
-        snapshot: json!({"turns": 1}),
-        cursor: json!({"turn": 1}),
+        snapshot: json!({"turns": 1}).into(),
+        cursor: json!({"turn": 1}).into(),
         at: at(8),
     }
 }

@@ -14,7 +14,10 @@ const PRIVATE: Taint = Taint { untrusted: false, private: true };
 
 fn reading(id: &str, turn: u32, ordinal: u32, reads: Reads) -> PlannedCall {
     let call = samples::planned_call(id, turn, ordinal);
-    PlannedCall { policy: CallPolicy { reads: [reads].into_iter().collect(), ..call.policy.clone() }, ..call }
+    PlannedCall {
+        policy: CallPolicy { reads: [reads].into_iter().collect(), ..call.policy.clone().unshared() }.into(),
+        ..call
+    }
 }
 
 async fn taint(store: &dyn Store, run: &RunId) -> Taint {
@@ -64,7 +67,7 @@ pub async fn a_sub_agent_hands_on_what_it_read_with_its_answer(store: &dyn Store
     let scene = Scene::begin(store, "run_1").await;
     let policy =
         CallPolicy { class: SideEffectClass::Local, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
-    let task = PlannedCall { name: ToolName::task(), policy, ..samples::planned_call("call_2", 1, 2) };
+    let task = PlannedCall { name: ToolName::task(), policy: policy.into(), ..samples::planned_call("call_2", 1, 2) };
     scene.turn(vec![reading("call_1", 1, 1, Reads::Untrusted), task]).await;
     scene.bring("call_1", CallStatus::Succeeded).await;
     let child = RunId::of_task(&call_id("call_2"));

@@ -11,7 +11,7 @@ use crate::{LedgerStore, RunStore, Store};
 fn task(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
     let policy =
         CallPolicy { class: SideEffectClass::Local, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
-    PlannedCall { name: ToolName::task(), policy, ..samples::planned_call(id, turn, ordinal) }
+    PlannedCall { name: ToolName::task(), policy: policy.into(), ..samples::planned_call(id, turn, ordinal) }
 }
 
 fn child(call: &str, parent: &RunId) -> NewRun {

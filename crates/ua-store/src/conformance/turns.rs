@@ -389,7 +389,7 @@ pub async fn checkpoints_are_kept_in_order(store: &dyn Store) {
     for name in ["ckpt_z", "ckpt_a", "ckpt_m"] {
         let mut checkpoint = samples::checkpoint(name, &scene.step);
         checkpoint.kind = CheckpointKind::PreSideEffect;
-        checkpoint.cursor = json!({"name": name});
+        checkpoint.cursor = json!({"name": name}).into();
         store.save_checkpoint(&scene.lease, checkpoint).await.unwrap();
     }
     let repeated = store.save_checkpoint(&scene.lease, samples::checkpoint("ckpt_a", &scene.step)).await;

@@ -203,7 +203,7 @@ mod tests {
     use crate::{Choice, LedgerStore as _, MemStore, RunStore as _};
 
     fn deploy(id: &str, turn: u32, ordinal: u32) -> PlannedCall {
-        PlannedCall { policy: CallPolicy::unclassified(), ..samples::planned_call(id, turn, ordinal) }
+        PlannedCall { policy: CallPolicy::unclassified().into(), ..samples::planned_call(id, turn, ordinal) }
     }
 
     /// A run and a fork of its beginning that made the same call, each itself.

@@ -462,7 +462,7 @@ impl Reach {
             run: call.run_id.clone(),
             call: call.call_id.clone(),
             tool,
-            words: call.arguments.clone(),
+            words: call.arguments.clone().unshared(),
             step,
             fate: if has_server { Fate::InFlight } else { Fate::NeverLeft },
             effects: 0,

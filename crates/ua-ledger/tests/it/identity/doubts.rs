@@ -18,9 +18,9 @@ use super::member::{FIRST, Fate, Member, OTHER_WORDS, lineage};
 fn comment(words: &'static str, on_unknown: OnUnknown) -> impl Fn(&str, u32) -> PlannedCall {
     move |id, turn| PlannedCall {
         name: ToolName::qualified(ToolNamespace::Mcp, "forum", "comment"),
-        arguments: json!({"text": words}),
+        arguments: json!({"text": words}).into(),
         args_hash: sha256(words),
-        policy: CallPolicy { class: SideEffectClass::External, on_unknown, ..CallPolicy::unclassified() },
+        policy: CallPolicy { class: SideEffectClass::External, on_unknown, ..CallPolicy::unclassified() }.into(),
         ..samples::planned_call(id, turn, 1)
     }
 }

@@ -19,7 +19,7 @@ fn unlisted(words: &'static str, class: SideEffectClass) -> impl Fn(&str, u32) -
     move |id, turn| {
         let mut call = samples::planned_call(id, turn, 1);
         call.name = ToolName::qualified(ToolNamespace::Mcp, "shop", "order");
-        call.arguments = json!({"what": words});
+        call.arguments = json!({"what": words}).into();
         call.args_hash = sha256(words);
         call.policy.class = class;
         call.policy.on_unknown = OnUnknown::Hold;

@@ -51,7 +51,7 @@ impl Ask {
     pub(crate) fn planned(&self, id: &str, turn: u32) -> PlannedCall {
         let mut call = samples::planned_email(id, turn, 1);
         call.name = ToolName::qualified(ToolNamespace::Mcp, self.server, "send");
-        call.arguments = json!({"to": "boss@example.test", "body": self.words});
+        call.arguments = json!({"to": "boss@example.test", "body": self.words}).into();
         call.args_hash = sha256(self.words);
         call.policy.effect_kind = EffectKind::parse("email.send");
         call.policy.on_scope_conflict = self.on_conflict;

@@ -137,7 +137,7 @@ async fn to_a_name(run: &Member) -> (CallId, Admission) {
     let id = run
         .plan_as(|id, turn| {
             let mut call = FIRST.planned(id, turn);
-            call.arguments = json!({"to": "the boss", "body": "Dear boss"});
+            call.arguments = json!({"to": "the boss", "body": "Dear boss"}).into();
             call
         })
         .await;

@@ -59,7 +59,7 @@ async fn to_the_end(scenario: &Scenario, at: &str) -> Vec<String> {
             }
             assert_eq!(question.kind, QuestionKind::UnknownOutcome, "{at}: {}", question.text);
             let call = calls.iter().find(|call| Some(&call.call_id) == question.call_id.as_ref()).unwrap();
-            let is_it = |d: &ua_testkit::Delivery| d.tool == call.name.tool && d.arguments == call.arguments;
+            let is_it = |d: &ua_testkit::Delivery| d.tool == call.name.tool && call.arguments == d.arguments;
             let happened = scenario.world.deliveries().iter().any(is_it);
             scenario.choose(&question, if happened { Choice::Happened } else { Choice::Execute }).await;
             asked.push(call.name.tool.clone());
