@@ -8,6 +8,7 @@ use crate::column::{Columns, text};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::call_record;
+use crate::places::of_run;
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -162,12 +163,12 @@ impl Db<'_> {
         };
         Ok(RunRecords {
             turns: self.rows(
-                "SELECT * FROM turns WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY turn",
+                concat!("SELECT t.*", of_run!("turns", "?2", "?3"), " ORDER BY t.place"),
                 turns,
                 crate::run_rows::turn_record,
             )?,
             messages: self.rows(
-                "SELECT * FROM messages WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY seq",
+                concat!("SELECT t.*", of_run!("messages"), " AND t.turn BETWEEN ?2 AND ?3 ORDER BY t.place"),
                 turns,
                 crate::run_rows::message_record,
             )?,
@@ -187,7 +188,7 @@ impl Db<'_> {
                 crate::ledger_rows::receipt_record,
             )?,
             requests: self.rows(
-                "SELECT * FROM usage WHERE run_id = ?1 AND turn BETWEEN ?2 AND ?3 ORDER BY request_id",
+                concat!("SELECT t.*", of_run!("usage"), " AND t.turn BETWEEN ?2 AND ?3 ORDER BY t.place"),
                 turns,
                 crate::run_rows::request_record,
             )?,

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as JsonValue;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::thread::LocalKey;
-use ua_core::{RunSpec, Sha256, Timestamp};
+use ua_core::{CallPolicy, RunSpec, Sha256, Shared, Timestamp};
 use ua_store::{RowRef, StoreError};
 
 use crate::error::DbError;
@@ -99,6 +99,29 @@ thread_local! {
     /// Layouts of results by table and number of columns. SQLite finds a column by comparing names one after the other, which took most of
     /// the time of reading a row.
     static LAYOUTS: RefCell<HashMap<(&'static str, usize), Rc<Layout>>> = RefCell::default();
+}
+
+thread_local! {
+    /// Policies of calls, by their texts: most calls have one of a few.
+    static POLICIES: RefCell<HashMap<String, Shared<CallPolicy>>> = RefCell::default();
+    /// The texts of policies that were written lately.
+    static POLICY_TEXTS: RefCell<VecDeque<(Shared<CallPolicy>, Rc<str>)>> = RefCell::default();
+}
+
+/// As many policies that were written lately are known.
+const MOST_TEXTS: usize = 8;
+
+/// A policy as JSON text, which is made once for all calls that share it.
+pub(crate) fn policy_text(policy: &Shared<CallPolicy>) -> Result<Rc<str>, DbError> {
+    POLICY_TEXTS.with_borrow_mut(|texts| {
+        if let Some((_, text)) = texts.iter().find(|(known, _)| known.is_one_with(policy)) {
+            return Ok(Rc::clone(text));
+        }
+        let text: Rc<str> = json(policy)?.into();
+        texts.truncate(MOST_TEXTS - 1);
+        texts.push_front((policy.clone(), Rc::clone(&text)));
+        Ok(text)
+    })
 }
 
 /// As many values of a kind a thread keeps read.
@@ -220,6 +243,22 @@ impl<'r, 's> Columns<'r, 's> {
     /// The fingerprint of a step, if it has one.
     pub(crate) fn fingerprint(&self, column: &'static str) -> Result<Option<Arc<JsonValue>>, DbError> {
         if self.is_null(column)? { Ok(None) } else { self.kept(column, &FINGERPRINTS).map(Some) }
+    }
+
+    /// The policy of a call: calls that have the same share it.
+    pub(crate) fn policy(&self, column: &'static str) -> Result<Shared<CallPolicy>, DbError> {
+        let text = self.text(column)?;
+        POLICIES.with_borrow_mut(|known| {
+            if let Some(policy) = known.get(text) {
+                return Ok(policy.clone());
+            }
+            let policy: Shared<CallPolicy> = self.json(column)?;
+            if known.len() >= MOST_KEPT {
+                known.clear();
+            }
+            known.insert(text.to_owned(), policy.clone());
+            Ok(policy)
+        })
     }
 
     /// A value that never changes.

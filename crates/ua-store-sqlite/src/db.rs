@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 
-use rusqlite::Connection;
-use serde_json::Value;
+use rusqlite::{Connection, ToSql};
 
-use crate::effects;
+use crate::effects::{self, Line};
 use crate::error::DbError;
 use crate::kept::{Kept, OfRun};
+use crate::statement;
 use ua_core::{RunId, Timestamp};
 use ua_store::{CallRecord, QuestionRecord};
 
@@ -15,7 +15,7 @@ use ua_store::{CallRecord, QuestionRecord};
 /// `run_rows`, `ledger_rows` and `blob_rows`.
 pub(crate) struct Db<'c> {
     pub(crate) connection: &'c Connection,
-    effects: RefCell<Vec<Value>>,
+    effects: RefCell<Vec<Line>>,
     kept: RefCell<Kept>,
 }
 
@@ -47,9 +47,22 @@ impl<'c> Db<'c> {
         }
     }
 
-    /// Whether something is known of what is stored.
-    pub(crate) fn knows(&self, what: impl FnOnce(&Kept) -> bool) -> bool {
-        what(&self.kept.borrow())
+    /// What is made of a row beside what is known to be stored in its place, if it is known; `look` finds it by [`Db::known_or`].
+    pub(crate) fn beside_known<T, R, L>(
+        &self,
+        known: impl Fn(&Kept) -> Option<&T>,
+        look: impl FnOnce() -> Result<L, DbError>,
+        make: impl FnOnce(Option<&T>) -> Result<R, DbError>,
+    ) -> Result<R, DbError> {
+        if cfg!(debug_assertions) && known(&self.kept.borrow()).is_some() {
+            look()?;
+        }
+        make(known(&self.kept.borrow()))
+    }
+
+    /// Runs a statement with its values, in the order in which it names them.
+    pub(crate) fn run_named(&self, sql: &str, values: &[(&str, &dyn ToSql)]) -> rusqlite::Result<usize> {
+        statement::run(self.connection, sql, values)
     }
 
     /// Notes what is stored now.
@@ -71,7 +84,7 @@ impl<'c> Db<'c> {
     pub(crate) fn note_effect(&self, call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> Result<(), DbError> {
         if call.policy.is_kept_outside() {
             let tree = self.top_of_tree(&call.run_id)?;
-            self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at));
+            self.effects.borrow_mut().push(effects::line(call, &tree, event, epoch, at)?);
         }
         Ok(())
     }
@@ -85,7 +98,7 @@ impl<'c> Db<'c> {
         at: Timestamp,
     ) -> Result<(), DbError> {
         let (root, tree) = (self.run(run)?.root_run_id, self.top_of_tree(run)?);
-        self.effects.borrow_mut().push(effects::word(run, &root, &tree, question, word, at));
+        self.effects.borrow_mut().push(effects::word(run, &root, &tree, question, word, at)?);
         Ok(())
     }
 
@@ -100,7 +113,7 @@ impl<'c> Db<'c> {
     }
 
     /// The changes that were noted, and what is known of the rows.
-    pub(crate) fn into_parts(self) -> (Vec<Value>, Kept) {
+    pub(crate) fn into_parts(self) -> (Vec<Line>, Kept) {
         (self.effects.into_inner(), self.kept.into_inner())
     }
 }

@@ -9,31 +9,83 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Value, json};
-use ua_core::{RunId, Timestamp};
-use ua_store::{CallRecord, QuestionRecord};
+use serde::Serialize;
+use ua_core::{CallId, CallStatus, IdempotencyKey, QuestionId, RunId, Timestamp};
+use ua_store::{CallRecord, Correction, QuestionRecord};
+
+use crate::column::json;
+use crate::error::DbError;
+
+/// A line without the name of its database, which stands between its halves: fields stand in the order of their names.
+#[derive(Debug)]
+pub(crate) struct Line {
+    head: String,
+    tail: String,
+}
+
+#[derive(Serialize)]
+struct Head<'l> {
+    at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<&'l Correction>,
+}
+
+#[derive(Serialize)]
+struct CallTail<'l> {
+    event: &'l str,
+    external_correlation_id: Option<&'l str>,
+    idempotency_key: Option<&'l IdempotencyKey>,
+    lease_epoch: u64,
+    root: &'l RunId,
+    run_id: &'l RunId,
+    status: CallStatus,
+    tool: &'l str,
+    tool_call_id: &'l CallId,
+    tree: &'l str,
+}
+
+#[derive(Serialize)]
+struct WordTail<'l> {
+    event: &'static str,
+    question_id: Option<&'l QuestionId>,
+    root: &'l RunId,
+    run_id: &'l RunId,
+    tool_call_id: Option<&'l CallId>,
+    tree: &'l str,
+    word: &'l str,
+}
+
+impl Line {
+    fn of(head: &Head<'_>, tail: &impl Serialize) -> Result<Self, DbError> {
+        Ok(Self { head: json(head)?, tail: json(tail)? })
+    }
+
+    /// The line of a database, with its end.
+    pub(crate) fn text(&self, db_uuid: &str) -> String {
+        let head = self.head.strip_suffix('}').unwrap_or_default();
+        let tail = self.tail.strip_prefix('{').unwrap_or_default();
+        format!("{head},\"db_uuid\":\"{db_uuid}\",{tail}\n")
+    }
+}
 
 /// What is written about `call` when it changed; `tree` is the run at the top of its run's tree. Root and tree say whose the line is when
 /// the database does not know the run any more.
-pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: Timestamp) -> Value {
-    let mut line = json!({
-        "at": at,
-        "event": event,
-        "root": call.root_run_id,
-        "tree": tree,
-        "run_id": call.run_id,
-        "tool_call_id": call.call_id,
-        "attempt": call.attempt,
-        "tool": call.name.raw,
-        "idempotency_key": call.idempotency_key,
-        "status": call.status,
-        "external_correlation_id": call.external_correlation_id,
-        "lease_epoch": epoch,
-    });
-    if let Some(correction) = &call.correction {
-        line["correction"] = json!(correction);
-    }
-    line
+pub(crate) fn line(call: &CallRecord, tree: &str, event: &str, epoch: u64, at: Timestamp) -> Result<Line, DbError> {
+    let tail = CallTail {
+        event,
+        external_correlation_id: call.external_correlation_id.as_deref(),
+        idempotency_key: call.idempotency_key.as_ref(),
+        lease_epoch: epoch,
+        root: &call.root_run_id,
+        run_id: &call.run_id,
+        status: call.status,
+        tool: &call.name.raw,
+        tool_call_id: &call.call_id,
+        tree,
+    };
+    Line::of(&Head { at, attempt: Some(call.attempt), correction: call.correction.as_ref() }, &tail)
 }
 
 /// What is written about a person's word: an answer, or that a run is to be cancelled.
@@ -44,17 +96,17 @@ pub(crate) fn word(
     question: Option<&QuestionRecord>,
     word: &str,
     at: Timestamp,
-) -> Value {
-    json!({
-        "at": at,
-        "event": "word",
-        "root": root,
-        "tree": tree,
-        "run_id": run,
-        "tool_call_id": question.and_then(|question| question.call_id.as_ref()),
-        "question_id": question.map(|question| &question.question_id),
-        "word": word,
-    })
+) -> Result<Line, DbError> {
+    let tail = WordTail {
+        event: "word",
+        question_id: question.map(|question| &question.question_id),
+        root,
+        run_id: run,
+        tool_call_id: question.and_then(|question| question.call_id.as_ref()),
+        tree,
+        word,
+    };
+    Line::of(&Head { at, attempt: None, correction: None }, &tail)
 }
 
 /// Opens the log for more lines.
@@ -89,13 +141,8 @@ impl EffectsLog {
     }
 
     /// Appends lines of a batch that is committed.
-    pub(crate) fn append(&mut self, lines: Vec<Value>) {
-        let mut text = String::new();
-        for mut line in lines {
-            line["db_uuid"] = Value::from(self.db_uuid.as_str());
-            text.push_str(&line.to_string());
-            text.push('\n');
-        }
+    pub(crate) fn append(&mut self, lines: &[Line]) {
+        let text: String = lines.iter().map(|line| line.text(&self.db_uuid)).collect();
         if let Err(error) = self.write(&text) {
             self.file = None;
             tracing::warn!(path = %self.path.display(), %error, "a line of effects.log was not written");
@@ -112,5 +159,25 @@ impl EffectsLog {
             None => open(&self.path)?,
         };
         append(self.file.insert(file), text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_line_stand_in_the_order_of_their_names() {
+        let run = RunId::parse("run_1").unwrap();
+        let at = Timestamp::parse("2026-01-02T03:04:05.000Z").unwrap();
+        let text = word(&run, &run, "run_1", None, "cancel", at).unwrap().text("abc");
+        assert_eq!(
+            text,
+            "{\"at\":\"2026-01-02T03:04:05.000Z\",\"db_uuid\":\"abc\",\"event\":\"word\",\"question_id\":null,\"root\":\"run_1\",\
+             \"run_id\":\"run_1\",\"tool_call_id\":null,\"tree\":\"run_1\",\"word\":\"cancel\"}\n"
+        );
+        // As an object of JSON has them.
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(format!("{read}\n"), text);
     }
 }

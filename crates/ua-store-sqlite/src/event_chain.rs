@@ -31,8 +31,8 @@ struct Event {
 /// Of events that were written since schema 17 the run stands in them; of one that somebody put there by hand it may not.
 const COLUMNS: &str =
     "event_seq, tool_call_id, from_status, to_status, e.lease_epoch, at, c.run_id, chain, e.correction_json";
-const OWN_COLUMNS: &str =
-    "event_seq, tool_call_id, from_status, to_status, lease_epoch, at, run_id, chain, correction_json";
+const NEW: &str = "SELECT event_seq, tool_call_id, from_status, to_status, lease_epoch, at, run_id, chain, correction_json \
+                   FROM tool_call_events WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq";
 
 impl Event {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -102,10 +102,11 @@ impl EventChain {
     /// Links the events of the transaction that is open. They are counted as linked only by [`EventChain::committed`].
     pub(crate) fn link(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(newest) = self.newest else { return Ok(()) };
-        let mut new = connection.prepare_cached(&format!(
-            "SELECT {OWN_COLUMNS} FROM tool_call_events WHERE event_seq > ?1 AND chain IS NULL ORDER BY event_seq"
-        ))?;
+        let mut new = connection.prepare_cached(NEW)?;
         let events = new.query_map([newest], Event::read)?.collect::<Result<Vec<_>, _>>()?;
+        if events.is_empty() {
+            return Ok(());
+        }
         let mut before = connection.prepare_cached(
             "SELECT chain FROM tool_call_events WHERE run_id = ?1 AND chain IS NOT NULL AND event_seq < ?2
              ORDER BY event_seq DESC LIMIT 1",

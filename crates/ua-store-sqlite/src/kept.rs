@@ -6,10 +6,11 @@
 //! With debug assertions whatever is taken from here is read as well, and compared.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ua_core::{CallId, RunId, StepId};
 use ua_store::rows::Written;
-use ua_store::{AttemptRecord, CallRecord, RequestRecord, RunRecord, StepRecord, TurnRecord};
+use ua_store::{AttemptRecord, CallRecord, RequestId, RequestRecord, RunRecord, StepRecord, TurnRecord};
 
 /// Rows of as many runs are kept: those that a group of writes is of.
 const MOST_RUNS: usize = 128;
@@ -20,19 +21,25 @@ const MOST_CALLS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     runs: HashMap<RunId, OfRun>,
+    /// The number of the newest receipt of all; 0 when there is none.
+    pub(crate) last_receipt: Option<i64>,
 }
 
 /// What is known about one run.
 #[derive(Debug, Default)]
 #[expect(clippy::option_option, reason = "unknown, known to be none, and known: three states")]
 pub(crate) struct OfRun {
-    pub(crate) run: Option<RunRecord>,
+    pub(crate) run: Option<Arc<RunRecord>>,
+    /// The place before the first of its rows in tables that lie by run.
+    pub(crate) places: Option<i64>,
     pub(crate) written: Option<Written>,
     pub(crate) step: Option<StepRecord>,
     /// The open turn, or that there is none.
     pub(crate) open_turn: Option<Option<TurnRecord>>,
     /// The place of its newest message.
     pub(crate) last_seq: Option<u64>,
+    /// The number of its newest checkpoint; of the one before its first when it has none.
+    pub(crate) last_checkpoint: Option<i64>,
     /// Its newest request, or that there is none.
     pub(crate) last_request: Option<Option<RequestRecord>>,
     /// The calls of its newest turn, once that turn was begun here.
@@ -62,22 +69,20 @@ impl Kept {
     }
 
     /// A step, if it is the one that is known of its run.
-    pub(crate) fn step(&self, id: &StepId) -> Option<StepRecord> {
+    pub(crate) fn step(&self, id: &StepId) -> Option<&StepRecord> {
         let mut steps = self.runs.values().filter_map(|of| of.step.as_ref());
-        steps.find(|step| step.step_id == *id).cloned()
+        steps.find(|step| step.step_id == *id)
     }
 
     /// A call of a turn that was begun here.
-    pub(crate) fn call(&self, id: &CallId) -> Option<CallRecord> {
+    pub(crate) fn call(&self, id: &CallId) -> Option<&CallRecord> {
         let mut calls = self.runs.values().filter_map(|of| of.calls.as_ref()).flat_map(|of| &of.calls);
-        calls.find(|call| call.call_id == *id).cloned()
+        calls.find(|call| call.call_id == *id)
     }
 
-    /// Whether a call of a turn that was begun here has this key and this scope.
-    pub(crate) fn has_the_claim_of(&self, call: &CallRecord) -> bool {
-        let mut calls = self.of(&call.run_id).and_then(|of| of.calls.as_ref()).into_iter().flat_map(|of| &of.calls);
-        let known = calls.find(|known| known.call_id == call.call_id);
-        known.is_some_and(|known| known.idempotency_key == call.idempotency_key && known.scope == call.scope)
+    /// A request, if it is the newest that is known of its run.
+    pub(crate) fn request(&self, run: &RunId, id: RequestId) -> Option<&RequestRecord> {
+        self.of(run)?.last_request.as_ref()?.as_ref().filter(|last| last.request_id == id)
     }
 
     /// The newest attempt of a call, if it was begun here.

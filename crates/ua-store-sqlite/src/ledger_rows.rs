@@ -4,10 +4,11 @@ use rusqlite::{Row, named_params, params};
 use ua_core::{CallId, CallStatus, FailureKind, IdempotencyKey, Position, RunId, Scope, Timestamp, ToolName};
 use ua_store::{AttemptRecord, CallRecord, EventRecord, ReceiptRecord, RowRef, StoreError};
 
-use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
+use crate::column::{Columns, int, json, opt_json, opt_text, policy_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::run_rows::not_found;
+use crate::statement::{Changes, set_changed};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -19,29 +20,12 @@ pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key 
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
      AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
 
-/// What may change about a call. The columns of its claim stand in front where these change, too.
-macro_rules! update_call {
-    ($claim:literal) => {
-        concat!(
-            "UPDATE tool_calls SET ",
-            $claim,
-            "updated_at = :updated, status = :status, failure_kind = :kind, attempt = :attempt, \
-             file_digests_json = :digests, doubt = :doubt, \
-             possible_effect = :effect, resolution = :resolution, replay_status = :replay, \
-             external_correlation_id = :correlation, error_code = :code, \
-             error_detail = :detail, correction_json = :correction, lease_epoch = :epoch WHERE tool_call_id = :id"
-        )
-    };
-}
-const UPDATE_CALL: &str = update_call!("");
-const UPDATE_CALL_AND_CLAIM: &str = update_call!("idempotency_key = :key, side_effect_scope = :scope, ");
-
 impl Db<'_> {
     // --- Calls.
 
     pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
         self.known_or(
-            |kept| kept.call(id),
+            |kept| kept.call(id).cloned(),
             || self.row(CALL, [id.as_str()], call_record)?.ok_or_else(|| not_found("tool_calls", id)),
         )
     }
@@ -110,34 +94,37 @@ impl Db<'_> {
                    VALUES (:id, :run, :root, :step, :turn, :ordinal, :created, :updated, :tool_use, :raw_name, :name, \
                    :server, :namespace, :digest, :class, :effect, :rule, :policy, :on_unknown, :args_hash, :status, \
                    :resolution, :request, :code, :detail, :epoch)";
-        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": call.call_id.as_str(),
-            ":run": call.run_id.as_str(),
-            ":root": call.root_run_id.as_str(),
-            ":step": call.step_id.as_str(),
-            ":turn": call.position.turn,
-            ":ordinal": call.position.ordinal,
-            ":created": text(&call.created_at),
-            ":updated": text(&call.updated_at),
-            ":tool_use": call.tool_use_id,
-            ":raw_name": call.name.raw,
-            ":name": call.name.tool,
-            ":server": call.name.server,
-            ":namespace": call.name.namespace.as_str(),
-            ":digest": opt_text(call.tool_digest.as_ref()),
-            ":class": call.policy.class.as_str(),
-            ":effect": call.policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str),
-            ":rule": call.policy.rule_id,
-            ":policy": json(&call.policy)?,
-            ":on_unknown": call.policy.on_unknown.as_str(),
-            ":args_hash": call.args_hash.to_hex(),
-            ":status": call.status.column(),
-            ":resolution": opt_text(call.resolution.as_ref()),
-            ":request": json(&call.arguments)?,
-            ":code": call.error_code,
-            ":detail": call.error_detail,
-            ":epoch": int(epoch),
-        });
+        let inserted = self.run_named(
+            sql,
+            named_params! {
+                ":id": call.call_id.as_str(),
+                ":run": call.run_id.as_str(),
+                ":root": call.root_run_id.as_str(),
+                ":step": call.step_id.as_str(),
+                ":turn": call.position.turn,
+                ":ordinal": call.position.ordinal,
+                ":created": text(&call.created_at),
+                ":updated": text(&call.updated_at),
+                ":tool_use": call.tool_use_id,
+                ":raw_name": call.name.raw,
+                ":name": call.name.tool,
+                ":server": call.name.server,
+                ":namespace": call.name.namespace.as_str(),
+                ":digest": opt_text(call.tool_digest.as_ref()),
+                ":class": call.policy.class.as_str(),
+                ":effect": call.policy.effect_kind.as_ref().map(ua_core::EffectKind::as_str),
+                ":rule": call.policy.rule_id,
+                ":policy": policy_text(&call.policy)?,
+                ":on_unknown": call.policy.on_unknown.as_str(),
+                ":args_hash": call.args_hash.to_hex(),
+                ":status": call.status.column(),
+                ":resolution": opt_text(call.resolution.as_ref()),
+                ":request": json(&call.arguments)?,
+                ":code": call.error_code,
+                ":detail": call.error_detail,
+                ":epoch": int(epoch),
+            },
+        );
         inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("tool_calls", &call.call_id)))?;
         self.note(|kept| kept.call_inserted(call));
         Ok(())
@@ -146,46 +133,32 @@ impl Db<'_> {
     /// Stores what may change about a call; a trigger refuses illegal moves and notes legal ones as events.
     ///
     /// A statement that may change a reference of a table to itself writes each index of it anew, whether or not something changes: so it
-    /// stands in one of its own. A call that was answered from another stays so, and no other is. Nor is anything named that another index has
-    /// and that stays as it is: the key and the scope are written when the call starts, and its end leaves them.
+    /// stands in one of its own. A call that was answered from another stays so, and no other is.
     pub(crate) fn update_call(&self, call: &CallRecord, epoch: u64) -> DbResult<()> {
+        self.change_call(call, epoch, None)
+    }
+
+    /// The same of a call and the answer to it. Its receipt is named at once: else the trigger that sees to that writes the row once more.
+    pub(crate) fn answer_call(&self, call: &CallRecord, epoch: u64, receipt: &ReceiptRecord) -> DbResult<()> {
+        let number = 1 + self.last_receipt()?;
+        self.change_call(call, epoch, Some(number))?;
+        self.put_receipt(receipt, number)
+    }
+
+    fn change_call(&self, call: &CallRecord, epoch: u64, receipt: Option<i64>) -> DbResult<()> {
+        let changes = self.beside_known(
+            |kept| kept.call(&call.call_id),
+            || self.call(&call.call_id),
+            |before| changes_of_call(before, call, epoch, receipt),
+        )?;
         if let Some(from) = &call.deduplicated_from {
             let sql =
                 "UPDATE tool_calls SET deduplicated_from = ?2 WHERE tool_call_id = ?1 AND deduplicated_from IS NOT ?2";
             self.connection.prepare_cached(sql)?.execute([call.call_id.as_str(), from.as_str()])?;
         }
-        let all = named_params! {
-            ":id": call.call_id.as_str(),
-            ":updated": text(&call.updated_at),
-            ":status": call.status.column(),
-            ":kind": call.status.failure_kind().map(FailureKind::as_str),
-            ":attempt": call.attempt,
-            ":doubt": call.doubt,
-            ":digests": json(&call.file_digests)?,
-            ":effect": call.possible_effect.as_ref().map(stored_name).transpose()?,
-            ":resolution": opt_text(call.resolution.as_ref()),
-            ":replay": call.replay_status.as_ref().map(stored_name).transpose()?,
-            ":correlation": call.external_correlation_id,
-            ":code": call.error_code,
-            ":detail": call.error_detail,
-            ":correction": opt_json(call.correction.as_ref())?,
-            ":epoch": int(epoch),
-            ":key": call.idempotency_key.as_ref().map(IdempotencyKey::as_str),
-            ":scope": call.scope.as_ref().map(Scope::as_str),
-        };
-        let (sql, parameters) = if self.has_the_claim_of(call) {
-            (UPDATE_CALL, all.split_last_chunk::<2>().map_or(all, |(others, _)| others))
-        } else {
-            (UPDATE_CALL_AND_CLAIM, all)
-        };
-        self.connection.prepare_cached(sql)?.execute(parameters)?;
+        changes.write(self.connection, "tool_call_id = ?", &[&call.call_id.as_str()])?;
         self.note(|kept| kept.call_updated(call));
         Ok(())
-    }
-
-    /// Whether the call is known to be stored with this key and this scope.
-    fn has_the_claim_of(&self, call: &CallRecord) -> bool {
-        self.knows(|kept| kept.has_the_claim_of(call))
     }
 
     // --- Attempts.
@@ -262,17 +235,38 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_receipt(&self, receipt: &ReceiptRecord) -> DbResult<()> {
-        let sql = "INSERT INTO tool_receipts (tool_call_id, attempt, received_at, raw_json, lifted_json, settlement_json, evidence) \
-                   VALUES (:call, :attempt, :received, :raw, :lifted, :settlement, :evidence)";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":call": receipt.call_id.as_str(),
-            ":attempt": receipt.attempt,
-            ":received": text(&receipt.received_at),
-            ":raw": json(&receipt.raw)?,
-            ":lifted": json(&receipt.lifted)?,
-            ":settlement": opt_json(receipt.settlement.as_ref())?,
-            ":evidence": stored_name(&receipt.evidence)?,
-        })?;
+        let number = 1 + self.last_receipt()?;
+        self.put_receipt(receipt, number)
+    }
+
+    /// The number of the newest receipt of all; 0 when there is none.
+    fn last_receipt(&self) -> DbResult<i64> {
+        let sql = "SELECT coalesce(max(receipt_seq), 0) FROM tool_receipts";
+        let last = self.known_or(
+            |kept| kept.last_receipt,
+            || Ok(self.connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?),
+        )?;
+        self.note(|kept| kept.last_receipt = Some(last));
+        Ok(last)
+    }
+
+    fn put_receipt(&self, receipt: &ReceiptRecord, number: i64) -> DbResult<()> {
+        let sql = "INSERT INTO tool_receipts (receipt_seq, tool_call_id, attempt, received_at, raw_json, lifted_json, settlement_json, evidence) \
+                   VALUES (:number, :call, :attempt, :received, :raw, :lifted, :settlement, :evidence)";
+        self.run_named(
+            sql,
+            named_params! {
+                ":number": number,
+                ":call": receipt.call_id.as_str(),
+                ":attempt": receipt.attempt,
+                ":received": text(&receipt.received_at),
+                ":raw": json(&receipt.raw)?,
+                ":lifted": json(&receipt.lifted)?,
+                ":settlement": opt_json(receipt.settlement.as_ref())?,
+                ":evidence": stored_name(&receipt.evidence)?,
+            },
+        )?;
+        self.note(|kept| kept.last_receipt = Some(number));
         Ok(())
     }
 
@@ -293,6 +287,39 @@ impl Db<'_> {
                    AND tool_call_id = ?1 ORDER BY event_seq";
         self.rows(sql, [call.as_str()], event_record)
     }
+}
+
+/// What a call has that it had not before. The epoch is that of whoever writes it, and stands in the event of it.
+fn changes_of_call<'c>(
+    before: Option<&CallRecord>,
+    call: &'c CallRecord,
+    epoch: u64,
+    receipt: Option<i64>,
+) -> DbResult<Changes<'c>> {
+    let mut changes = Changes::of("tool_calls");
+    set_changed!(changes, before => call, {
+        idempotency_key: "idempotency_key" = call.idempotency_key.as_ref().map(IdempotencyKey::as_str);
+        scope: "side_effect_scope" = call.scope.as_ref().map(Scope::as_str);
+        updated_at: "updated_at" = text(&call.updated_at);
+        status:
+            "status" = call.status.column(),
+            "failure_kind" = call.status.failure_kind().map(FailureKind::as_str);
+        attempt: "attempt" = call.attempt;
+        file_digests: "file_digests_json" = json(&call.file_digests)?;
+        doubt: "doubt" = call.doubt;
+        possible_effect: "possible_effect" = call.possible_effect.as_ref().map(stored_name).transpose()?;
+        resolution: "resolution" = opt_text(call.resolution.as_ref());
+        replay_status: "replay_status" = call.replay_status.as_ref().map(stored_name).transpose()?;
+        external_correlation_id: "external_correlation_id" = &call.external_correlation_id;
+        error_code: "error_code" = &call.error_code;
+        error_detail: "error_detail" = &call.error_detail;
+        correction: "correction_json" = opt_json(call.correction.as_ref())?;
+    });
+    if let Some(receipt) = receipt {
+        changes.set("response_ref", format!("tool_receipts/{receipt}"));
+    }
+    changes.set("lease_epoch", int(epoch));
+    Ok(changes)
 }
 
 /// Where the call of a row stands.
@@ -325,7 +352,7 @@ pub(crate) fn call_record(row: &Row<'_>) -> DbResult<CallRecord> {
         arguments: column.json("request_ref")?,
         args_hash: column.sha256("normalized_args_hash")?,
         tool_digest: column.opt_sha256("tool_digest")?,
-        policy: column.json("policy_json")?,
+        policy: column.policy("policy_json")?,
         status,
         attempt: column.int("attempt")?,
         doubt: column.opt_int("doubt")?,

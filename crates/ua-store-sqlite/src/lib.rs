@@ -41,6 +41,7 @@ mod maintenance;
 mod mirror;
 mod open;
 mod override_rows;
+mod places;
 mod port;
 mod pragma;
 mod readers;
@@ -50,6 +51,7 @@ mod run_rows;
 mod schema;
 mod spans;
 mod standing_rows;
+mod statement;
 mod store;
 mod writer;
 

@@ -8,6 +8,7 @@ use crate::column::int;
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::{call_record, receipt_record};
+use crate::places::of_run;
 use crate::run_rows::{message_record, request_record, run_record, turn_record};
 
 type DbResult<T> = Result<T, DbError>;
@@ -42,7 +43,7 @@ impl Db<'_> {
     pub(crate) fn whole_history(&self, run: &RunRecord, last_turn: u32) -> DbResult<Vec<MessageRecord>> {
         let mut messages = self.messages_of(&run.run_id, last_turn)?;
         for part in rules::shared_parts(run, |id| self.run(id))? {
-            let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq BETWEEN 2 AND ?2 AND turn <= ?3 ORDER BY seq";
+            let sql = concat!("SELECT t.*", of_run!("messages", "2", "?2"), " AND t.turn <= ?3 ORDER BY t.place");
             messages.extend(self.rows(
                 sql,
                 params![part.run_id.as_str(), int(part.upto.seq), last_turn],
@@ -60,10 +61,14 @@ impl Db<'_> {
         parts.extend(shared.into_iter().map(|part| (part.run_id, part.upto.seq, part.upto.turn)));
         let (mut last, mut session) = (1, None);
         for (id, last_seq, last_turn) in parts {
-            let sql = "SELECT coalesce((SELECT seq FROM messages WHERE run_id = ?1 AND seq <= ?2 AND turn <= ?3 \
-                       AND origin IN ('prompt', 'model', 'tools') ORDER BY seq DESC LIMIT 1), 0)";
+            let sql = concat!(
+                "SELECT coalesce((",
+                "SELECT t.seq",
+                of_run!("messages", "1", "?2"),
+                " AND t.turn <= ?3 AND t.origin IN ('prompt', 'model', 'tools') ORDER BY t.place DESC LIMIT 1), 0)"
+            );
             last = last.max(self.number(sql, params![id.as_str(), int(last_seq), turn])?);
-            let sql = "SELECT * FROM turns WHERE run_id = ?1 AND turn = ?2 AND turn <= ?3";
+            let sql = concat!("SELECT t.*", of_run!("turns", "?2", "?2"), " AND t.turn = ?2 AND t.turn <= ?3");
             if let Some(found) = self.row(sql, params![id.as_str(), turn, last_turn], turn_record)? {
                 session = found.reply.response_id;
             }
@@ -91,7 +96,7 @@ impl Db<'_> {
         let parts = rules::shared_parts(run, |id| self.run(id))?;
         for part in &parts {
             let (id, turn) = (part.run_id.as_str(), part.upto.turn);
-            let turns = "SELECT * FROM turns WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn";
+            let turns = concat!("SELECT t.*", of_run!("turns", "0", "?2"), " ORDER BY t.place");
             lineage.turns.extend(self.rows(turns, params![id, turn], turn_record)?);
             let calls = "SELECT * FROM tool_calls WHERE run_id = ?1 AND turn <= ?2 ORDER BY turn, ordinal";
             lineage.calls.extend(self.rows(calls, params![id, turn], call_record)?);
@@ -116,7 +121,7 @@ impl Db<'_> {
             let id = child.run_id.as_str();
             let calls =
                 self.rows("SELECT * FROM tool_calls WHERE run_id = ?1 ORDER BY turn, ordinal", [id], call_record)?;
-            let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id";
+            let sql = concat!("SELECT t.*", of_run!("usage"), " ORDER BY t.place");
             let requests = self.rows(sql, [id], request_record)?;
             let sql = "SELECT r.* FROM tool_receipts r JOIN tool_calls c ON c.tool_call_id = r.tool_call_id \
                        WHERE c.run_id = ?1 AND r.settlement_json ->> '$.charge' IS NOT NULL \

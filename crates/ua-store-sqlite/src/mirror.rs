@@ -206,10 +206,8 @@ pub(crate) fn catch_up(path: &Path, db_uuid: &str, db: &Db<'_>) -> Result<(), Db
         let word = call.correction.as_ref().map(|correction| correction.at);
         let is_known = logged.is_some_and(|logged| logged.correction.as_ref().map(|word| word.at) >= word);
         if call.policy.is_kept_outside() && !is_known {
-            let mut line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at);
-            line["db_uuid"] = json!(db_uuid);
-            text.push_str(&line.to_string());
-            text.push('\n');
+            let line = effects::line(&call, &db.top_of_tree(&call.run_id)?, "caught_up", 0, call.updated_at)?;
+            text.push_str(&line.text(db_uuid));
         }
     }
     for word in words(db)? {

@@ -37,6 +37,13 @@ macro_rules! newest_of {
     };
 }
 
+/// Whether there is a call of the family with the same scope, or one in doubt of the same tool: most calls have neither, and what they might repeat
+/// is asked for only of the others.
+const ANY_WITH_SCOPE: &str =
+    "SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND side_effect_scope = ?2 AND tool_call_id <> ?3 LIMIT 1";
+const ANY_IN_DOUBT: &str = "SELECT 1 FROM tool_calls WHERE (status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = ?1 \
+     AND raw_tool_name = ?2 AND tool_call_id <> ?3 LIMIT 1";
+
 /// Calls of the family with the same scope that may have happened.
 const RIVALS: &str = newest_of!(
     "root_run_id = :of AND side_effect_scope = :scope AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
@@ -59,13 +66,20 @@ impl Db<'_> {
     pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
         let mut relations = Relations::default();
         let root = call.root_run_id.as_str();
-        if scope.is_some() {
+        let is_any = |sql: &str, of: &str| -> DbResult<bool> {
+            Ok(self.connection.prepare_cached(sql)?.exists([root, of, call.call_id.as_str()])?)
+        };
+        if let Some(of) = scope
+            && is_any(ANY_WITH_SCOPE, of.as_str())?
+        {
             for other in self.related(RIVALS, call, scope, root, None)? {
                 relations.add(call, scope, &other);
             }
         }
-        for other in self.related(DOUBTS, call, scope, root, None)? {
-            relations.add(call, scope, &other);
+        if is_any(ANY_IN_DOUBT, &call.name.raw)? {
+            for other in self.related(DOUBTS, call, scope, root, None)? {
+                relations.add(call, scope, &other);
+            }
         }
         // Most families are one run.
         if self.number(FAMILY_SIZE, [root])? > 1 {
@@ -137,6 +151,8 @@ mod tests {
         let queries = [
             (CALL, "sqlite_autoindex_tool_calls"),
             (HOLDER, "idx_tool_calls_key"),
+            (ANY_WITH_SCOPE, "idx_tool_calls_scope"),
+            (ANY_IN_DOUBT, "idx_tool_calls_doubts"),
             (RIVALS, "idx_tool_calls_scope"),
             (DOUBTS, "idx_tool_calls_doubts"),
             (OTHER_EFFECTS, "idx_tool_calls_effect"),

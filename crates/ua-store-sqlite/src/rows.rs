@@ -1,5 +1,7 @@
 //! A transaction as rows under the port: what `run_rows`, `ledger_rows`, `lineage_rows`, `blob_rows`, `archive_rows` and `override_rows` do.
 
+use std::sync::Arc;
+
 use ua_core::{BlobRef, CallId, IdempotencyKey, QuestionId, RunId, Scope, StepId, Timestamp};
 use ua_store::rows::{BlobRows, GatewayRows, LedgerRows, RunRows, Tables, Written};
 use ua_store::{
@@ -52,6 +54,7 @@ impl RunRows for Db<'_> {
         set_batches(run: &RunId, batches: u64) -> ();
         count_word(run: &RunId) -> ();
         run(id: &RunId) -> RunRecord;
+        run_to_look_at(id: &RunId) -> Arc<RunRecord>;
         taint_of(run: &RunId) -> Taint;
         runs_below(run: &RunId) -> Vec<RunRecord>;
         check_job_key(run: &RunRecord) -> ();
@@ -114,6 +117,7 @@ impl LedgerRows for Db<'_> {
         end_attempt(attempt: &AttemptRecord) -> ();
         newest_receipt(call: &CallId) -> Option<ReceiptRecord>;
         insert_receipt(receipt: &ReceiptRecord) -> ();
+        answer_call(call: &CallRecord, epoch: u64, receipt: &ReceiptRecord) -> ();
         fill_newest_receipt(receipt: &ReceiptRecord) -> ();
         note_effect(call: &CallRecord, event: &str, epoch: u64, at: Timestamp) -> ();
         note_word(run: &RunId, question: Option<&QuestionRecord>, word: &str, at: Timestamp) -> ();

@@ -1,9 +1,10 @@
 //! The rows of runs: how they are found, and how they are stored.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{Row, named_params, params};
-use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
+use ua_core::{CallId, CheckpointId, ModelTurn, Money, QuestionId, RunId, StepId, TASK_MODE, Timestamp, Usage};
 use ua_store::rows::Written;
 use ua_store::{
     AnswerRecord, CheckpointRecord, ForkPoint, MessageRecord, QuestionRecord, RequestId, RequestRecord, RowRef,
@@ -14,6 +15,8 @@ use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::kept::{CallsOfTurn, Kept};
+use crate::places::of_run;
+use crate::statement::{Changes, set_changed};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -24,9 +27,11 @@ pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbE
 /// The newest of the times at which the newest rows of a run were written. A call changes with an event of its own.
 pub(crate) const LAST_WRITE: &str = "SELECT ?1 AS run_id, max(at) AS at FROM ( \
     SELECT updated_at AS at FROM run_steps WHERE run_id = ?1 UNION ALL \
-    SELECT * FROM (SELECT recorded_at FROM turns WHERE run_id = ?1 ORDER BY turn DESC LIMIT 1) UNION ALL \
+    SELECT * FROM (SELECT t.recorded_at FROM runs r JOIN turns t ON t.place BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+    WHERE r.run_id = ?1 ORDER BY t.place DESC LIMIT 1) UNION ALL \
     SELECT * FROM (SELECT at FROM tool_call_events WHERE run_id = ?1 ORDER BY event_seq DESC LIMIT 1) UNION ALL \
-    SELECT * FROM (SELECT coalesce(closed_at, reserved_at) FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1) UNION ALL \
+    SELECT * FROM (SELECT coalesce(t.closed_at, t.reserved_at) FROM runs r JOIN usage t ON t.place BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+    WHERE r.run_id = ?1 ORDER BY t.place DESC LIMIT 1) UNION ALL \
     SELECT * FROM (SELECT c.created_at FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
     WHERE r.run_id = ?1 ORDER BY c.seq DESC LIMIT 1))";
 
@@ -86,10 +91,15 @@ impl Db<'_> {
     }
 
     pub(crate) fn run(&self, id: &RunId) -> DbResult<RunRecord> {
+        self.run_to_look_at(id).map(Arc::unwrap_or_clone)
+    }
+
+    /// The same, not copied when it is known.
+    pub(crate) fn run_to_look_at(&self, id: &RunId) -> DbResult<Arc<RunRecord>> {
         let known = |kept: &Kept| kept.of(id)?.run.clone();
         self.known_or(known, || {
             let found = self.row("SELECT * FROM runs WHERE run_id = ?1", [id.as_str()], run_record)?;
-            let found = found.ok_or_else(|| not_found("runs", id))?;
+            let found = found.map(Arc::new).ok_or_else(|| not_found("runs", id))?;
             self.note_of(id, |of| of.run = Some(found.clone()));
             Ok(found)
         })
@@ -103,7 +113,7 @@ impl Db<'_> {
 
     /// The run at the top of a run's tree: itself, unless it works on a task.
     pub(crate) fn top_of_tree(&self, run: &RunId) -> DbResult<String> {
-        if self.run(run)?.run_mode != TASK_MODE {
+        if self.run_to_look_at(run)?.run_mode != TASK_MODE {
             return Ok(run.as_str().to_owned());
         }
         let sql = "WITH RECURSIVE up (id, parent, mode, height) AS ( \
@@ -135,30 +145,33 @@ impl Db<'_> {
                    provider_session_forked_from, forked_at_turn, forked_at_seq, turn_index, max_iterations, completion_promise, taint) \
                    VALUES (:id, :created, :updated, :status, :entrypoint, :mode, :spec, :job_path, :job_key, :prompt, \
                    :workspace, :launch, :root, :parent, :task, :forked_from, :forked_turn, :forked_seq, :turn_index, :max_iterations, :promise, :taint)";
-        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": run.run_id.as_str(),
-            ":created": text(&run.created_at),
-            ":updated": text(&run.updated_at),
-            ":status": run.status.as_str(),
-            ":entrypoint": run.entrypoint,
-            ":mode": run.run_mode,
-            ":spec": json(&run.spec)?,
-            ":job_path": run.job_path,
-            ":job_key": run.job_key,
-            ":prompt": run.last_job_prompt,
-            ":workspace": run.workspace_dir,
-            ":launch": json(&run.launch)?,
-            ":root": run.root_run_id.as_str(),
-            ":parent": opt_text(run.parent_run_id.as_ref()),
-            ":task": opt_text(run.task_call_id.as_ref()),
-            ":forked_from": run.provider_session_forked_from,
-            ":forked_turn": run.forked_at.map(|point| point.turn),
-            ":forked_seq": run.forked_at.map(|point| int(point.seq)),
-            ":turn_index": run.turn_index,
-            ":max_iterations": run.max_iterations,
-            ":promise": run.completion_promise,
-            ":taint": run.taint.bits(),
-        });
+        let inserted = self.run_named(
+            sql,
+            named_params! {
+                ":id": run.run_id.as_str(),
+                ":created": text(&run.created_at),
+                ":updated": text(&run.updated_at),
+                ":status": run.status.as_str(),
+                ":entrypoint": run.entrypoint,
+                ":mode": run.run_mode,
+                ":spec": json(&run.spec)?,
+                ":job_path": run.job_path,
+                ":job_key": run.job_key,
+                ":prompt": run.last_job_prompt,
+                ":workspace": run.workspace_dir,
+                ":launch": json(&run.launch)?,
+                ":root": run.root_run_id.as_str(),
+                ":parent": opt_text(run.parent_run_id.as_ref()),
+                ":task": opt_text(run.task_call_id.as_ref()),
+                ":forked_from": run.provider_session_forked_from,
+                ":forked_turn": run.forked_at.map(|point| point.turn),
+                ":forked_seq": run.forked_at.map(|point| int(point.seq)),
+                ":turn_index": run.turn_index,
+                ":max_iterations": run.max_iterations,
+                ":promise": run.completion_promise,
+                ":taint": run.taint.bits(),
+            },
+        );
         inserted.map_err(|error| DbError::or_exists(error, || RowRef::new("runs", &run.run_id)))?;
         let sql = "INSERT INTO run_writes (run_id) VALUES (?1)";
         self.connection.prepare_cached(sql)?.execute([run.run_id.as_str()])?;
@@ -166,44 +179,13 @@ impl Db<'_> {
     }
 
     pub(crate) fn update_run(&self, run: &RunRecord) -> DbResult<()> {
-        let sql = "UPDATE runs SET updated_at = :updated, status = :status, stop_reason = :stop_reason, \
-                   status_detail = :detail, provider_session_id = :session, current_step_id = :step, \
-                   last_checkpoint_id = :checkpoint, final_artifact_ref = :artifact, final_output = :output, \
-                   turn_index = :turn_index, lease_epoch = :epoch, owner_json = :owner, cancel_requested_at = :cancel_at, \
-                   cancel_reason = :cancel_reason, abort_requested_at = :abort_at, \
-                   abort_question = :abort_question, iteration_count = :iterations, max_iterations = :max_iterations, \
-                   completion_promise = :promise, held_millis = :held, held_from = :held_from, seen_at = :seen_at, \
-                   unclean_ends_json = :unclean, traces_json = :traces, processes_json = :processes, taint = :taint WHERE run_id = :id";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": run.run_id.as_str(),
-            ":updated": text(&run.updated_at),
-            ":status": run.status.as_str(),
-            ":stop_reason": opt_text(run.stop_reason.as_ref()),
-            ":detail": run.status_detail,
-            ":session": run.provider_session_id,
-            ":step": opt_text(run.current_step_id.as_ref()),
-            ":checkpoint": opt_text(run.last_checkpoint_id.as_ref()),
-            ":artifact": run.final_artifact_ref,
-            ":output": run.final_output,
-            ":turn_index": run.turn_index,
-            ":epoch": int(run.lease_epoch),
-            ":owner": opt_json(run.owner.as_ref())?,
-            ":cancel_at": opt_text(run.cancel_requested_at.as_ref()),
-            ":cancel_reason": run.cancel_reason,
-            ":abort_at": opt_text(run.abort_requested_at.as_ref()),
-            ":abort_question": opt_text(run.abort_question.as_ref()),
-            ":iterations": run.iteration_count,
-            ":max_iterations": run.max_iterations,
-            ":promise": run.completion_promise,
-            ":held": int(run.held_millis),
-            ":held_from": opt_text(run.held_from.as_ref()),
-            ":seen_at": opt_text(run.seen_at.as_ref()),
-            ":unclean": json(&run.unclean_ends)?,
-            ":traces": json(&run.traces)?,
-            ":processes": json(&run.processes)?,
-            ":taint": run.taint.bits(),
-        })?;
-        self.note_of(&run.run_id, |of| of.run = Some(run.clone()));
+        let changes = self.beside_known(
+            |kept| kept.of(&run.run_id)?.run.as_deref(),
+            || self.run_to_look_at(&run.run_id),
+            |before| changes_of_run(before, run),
+        )?;
+        changes.write(self.connection, "run_id = ?", &[&run.run_id.as_str()])?;
+        self.note_of(&run.run_id, |of| of.run = Some(Arc::new(run.clone())));
         Ok(())
     }
 
@@ -260,7 +242,8 @@ impl Db<'_> {
 
     pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
         let sql = "SELECT * FROM run_steps WHERE step_id = ?1";
-        let step = self.known_or(|kept| kept.step(id).map(Some), || self.row(sql, [id.as_str()], step_record))?;
+        let step =
+            self.known_or(|kept| kept.step(id).cloned().map(Some), || self.row(sql, [id.as_str()], step_record))?;
         if let Some(step) = &step {
             self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
         }
@@ -281,31 +264,30 @@ impl Db<'_> {
         let sql = "INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, first_turn, \
                    fingerprint_json) \
                    VALUES (:id, :run, :index, :created, :updated, :status, :phase, :first, :fingerprint)";
-        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": step.step_id.as_str(),
-            ":run": step.run_id.as_str(),
-            ":index": step.step_index,
-            ":created": text(&step.created_at),
-            ":updated": text(&step.updated_at),
-            ":status": step.status.as_str(),
-            ":phase": step.phase,
-            ":first": step.first_turn,
-            ":fingerprint": opt_json(step.fingerprint.as_ref())?,
-        });
+        let inserted = self.run_named(
+            sql,
+            named_params! {
+                ":id": step.step_id.as_str(),
+                ":run": step.run_id.as_str(),
+                ":index": step.step_index,
+                ":created": text(&step.created_at),
+                ":updated": text(&step.updated_at),
+                ":status": step.status.as_str(),
+                ":phase": step.phase,
+                ":first": step.first_turn,
+                ":fingerprint": opt_json(step.fingerprint.as_ref())?,
+            },
+        );
         inserted.map(drop).map_err(|error| DbError::or_exists(error, || RowRef::new("run_steps", &step.step_id)))
     }
 
     pub(crate) fn update_step(&self, step: &StepRecord) -> DbResult<()> {
-        let sql = "UPDATE run_steps SET updated_at = :updated, status = :status, error_code = :code, error_detail = :detail, \
-                   last_turn = :last WHERE step_id = :id";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": step.step_id.as_str(),
-            ":updated": text(&step.updated_at),
-            ":status": step.status.as_str(),
-            ":code": step.error_code,
-            ":detail": step.error_detail,
-            ":last": step.last_turn,
-        })?;
+        let changes = self.beside_known(
+            |kept| kept.step(&step.step_id),
+            || self.step(&step.step_id),
+            |before| Ok(changes_of_step(before, step)),
+        )?;
+        changes.write(self.connection, "step_id = ?", &[&step.step_id.as_str()])?;
         self.note_of(&step.run_id, |of| of.step = Some(step.clone()));
         Ok(())
     }
@@ -326,25 +308,30 @@ impl Db<'_> {
     }
 
     pub(crate) fn turns_of(&self, run: &RunId) -> DbResult<Vec<TurnRecord>> {
-        self.rows("SELECT * FROM turns WHERE run_id = ?1 ORDER BY turn", [run.as_str()], turn_record)
+        self.rows(concat!("SELECT t.*", of_run!("turns"), " ORDER BY t.place"), [run.as_str()], turn_record)
     }
 
     pub(crate) fn insert_turn(&self, turn: &TurnRecord) -> DbResult<()> {
-        let sql = "INSERT INTO turns (run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, \
+        let place = self.places_of(&turn.run_id)? + i64::from(turn.turn);
+        let sql = "INSERT INTO turns (place, run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, \
                    recorded_at, lease_epoch) \
-                   VALUES (:run, :turn, :step, :request, :stop_reason, :model, :response, :usage, :recorded, :epoch)";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":run": turn.run_id.as_str(),
-            ":turn": turn.turn,
-            ":step": turn.step_id.as_str(),
-            ":request": turn.request_sha256.to_hex(),
-            ":stop_reason": turn.reply.stop_reason.as_str(),
-            ":model": turn.reply.model,
-            ":response": turn.reply.response_id,
-            ":usage": opt_json(turn.reply.usage.as_ref())?,
-            ":recorded": text(&turn.recorded_at),
-            ":epoch": int(turn.epoch),
-        })?;
+                   VALUES (:place, :run, :turn, :step, :request, :stop_reason, :model, :response, :usage, :recorded, :epoch)";
+        self.run_named(
+            sql,
+            named_params! {
+                ":place": place,
+                ":run": turn.run_id.as_str(),
+                ":turn": turn.turn,
+                ":step": turn.step_id.as_str(),
+                ":request": turn.request_sha256.to_hex(),
+                ":stop_reason": turn.reply.stop_reason.as_str(),
+                ":model": turn.reply.model,
+                ":response": turn.reply.response_id,
+                ":usage": opt_json(turn.reply.usage.as_ref())?,
+                ":recorded": text(&turn.recorded_at),
+                ":epoch": int(turn.epoch),
+            },
+        )?;
         // What its reply says is a message.
         let reply = ModelTurn { blocks: Vec::new(), ..turn.reply.clone() };
         self.note_of(&turn.run_id, |of| {
@@ -355,46 +342,55 @@ impl Db<'_> {
     }
 
     pub(crate) fn update_turn(&self, turn: &TurnRecord) -> DbResult<()> {
-        let sql = "UPDATE turns SET committed_at = ?3 WHERE run_id = ?1 AND turn = ?2";
-        let committed = opt_text(turn.committed_at.as_ref());
-        self.connection.prepare_cached(sql)?.execute(params![turn.run_id.as_str(), turn.turn, committed])?;
+        let place = self.places_of(&turn.run_id)? + i64::from(turn.turn);
+        let sql = "UPDATE turns SET committed_at = ?2 WHERE place = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![place, opt_text(turn.committed_at.as_ref())])?;
         self.note_of(&turn.run_id, |of| of.open_turn = turn.committed_at.is_some().then_some(None));
         Ok(())
     }
 
     /// The run's messages of turns up to `last_turn`.
     pub(crate) fn messages_of(&self, run: &RunId, last_turn: u32) -> DbResult<Vec<MessageRecord>> {
-        let sql = "SELECT * FROM messages WHERE run_id = ?1 AND turn <= ?2 ORDER BY seq";
+        let sql = concat!("SELECT t.*", of_run!("messages"), " AND t.turn <= ?2 ORDER BY t.place");
         self.rows(sql, params![run.as_str(), last_turn], message_record)
     }
 
     /// The end of the run's history, oldest first.
     pub(crate) fn last_messages(&self, run: &RunId, count: usize) -> DbResult<Vec<MessageRecord>> {
-        let sql = "SELECT * FROM messages WHERE run_id = ?1 ORDER BY seq DESC LIMIT ?2";
+        let sql = concat!("SELECT t.*", of_run!("messages"), " ORDER BY t.place DESC LIMIT ?2");
         let mut messages = self.rows(sql, params![run.as_str(), int(count as u64)], message_record)?;
         messages.reverse();
         Ok(messages)
     }
 
     pub(crate) fn last_seq(&self, run: &RunId) -> DbResult<u64> {
-        let sql = "SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = ?1";
-        let last = self.known_or(|kept| kept.of(run)?.last_seq, || self.number(sql, [run.as_str()]))?;
+        let sql = concat!("SELECT t.seq", of_run!("messages"), " ORDER BY t.place DESC LIMIT 1");
+        let number = |row: &Row<'_>| -> DbResult<u64> { Columns::new(row, "messages", "seq").int("seq") };
+        let last = self.known_or(
+            |kept| kept.of(run)?.last_seq,
+            || Ok(self.row(sql, [run.as_str()], number)?.unwrap_or_default()),
+        )?;
         self.note_of(run, |of| of.last_seq = Some(last));
         Ok(last)
     }
 
     pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> DbResult<()> {
-        let sql = "INSERT INTO messages (run_id, seq, turn, created_at, role, origin, message_json) \
-                   VALUES (:run, :seq, :turn, :created, :role, :origin, :message)";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":run": run.as_str(),
-            ":seq": int(message.seq),
-            ":turn": message.turn,
-            ":created": text(&message.created_at),
-            ":role": message.message.role.as_str(),
-            ":origin": message.message.origin.as_str(),
-            ":message": json(&message.message)?,
-        })?;
+        let place = self.places_of(run)? + int(message.seq);
+        let sql = "INSERT INTO messages (place, run_id, seq, turn, created_at, role, origin, message_json) \
+                   VALUES (:place, :run, :seq, :turn, :created, :role, :origin, :message)";
+        self.run_named(
+            sql,
+            named_params! {
+                ":place": place,
+                ":run": run.as_str(),
+                ":seq": int(message.seq),
+                ":turn": message.turn,
+                ":created": text(&message.created_at),
+                ":role": message.message.role.as_str(),
+                ":origin": message.message.origin.as_str(),
+                ":message": json(&message.message)?,
+            },
+        )?;
         self.note_of(run, |of| of.last_seq = of.last_seq.map(|last| last.max(message.seq)));
         Ok(())
     }
@@ -424,47 +420,58 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_checkpoint(&self, checkpoint: &CheckpointRecord) -> DbResult<()> {
+        let run = &checkpoint.run_id;
+        let seq = 1 + self.last_checkpoint(run)?;
         let sql = "INSERT INTO checkpoints (seq, checkpoint_id, run_id, step_id, created_at, checkpoint_type, \
-                   state_snapshot_json, cursor_json) \
-                   SELECT 1 + coalesce((SELECT c.seq FROM checkpoints c WHERE c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
-                                        ORDER BY c.seq DESC LIMIT 1), r.seq << 28), \
-                   :id, :run, :step, :created, :kind, :snapshot, :cursor FROM runs r WHERE r.run_id = :run";
-        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": checkpoint.checkpoint_id.as_str(),
-            ":run": checkpoint.run_id.as_str(),
-            ":step": checkpoint.step_id.as_str(),
-            ":created": text(&checkpoint.created_at),
-            ":kind": stored_name(&checkpoint.kind)?,
-            ":snapshot": json(&checkpoint.snapshot)?,
-            ":cursor": json(&checkpoint.cursor)?,
-        });
+                   state_snapshot_json, cursor_json) VALUES (:seq, :id, :run, :step, :created, :kind, :snapshot, :cursor)";
+        let inserted = self.run_named(
+            sql,
+            named_params! {
+                ":seq": seq,
+                ":id": checkpoint.checkpoint_id.as_str(),
+                ":run": run.as_str(),
+                ":step": checkpoint.step_id.as_str(),
+                ":created": text(&checkpoint.created_at),
+                ":kind": stored_name(&checkpoint.kind)?,
+                ":snapshot": json(&checkpoint.snapshot)?,
+                ":cursor": json(&checkpoint.cursor)?,
+            },
+        );
         inserted
-            .map(drop)
-            .map_err(|error| DbError::or_exists(error, || RowRef::new("checkpoints", &checkpoint.checkpoint_id)))
+            .map_err(|error| DbError::or_exists(error, || RowRef::new("checkpoints", &checkpoint.checkpoint_id)))?;
+        self.note_of(run, |of| of.last_checkpoint = Some(seq));
+        Ok(())
+    }
+
+    /// The number of the newest checkpoint of a run; of the one before its first when it has none.
+    fn last_checkpoint(&self, run: &RunId) -> DbResult<i64> {
+        let sql = "SELECT coalesce((SELECT c.seq FROM checkpoints c WHERE c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 \
+                                    ORDER BY c.seq DESC LIMIT 1), r.seq << 28) FROM runs r WHERE r.run_id = ?1";
+        self.known_or(
+            |kept| kept.of(run)?.last_checkpoint,
+            || self.row(sql, [run.as_str()], |row| Ok(row.get(0)?))?.ok_or_else(|| not_found("runs", run)),
+        )
     }
 
     // --- Requests to models.
 
     pub(crate) fn request(&self, run: &RunId, id: RequestId) -> DbResult<Option<RequestRecord>> {
-        let sql = "SELECT * FROM usage WHERE run_id = ?1 AND request_id = ?2";
-        let known = |kept: &Kept| {
-            let last = kept.of(run)?.last_request.as_ref()?.as_ref();
-            last.filter(|last| last.request_id == id).map(|last| Some(last.clone()))
-        };
+        let sql = concat!("SELECT t.*", of_run!("usage", "?2", "?2"));
+        let known = |kept: &Kept| kept.request(run, id).cloned().map(Some);
         self.known_or(known, || self.row(sql, params![run.as_str(), int(id)], request_record))
     }
 
     pub(crate) fn requests_of(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
-        self.rows("SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id", [run.as_str()], request_record)
+        self.rows(concat!("SELECT t.*", of_run!("usage"), " ORDER BY t.place"), [run.as_str()], request_record)
     }
 
     pub(crate) fn reserved_requests(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
-        let sql = "SELECT * FROM usage WHERE run_id = ?1 AND status = 'reserved' ORDER BY request_id";
+        let sql = concat!("SELECT t.*", of_run!("usage"), " AND t.status = 'reserved' ORDER BY t.place");
         self.rows(sql, [run.as_str()], request_record)
     }
 
     pub(crate) fn last_request(&self, run: &RunId) -> DbResult<Option<RequestRecord>> {
-        let sql = "SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC LIMIT 1";
+        let sql = concat!("SELECT t.*", of_run!("usage"), " ORDER BY t.place DESC LIMIT 1");
         let known = |kept: &Kept| kept.of(run)?.last_request.clone();
         let last = self.known_or(known, || self.row(sql, [run.as_str()], request_record))?;
         self.note_of(run, |of| of.last_request = Some(last.clone()));
@@ -472,49 +479,42 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
-        let sql = "INSERT INTO usage (run_id, request_id, turn, request_sha256, provider, model, estimator, estimated_tokens, \
+        let place = self.places_of(run)? + int(request.request_id);
+        let sql = "INSERT INTO usage (place, run_id, request_id, turn, request_sha256, provider, model, estimator, estimated_tokens, \
                    reserved_output_tokens, price_json, status, reserved_at, continued_from) \
-                   VALUES (:run, :id, :turn, :sha256, :provider, :model, :estimator, :estimate, :output, :price, :status, \
+                   VALUES (:place, :run, :id, :turn, :sha256, :provider, :model, :estimator, :estimate, :output, :price, :status, \
                    :reserved, :continued_from)";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":run": run.as_str(),
-            ":id": int(request.request_id),
-            ":turn": request.turn,
-            ":sha256": request.request_sha256.to_hex(),
-            ":provider": request.provider,
-            ":model": request.model,
-            ":estimator": request.estimator,
-            ":estimate": int(request.estimated_tokens),
-            ":output": int(request.reserved_output_tokens),
-            ":price": opt_json(request.price.as_ref())?,
-            ":status": stored_name(&request.status)?,
-            ":reserved": text(&request.reserved_at),
-            ":continued_from": request.continued_from,
-        })?;
+        self.run_named(
+            sql,
+            named_params! {
+                ":place": place,
+                ":run": run.as_str(),
+                ":id": int(request.request_id),
+                ":turn": request.turn,
+                ":sha256": request.request_sha256.to_hex(),
+                ":provider": request.provider,
+                ":model": request.model,
+                ":estimator": request.estimator,
+                ":estimate": int(request.estimated_tokens),
+                ":output": int(request.reserved_output_tokens),
+                ":price": opt_json(request.price.as_ref())?,
+                ":status": stored_name(&request.status)?,
+                ":reserved": text(&request.reserved_at),
+                ":continued_from": request.continued_from,
+            },
+        )?;
         self.note_of(run, |of| of.last_request = Some(Some(request.clone())));
         Ok(())
     }
 
     pub(crate) fn update_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
-        let sql = "UPDATE usage SET status = :status, input_tokens = :input, output_tokens = :output, \
-                   cache_read_tokens = :read, cache_write_tokens = :write, cost_nanos = :cost, currency = :currency, \
-                   closed_at = :closed, network_attempted = :attempted, response_id = :response, heard_json = :heard \
-                   WHERE run_id = :run AND request_id = :id";
-        self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":run": run.as_str(),
-            ":id": int(request.request_id),
-            ":status": stored_name(&request.status)?,
-            ":input": int(request.usage.input_tokens),
-            ":output": int(request.usage.output_tokens),
-            ":read": int(request.usage.cache_read_tokens),
-            ":write": int(request.usage.cache_write_tokens),
-            ":cost": request.cost.map(|cost| int(cost.nanos())),
-            ":currency": opt_text(request.cost.map(Money::currency).as_ref()),
-            ":closed": opt_text(request.closed_at.as_ref()),
-            ":attempted": request.network_attempted,
-            ":response": request.response_id,
-            ":heard": opt_json(request.heard.as_ref())?,
-        })?;
+        let changes = self.beside_known(
+            |kept| kept.request(run, request.request_id),
+            || self.request(run, request.request_id),
+            |before| changes_of_request(before, request),
+        )?;
+        let place = self.places_of(run)? + int(request.request_id);
+        changes.write(self.connection, "place = ?", &[&place])?;
         self.note_of(run, |of| match &mut of.last_request {
             Some(Some(last)) if last.request_id == request.request_id => last.clone_from(request),
             _ => of.last_request = None,
@@ -553,17 +553,20 @@ impl Db<'_> {
     pub(crate) fn insert_question(&self, question: &QuestionRecord) -> DbResult<()> {
         let sql = "INSERT INTO questions (question_id, run_id, tool_call_id, kind, text, detail_json, choices_json, \
                    created_at, status) VALUES (:id, :run, :call, :kind, :text, :detail, :choices, :created, :status)";
-        let inserted = self.connection.prepare_cached(sql)?.execute(named_params! {
-            ":id": question.question_id.as_str(),
-            ":run": question.run_id.as_str(),
-            ":call": opt_text(question.call_id.as_ref()),
-            ":kind": stored_name(&question.kind)?,
-            ":text": question.text,
-            ":detail": json(&question.detail)?,
-            ":choices": json(&question.choices)?,
-            ":created": text(&question.created_at),
-            ":status": stored_name(&question.status)?,
-        });
+        let inserted = self.run_named(
+            sql,
+            named_params! {
+                ":id": question.question_id.as_str(),
+                ":run": question.run_id.as_str(),
+                ":call": opt_text(question.call_id.as_ref()),
+                ":kind": stored_name(&question.kind)?,
+                ":text": question.text,
+                ":detail": json(&question.detail)?,
+                ":choices": json(&question.choices)?,
+                ":created": text(&question.created_at),
+                ":status": stored_name(&question.status)?,
+            },
+        );
         inserted
             .map(drop)
             .map_err(|error| DbError::or_exists(error, || RowRef::new("questions", &question.question_id)))
@@ -581,28 +584,99 @@ impl Db<'_> {
             let sql = "INSERT INTO answers (question_id, choice, proof, note, answered_by, answered_at, applied_at, link) \
                        VALUES (:id, :choice, :proof, :note, :by, :answered, :applied, :link) \
                        ON CONFLICT (question_id) DO UPDATE SET applied_at = excluded.applied_at";
-            self.connection.prepare_cached(sql)?.execute(named_params! {
-                ":id": id,
-                ":choice": choice,
-                ":proof": answer.proof,
-                ":note": answer.text,
-                ":by": answer.by,
-                ":answered": answered,
-                ":applied": opt_text(answer.applied_at.as_ref()),
-                ":link": link,
-            })?;
+            self.run_named(
+                sql,
+                named_params! {
+                    ":id": id,
+                    ":choice": choice,
+                    ":proof": answer.proof,
+                    ":note": answer.text,
+                    ":by": answer.by,
+                    ":answered": answered,
+                    ":applied": opt_text(answer.applied_at.as_ref()),
+                    ":link": link,
+                },
+            )?;
         }
         Ok(())
     }
 }
 
+/// What a run has that it had not before.
+fn changes_of_run<'r>(before: Option<&RunRecord>, run: &'r RunRecord) -> DbResult<Changes<'r>> {
+    let mut changes = Changes::of("runs");
+    set_changed!(changes, before => run, {
+        updated_at: "updated_at" = text(&run.updated_at);
+        status: "status" = run.status.as_str();
+        stop_reason: "stop_reason" = opt_text(run.stop_reason.as_ref());
+        status_detail: "status_detail" = &run.status_detail;
+        provider_session_id: "provider_session_id" = &run.provider_session_id;
+        current_step_id: "current_step_id" = run.current_step_id.as_ref().map(StepId::as_str);
+        last_checkpoint_id: "last_checkpoint_id" = run.last_checkpoint_id.as_ref().map(CheckpointId::as_str);
+        final_artifact_ref: "final_artifact_ref" = &run.final_artifact_ref;
+        final_output: "final_output" = &run.final_output;
+        turn_index: "turn_index" = run.turn_index;
+        lease_epoch: "lease_epoch" = int(run.lease_epoch);
+        owner: "owner_json" = opt_json(run.owner.as_ref())?;
+        cancel_requested_at: "cancel_requested_at" = opt_text(run.cancel_requested_at.as_ref());
+        cancel_reason: "cancel_reason" = &run.cancel_reason;
+        abort_requested_at: "abort_requested_at" = opt_text(run.abort_requested_at.as_ref());
+        abort_question: "abort_question" = opt_text(run.abort_question.as_ref());
+        iteration_count: "iteration_count" = run.iteration_count;
+        max_iterations: "max_iterations" = run.max_iterations;
+        completion_promise: "completion_promise" = &run.completion_promise;
+        held_millis: "held_millis" = int(run.held_millis);
+        held_from: "held_from" = opt_text(run.held_from.as_ref());
+        seen_at: "seen_at" = opt_text(run.seen_at.as_ref());
+        unclean_ends: "unclean_ends_json" = json(&run.unclean_ends)?;
+        traces: "traces_json" = json(&run.traces)?;
+        processes: "processes_json" = json(&run.processes)?;
+        taint: "taint" = run.taint.bits();
+    });
+    Ok(changes)
+}
+
+/// The same of a step.
+fn changes_of_step<'s>(before: Option<&StepRecord>, step: &'s StepRecord) -> Changes<'s> {
+    let mut changes = Changes::of("run_steps");
+    set_changed!(changes, before => step, {
+        updated_at: "updated_at" = text(&step.updated_at);
+        status: "status" = step.status.as_str();
+        error_code: "error_code" = &step.error_code;
+        error_detail: "error_detail" = &step.error_detail;
+        last_turn: "last_turn" = step.last_turn;
+    });
+    changes
+}
+
+/// The same of a request.
+fn changes_of_request<'r>(before: Option<&RequestRecord>, request: &'r RequestRecord) -> DbResult<Changes<'r>> {
+    let mut changes = Changes::of("usage");
+    set_changed!(changes, before => request, {
+        status: "status" = stored_name(&request.status)?;
+        usage:
+            "input_tokens" = int(request.usage.input_tokens),
+            "output_tokens" = int(request.usage.output_tokens),
+            "cache_read_tokens" = int(request.usage.cache_read_tokens),
+            "cache_write_tokens" = int(request.usage.cache_write_tokens);
+        cost:
+            "cost_nanos" = request.cost.map(|cost| int(cost.nanos())),
+            "currency" = opt_text(request.cost.map(Money::currency).as_ref());
+        closed_at: "closed_at" = opt_text(request.closed_at.as_ref());
+        network_attempted: "network_attempted" = request.network_attempted;
+        response_id: "response_id" = &request.response_id;
+        heard: "heard_json" = opt_json(request.heard.as_ref())?;
+    });
+    Ok(changes)
+}
+
 /// The turn of a run that began last.
-const NEWEST_TURN: &str = "SELECT * FROM turns WHERE run_id = ?1 ORDER BY turn DESC LIMIT 1";
+const NEWEST_TURN: &str = concat!("SELECT t.*", of_run!("turns"), " ORDER BY t.place DESC LIMIT 1");
 /// The checkpoints of a run: 2^28 numbers belong to each, so that they lie together and need no index.
 const CHECKPOINTS: &str =
     "FROM runs r JOIN checkpoints c ON c.seq BETWEEN r.seq << 28 AND (r.seq + 1) << 28 WHERE r.run_id = ?1";
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
-                         FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
+                             FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
 
 /// Markers that count however old they are, and the newest one with its place.
 #[derive(Debug)]

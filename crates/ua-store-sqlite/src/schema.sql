@@ -71,17 +71,6 @@ CREATE TABLE run_steps (
 
 CREATE UNIQUE INDEX idx_run_steps_run ON run_steps (run_id, step_index);
 
-CREATE TABLE messages (
-  run_id       TEXT NOT NULL REFERENCES runs (run_id),
-  seq          INTEGER NOT NULL CHECK (seq > 0),
-  turn         INTEGER NOT NULL,
-  created_at   TEXT NOT NULL,
-  role         TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
-  origin       TEXT NOT NULL,
-  message_json TEXT NOT NULL,
-  PRIMARY KEY (run_id, seq)
-) STRICT;
-
 CREATE TABLE tool_calls (
   tool_call_id            TEXT PRIMARY KEY NOT NULL,
   run_id                  TEXT NOT NULL REFERENCES runs (run_id),
@@ -232,27 +221,6 @@ BEGIN
   SELECT RAISE(ABORT, 'the contract and the lineage of a run never change');
 END;
 
-CREATE TRIGGER runs_counters_only_rise
-BEFORE UPDATE ON runs
-WHEN NEW.lease_epoch < OLD.lease_epoch OR NEW.turn_index < OLD.turn_index OR NEW.turn_index > OLD.turn_index + 1
-BEGIN
-  SELECT RAISE(ABORT, 'epoch and turn index of a run only rise, the turn index by one');
-END;
-
-CREATE TRIGGER tool_calls_start_unsent
-BEFORE INSERT ON tool_calls
-WHEN NEW.status NOT IN ('prepared', 'cancelled')
-BEGIN
-  SELECT RAISE(ABORT, 'a tool call starts prepared, or cancelled when it is refused at once');
-END;
-
-CREATE TRIGGER tool_calls_succeed_unsent_only_as_duplicates
-BEFORE UPDATE OF status ON tool_calls
-WHEN OLD.status = 'prepared' AND NEW.status = 'succeeded' AND NEW.deduplicated_from IS NULL
-BEGIN
-  SELECT RAISE(ABORT, 'a tool call that was never sent succeeds only by the receipt of another');
-END;
-
 CREATE TRIGGER tool_calls_plan_is_immutable
 BEFORE UPDATE OF tool_call_id, run_id, root_run_id, step_id, turn, ordinal, created_at, tool_use_id, raw_tool_name, tool_name,
   tool_server, tool_namespace, tool_digest, side_effect_class, effect_kind, policy_rule_id, policy_json, replay_policy,
@@ -276,12 +244,6 @@ WHEN NEW.blob_id <> OLD.blob_id OR NEW.size_bytes <> OLD.size_bytes
   OR (NEW.content IS NOT NULL AND OLD.content IS NOT NULL AND NEW.content <> OLD.content)
 BEGIN
   SELECT RAISE(ABORT, 'a blob is immutable; its content may go, or come back');
-END;
-
-CREATE TRIGGER tool_receipts_note_response
-AFTER INSERT ON tool_receipts
-BEGIN
-  UPDATE tool_calls SET response_ref = 'tool_receipts/' || NEW.receipt_seq WHERE tool_call_id = NEW.tool_call_id;
 END;
 
 CREATE INDEX idx_runs_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
@@ -313,42 +275,7 @@ CREATE TABLE deleted_runs (
   deleted_at  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER tool_calls_keep_their_key
-BEFORE UPDATE OF idempotency_key ON tool_calls
-WHEN OLD.idempotency_key IS NOT NULL AND NEW.idempotency_key IS NOT OLD.idempotency_key
-  AND NOT (OLD.status = 'failed' AND OLD.failure_kind = 'definite' AND OLD.doubt IS NULL AND NEW.status = 'running')
-BEGIN
-  SELECT RAISE(ABORT, 'a tool call keeps its idempotency key');
-END;
-
-CREATE TRIGGER tool_calls_in_doubt_have_not_failed
-BEFORE UPDATE ON tool_calls
-WHEN NEW.doubt IS NOT NULL AND (NEW.status IN ('prepared', 'cancelled') OR NEW.failure_kind = 'definite'
-  OR (NEW.failure_kind = 'reported' AND NEW.possible_effect = 'none'))
-BEGIN
-  SELECT RAISE(ABORT, 'a tool call of which an attempt is in doubt may have happened');
-END;
-
 CREATE INDEX idx_tool_calls_answered_by ON tool_calls (deduplicated_from) WHERE deduplicated_from IS NOT NULL;
-
-CREATE TRIGGER tool_calls_are_as_corrected
-BEFORE UPDATE OF correction_json ON tool_calls
-WHEN NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json
-  AND (coalesce(NEW.correction_json ->> '$.by', '') = '' OR trim(coalesce(NEW.correction_json ->> '$.reason', '')) = ''
-    OR OLD.status IN ('prepared', 'cancelled')
-    OR NEW.correction_json ->> '$.was' IS NOT OLD.status || coalesce('_' || OLD.failure_kind, '')
-    OR (coalesce(NEW.correction_json ->> '$.outcome', ''), NEW.status || coalesce('_' || NEW.failure_kind, ''), coalesce(NEW.resolution, '')) NOT IN (
-      VALUES ('happened', 'succeeded', 'happened'), ('not_happened', 'failed_definite', 'not_happened'), ('skipped', 'unknown', 'skipped')))
-BEGIN
-  SELECT RAISE(ABORT, 'a correction says who, why, what was recorded and what it came to');
-END;
-
-CREATE TRIGGER tool_calls_keep_their_correction
-BEFORE UPDATE OF correction_json ON tool_calls
-WHEN OLD.correction_json IS NOT NULL AND NEW.correction_json IS NULL AND NEW.status <> 'running'
-BEGIN
-  SELECT RAISE(ABORT, 'a correction stands until another one, or until the call is sent again');
-END;
 
 CREATE TABLE run_writes (
   run_id  TEXT PRIMARY KEY NOT NULL REFERENCES runs (run_id),
@@ -396,32 +323,6 @@ CREATE INDEX idx_gateway_arrivals_open ON gateway_arrivals (project) WHERE answe
 
 CREATE UNIQUE INDEX idx_tool_calls_key ON tool_calls (idempotency_key)
   WHERE (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL;
-
-CREATE TRIGGER runs_stay_terminal
-BEFORE UPDATE OF status ON runs
-WHEN NEW.status <> OLD.status AND (OLD.status = 'succeeded' OR OLD.status = 'failed' OR OLD.status = 'cancelled')
-BEGIN
-  SELECT RAISE(ABORT, 'a terminal run keeps its status');
-END;
-
-CREATE TRIGGER tool_calls_move_legally
-BEFORE UPDATE OF status, failure_kind ON tool_calls
-WHEN (NEW.status <> OLD.status OR NEW.failure_kind IS NOT OLD.failure_kind)
-  AND NOT CASE OLD.status || coalesce('_' || OLD.failure_kind, '')
-    WHEN 'prepared' THEN NEW.status = 'running' OR NEW.status = 'succeeded' OR NEW.status = 'cancelled'
-    WHEN 'running' THEN NEW.status = 'succeeded' OR NEW.status = 'failed' OR NEW.status = 'unknown'
-    WHEN 'failed_definite' THEN NEW.status = 'running'
-    WHEN 'unknown' THEN NEW.status = 'running' OR NEW.status = 'succeeded' OR NEW.status = 'failed'
-    ELSE FALSE END
-  AND NOT (NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json
-    AND CASE OLD.status || coalesce('_' || OLD.failure_kind, '')
-      WHEN 'succeeded' THEN (NEW.status = 'failed' AND NEW.failure_kind = 'definite') OR NEW.status = 'unknown'
-      WHEN 'failed_definite' THEN NEW.status = 'succeeded' OR NEW.status = 'unknown'
-      WHEN 'failed_reported' THEN NEW.status = 'succeeded' OR (NEW.status = 'failed' AND NEW.failure_kind = 'definite') OR NEW.status = 'unknown'
-      ELSE FALSE END)
-BEGIN
-  SELECT RAISE(ABORT, 'a tool call does not move that way');
-END;
 
 CREATE TABLE workers (
   worker      TEXT PRIMARY KEY NOT NULL,
@@ -476,8 +377,47 @@ CREATE TABLE schedules (
   next_at   TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE "tool_attempts" (
+  tool_call_id      TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
+  attempt           INTEGER NOT NULL CHECK (attempt > 0),
+  lease_epoch       INTEGER NOT NULL,
+  server_generation TEXT,
+  started_at        TEXT NOT NULL,
+  ended_at          TEXT,
+  outcome           TEXT CHECK (outcome = 'replied' OR outcome = 'not_sent' OR outcome = 'lost'),
+  detail            TEXT,
+  -- What an attempt goes on with when a tool answered before it was done. Written while the attempt runs, never afterwards.
+  handle_json       TEXT,
+  PRIMARY KEY (tool_call_id, attempt),
+  CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idx_tool_call_events_run ON tool_call_events (run_id, event_seq);
+
+CREATE TRIGGER tool_calls_note_plan
+AFTER INSERT ON tool_calls
+BEGIN
+  INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at, run_id)
+  VALUES (NEW.tool_call_id, NULL, NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at, NEW.run_id);
+END;
+
+CREATE TRIGGER tool_calls_note_change
+AFTER UPDATE OF status, failure_kind, correction_json ON tool_calls
+WHEN NEW.status <> OLD.status OR NEW.failure_kind IS NOT OLD.failure_kind
+  OR (NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json)
+BEGIN
+  INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at, correction_json, run_id)
+  VALUES (NEW.tool_call_id, OLD.status || coalesce('_' || OLD.failure_kind, ''),
+          NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at,
+          CASE WHEN NEW.correction_json IS NOT OLD.correction_json THEN NEW.correction_json END, NEW.run_id);
+END;
+
+CREATE UNIQUE INDEX idx_runs_place ON runs (run_id, seq);
+
 CREATE TABLE "turns" (
-  run_id         TEXT NOT NULL REFERENCES runs (run_id),
+  place          INTEGER PRIMARY KEY,
+  run_id         TEXT NOT NULL,
+  of_run         INTEGER NOT NULL GENERATED ALWAYS AS (place >> 28) VIRTUAL,
   turn           INTEGER NOT NULL CHECK (turn > 0),
   step_id        TEXT NOT NULL REFERENCES run_steps (step_id),
   request_sha256 TEXT NOT NULL,
@@ -488,26 +428,31 @@ CREATE TABLE "turns" (
   recorded_at    TEXT NOT NULL,
   committed_at   TEXT,
   lease_epoch    INTEGER NOT NULL,
-  PRIMARY KEY (run_id, turn)
-) STRICT, WITHOUT ROWID;
+  CHECK (place & 268435455 = turn),
+  FOREIGN KEY (run_id, of_run) REFERENCES runs (run_id, seq)
+) STRICT;
 
 CREATE TRIGGER turns_one_is_open
 BEFORE INSERT ON turns
-WHEN EXISTS (SELECT 1 FROM (SELECT turn, committed_at FROM turns WHERE run_id = NEW.run_id ORDER BY turn DESC LIMIT 1)
+WHEN EXISTS (SELECT 1 FROM (SELECT turn, committed_at FROM turns
+                            WHERE place BETWEEN NEW.place >> 28 << 28 AND NEW.place | 268435455 ORDER BY place DESC LIMIT 1)
              WHERE committed_at IS NULL OR turn >= NEW.turn)
 BEGIN
   SELECT RAISE(ABORT, 'a turn begins behind the newest, and when that is committed');
 END;
 
 CREATE TRIGGER turns_stay_committed
-BEFORE UPDATE OF run_id, turn, committed_at ON turns
-WHEN NEW.run_id <> OLD.run_id OR NEW.turn <> OLD.turn OR (OLD.committed_at IS NOT NULL AND NEW.committed_at IS NULL)
+AFTER UPDATE OF place, run_id, turn, committed_at ON turns
+WHEN NEW.place <> OLD.place OR NEW.run_id <> OLD.run_id OR NEW.turn <> OLD.turn
+  OR (OLD.committed_at IS NOT NULL AND NEW.committed_at IS NULL)
 BEGIN
   SELECT RAISE(ABORT, 'a turn keeps its place, and stays committed');
 END;
 
 CREATE TABLE "usage" (
-  run_id                 TEXT NOT NULL REFERENCES runs (run_id),
+  place                  INTEGER PRIMARY KEY,
+  run_id                 TEXT NOT NULL,
+  of_run                 INTEGER NOT NULL GENERATED ALWAYS AS (place >> 28) VIRTUAL,
   request_id             INTEGER NOT NULL CHECK (request_id > 0),
   turn                   INTEGER NOT NULL,
   request_sha256         TEXT NOT NULL,
@@ -532,16 +477,17 @@ CREATE TABLE "usage" (
   -- The reply that the request continued from; empty when it carried the whole history.
   continued_from         TEXT,
   heard_json             TEXT,
-  PRIMARY KEY (run_id, request_id),
+  CHECK (place & 268435455 = request_id),
   CHECK ((status = 'reserved') = (closed_at IS NULL)),
   CHECK ((cost_nanos IS NULL) = (currency IS NULL)),
   CHECK ((cost_nanos IS NOT NULL) = (price_json IS NOT NULL AND closed_at IS NOT NULL)),
-  CHECK (status = 'zero' OR network_attempted = 1)
-) STRICT, WITHOUT ROWID;
+  CHECK (status = 'zero' OR network_attempted = 1),
+  FOREIGN KEY (run_id, of_run) REFERENCES runs (run_id, seq)
+) STRICT;
 
 CREATE TRIGGER usage_is_charged_once
-BEFORE UPDATE ON usage
-WHEN OLD.closed_at IS NOT NULL OR NEW.run_id <> OLD.run_id OR NEW.request_id <> OLD.request_id OR NEW.turn <> OLD.turn
+AFTER UPDATE ON usage
+WHEN OLD.closed_at IS NOT NULL OR NEW.place <> OLD.place OR NEW.run_id <> OLD.run_id OR NEW.request_id <> OLD.request_id OR NEW.turn <> OLD.turn
   OR NEW.request_sha256 <> OLD.request_sha256 OR NEW.model <> OLD.model OR NEW.provider <> OLD.provider
   OR NEW.price_json IS NOT OLD.price_json OR NEW.estimated_tokens <> OLD.estimated_tokens
 BEGIN
@@ -549,30 +495,104 @@ BEGIN
 END;
 
 CREATE TRIGGER usage_names_one_reply
-BEFORE UPDATE ON usage
+AFTER UPDATE OF response_id, continued_from ON usage
 WHEN NEW.continued_from IS NOT OLD.continued_from
   OR (OLD.response_id IS NOT NULL AND NEW.response_id IS NOT OLD.response_id)
 BEGIN
   SELECT RAISE(ABORT, 'a request continues from one reply and brings one');
 END;
 
-CREATE TABLE "tool_attempts" (
-  tool_call_id      TEXT NOT NULL REFERENCES tool_calls (tool_call_id),
-  attempt           INTEGER NOT NULL CHECK (attempt > 0),
-  lease_epoch       INTEGER NOT NULL,
-  server_generation TEXT,
-  started_at        TEXT NOT NULL,
-  ended_at          TEXT,
-  outcome           TEXT CHECK (outcome = 'replied' OR outcome = 'not_sent' OR outcome = 'lost'),
-  detail            TEXT,
-  -- What an attempt goes on with when a tool answered before it was done. Written while the attempt runs, never afterwards.
-  handle_json       TEXT,
-  PRIMARY KEY (tool_call_id, attempt),
-  CHECK ((ended_at IS NULL) = (outcome IS NULL))
-) STRICT, WITHOUT ROWID;
+CREATE TABLE "messages" (
+  place        INTEGER PRIMARY KEY,
+  run_id       TEXT NOT NULL,
+  of_run       INTEGER NOT NULL GENERATED ALWAYS AS (place >> 28) VIRTUAL,
+  seq          INTEGER NOT NULL CHECK (seq > 0),
+  turn         INTEGER NOT NULL,
+  created_at   TEXT NOT NULL,
+  role         TEXT NOT NULL CHECK (role = 'user' OR role = 'assistant'),
+  origin       TEXT NOT NULL,
+  message_json TEXT NOT NULL,
+  CHECK (place & 268435455 = seq),
+  FOREIGN KEY (run_id, of_run) REFERENCES runs (run_id, seq)
+) STRICT;
+
+CREATE TRIGGER runs_counters_only_rise
+AFTER UPDATE ON runs
+WHEN NEW.lease_epoch < OLD.lease_epoch OR NEW.turn_index < OLD.turn_index OR NEW.turn_index > OLD.turn_index + 1
+BEGIN
+  SELECT RAISE(ABORT, 'epoch and turn index of a run only rise, the turn index by one');
+END;
+
+CREATE TRIGGER runs_stay_terminal
+AFTER UPDATE OF status ON runs
+WHEN NEW.status <> OLD.status AND (OLD.status = 'succeeded' OR OLD.status = 'failed' OR OLD.status = 'cancelled')
+BEGIN
+  SELECT RAISE(ABORT, 'a terminal run keeps its status');
+END;
+
+CREATE TRIGGER tool_calls_succeed_unsent_only_as_duplicates
+AFTER UPDATE OF status ON tool_calls
+WHEN OLD.status = 'prepared' AND NEW.status = 'succeeded' AND NEW.deduplicated_from IS NULL
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call that was never sent succeeds only by the receipt of another');
+END;
+
+CREATE TRIGGER tool_calls_keep_their_key
+AFTER UPDATE OF idempotency_key ON tool_calls
+WHEN OLD.idempotency_key IS NOT NULL AND NEW.idempotency_key IS NOT OLD.idempotency_key
+  AND NOT (OLD.status = 'failed' AND OLD.failure_kind = 'definite' AND OLD.doubt IS NULL AND NEW.status = 'running')
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call keeps its idempotency key');
+END;
+
+CREATE TRIGGER tool_calls_in_doubt_have_not_failed
+AFTER UPDATE ON tool_calls
+WHEN NEW.doubt IS NOT NULL AND (NEW.status IN ('prepared', 'cancelled') OR NEW.failure_kind = 'definite'
+  OR (NEW.failure_kind = 'reported' AND NEW.possible_effect = 'none'))
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call of which an attempt is in doubt may have happened');
+END;
+
+CREATE TRIGGER tool_calls_are_as_corrected
+AFTER UPDATE OF correction_json ON tool_calls
+WHEN NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json
+  AND (coalesce(NEW.correction_json ->> '$.by', '') = '' OR trim(coalesce(NEW.correction_json ->> '$.reason', '')) = ''
+    OR OLD.status IN ('prepared', 'cancelled')
+    OR NEW.correction_json ->> '$.was' IS NOT OLD.status || coalesce('_' || OLD.failure_kind, '')
+    OR (coalesce(NEW.correction_json ->> '$.outcome', ''), NEW.status || coalesce('_' || NEW.failure_kind, ''), coalesce(NEW.resolution, '')) NOT IN (
+      VALUES ('happened', 'succeeded', 'happened'), ('not_happened', 'failed_definite', 'not_happened'), ('skipped', 'unknown', 'skipped')))
+BEGIN
+  SELECT RAISE(ABORT, 'a correction says who, why, what was recorded and what it came to');
+END;
+
+CREATE TRIGGER tool_calls_keep_their_correction
+AFTER UPDATE OF correction_json ON tool_calls
+WHEN OLD.correction_json IS NOT NULL AND NEW.correction_json IS NULL AND NEW.status <> 'running'
+BEGIN
+  SELECT RAISE(ABORT, 'a correction stands until another one, or until the call is sent again');
+END;
+
+CREATE TRIGGER tool_calls_move_legally
+AFTER UPDATE OF status, failure_kind ON tool_calls
+WHEN (NEW.status <> OLD.status OR NEW.failure_kind IS NOT OLD.failure_kind)
+  AND NOT CASE OLD.status || coalesce('_' || OLD.failure_kind, '')
+    WHEN 'prepared' THEN NEW.status = 'running' OR NEW.status = 'succeeded' OR NEW.status = 'cancelled'
+    WHEN 'running' THEN NEW.status = 'succeeded' OR NEW.status = 'failed' OR NEW.status = 'unknown'
+    WHEN 'failed_definite' THEN NEW.status = 'running'
+    WHEN 'unknown' THEN NEW.status = 'running' OR NEW.status = 'succeeded' OR NEW.status = 'failed'
+    ELSE FALSE END
+  AND NOT (NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json
+    AND CASE OLD.status || coalesce('_' || OLD.failure_kind, '')
+      WHEN 'succeeded' THEN (NEW.status = 'failed' AND NEW.failure_kind = 'definite') OR NEW.status = 'unknown'
+      WHEN 'failed_definite' THEN NEW.status = 'succeeded' OR NEW.status = 'unknown'
+      WHEN 'failed_reported' THEN NEW.status = 'succeeded' OR (NEW.status = 'failed' AND NEW.failure_kind = 'definite') OR NEW.status = 'unknown'
+      ELSE FALSE END)
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call does not move that way');
+END;
 
 CREATE TRIGGER tool_attempts_end_once
-BEFORE UPDATE ON tool_attempts
+AFTER UPDATE ON tool_attempts
 WHEN OLD.ended_at IS NOT NULL OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
   OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.server_generation IS NOT OLD.server_generation
   OR NEW.started_at <> OLD.started_at
@@ -580,33 +600,34 @@ BEGIN
   SELECT RAISE(ABORT, 'an attempt ends once, and nothing else of it changes');
 END;
 
+CREATE TRIGGER tool_calls_start_unsent
+AFTER INSERT ON tool_calls
+WHEN NEW.status <> 'prepared' AND NEW.status <> 'cancelled'
+BEGIN
+  SELECT RAISE(ABORT, 'a tool call starts prepared, or cancelled when it is refused at once');
+END;
+
 CREATE TRIGGER tool_call_events_are_immutable
-BEFORE UPDATE ON tool_call_events
-WHEN OLD.chain IS NOT NULL OR NEW.chain IS NULL OR NEW.run_id IS NULL OR NEW.event_seq <> OLD.event_seq
+AFTER UPDATE OF event_seq, tool_call_id, from_status, to_status, lease_epoch, at, run_id, correction_json ON tool_call_events
+WHEN NEW.event_seq <> OLD.event_seq OR NEW.run_id IS NOT OLD.run_id
   OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.from_status IS NOT OLD.from_status OR NEW.to_status <> OLD.to_status
   OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.at <> OLD.at OR NEW.correction_json IS NOT OLD.correction_json
 BEGIN
   SELECT RAISE(ABORT, 'the history of a tool call never changes');
 END;
 
-CREATE INDEX idx_tool_call_events_run ON tool_call_events (run_id, event_seq);
-
-CREATE TRIGGER tool_calls_note_plan
-AFTER INSERT ON tool_calls
+CREATE TRIGGER tool_call_events_are_linked_once
+AFTER UPDATE OF chain ON tool_call_events
+WHEN OLD.chain IS NOT NULL OR NEW.chain IS NULL OR NEW.run_id IS NULL
 BEGIN
-  INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at, run_id)
-  VALUES (NEW.tool_call_id, NULL, NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at, NEW.run_id);
+  SELECT RAISE(ABORT, 'the history of a tool call never changes');
 END;
 
-CREATE TRIGGER tool_calls_note_change
-AFTER UPDATE OF status, failure_kind, correction_json ON tool_calls
-WHEN NEW.status <> OLD.status OR NEW.failure_kind IS NOT OLD.failure_kind
-  OR (NEW.correction_json IS NOT NULL AND NEW.correction_json IS NOT OLD.correction_json)
+CREATE TRIGGER tool_receipts_note_response
+AFTER INSERT ON tool_receipts
+WHEN (SELECT response_ref FROM tool_calls WHERE tool_call_id = NEW.tool_call_id) IS NOT 'tool_receipts/' || NEW.receipt_seq
 BEGIN
-  INSERT INTO tool_call_events (tool_call_id, from_status, to_status, lease_epoch, at, correction_json, run_id)
-  VALUES (NEW.tool_call_id, OLD.status || coalesce('_' || OLD.failure_kind, ''),
-          NEW.status || coalesce('_' || NEW.failure_kind, ''), NEW.lease_epoch, NEW.updated_at,
-          CASE WHEN NEW.correction_json IS NOT OLD.correction_json THEN NEW.correction_json END, NEW.run_id);
+  UPDATE tool_calls SET response_ref = 'tool_receipts/' || NEW.receipt_seq WHERE tool_call_id = NEW.tool_call_id;
 END;
 
 INSERT INTO meta (key, value) VALUES ('db_uuid', lower(hex(randomblob(16))));

@@ -16,6 +16,7 @@ use crate::column::{Columns, int};
 use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::status_of;
+use crate::places::of_run;
 use crate::run_rows::{Placed, message_record, request_record, turn_record};
 
 type DbResult<T> = Result<T, DbError>;
@@ -132,7 +133,7 @@ impl Db<'_> {
         if !is_known && behind.is_closed(&run) {
             *known = Some(behind);
         }
-        let turns = "SELECT * FROM turns WHERE run_id = ?1 AND turn >= ?2 ORDER BY turn";
+        let turns = concat!("SELECT t.*", of_run!("turns", "?2", "268435455"), " ORDER BY t.place");
         Ok(RunRecords {
             lineage: self.lineage_of(&run)?,
             turns: self.rows(turns, params![id.as_str(), before], turn_record)?,
@@ -174,7 +175,7 @@ impl Db<'_> {
         let id = run.run_id.as_str();
         let sql = "SELECT turn FROM tool_calls WHERE run_id = ?1 ORDER BY turn DESC, ordinal DESC LIMIT ?2";
         let calls: Vec<u32> = self.rows(sql, params![id, keep.calls], |row| Ok(row.get(0)?))?;
-        let sql = format!("SELECT turn, {SIZE} FROM messages WHERE run_id = ?1 ORDER BY seq DESC");
+        let sql = format!("SELECT t.turn, {SIZE}{} ORDER BY t.place DESC", of_run!("messages"));
         let mut statement = self.connection.prepare_cached(&sql)?;
         let sizes = statement.query_and_then([id], |row| Ok::<_, DbError>((row.get(0)?, size_of(row)?)))?;
         // The first that cannot be read is what the whole is about.
@@ -189,7 +190,8 @@ impl Db<'_> {
         let mut behind = MessagesBehind { last: 1, ..MessagesBehind::default() };
         let mut origins = Words::default();
         let sql = format!(
-            "SELECT seq, turn, origin, {SIZE} FROM messages WHERE run_id = ?1 AND seq > 1 AND turn < ?2 ORDER BY seq"
+            "SELECT t.seq, t.turn, t.origin, {SIZE}{} AND t.turn < ?2 ORDER BY t.place",
+            of_run!("messages", "2", "268435455")
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query(params![id.as_str(), before])?;
@@ -220,8 +222,9 @@ impl Db<'_> {
     /// The messages that are kept, and what those before them mean to a request.
     fn messages_kept(&self, id: &RunId, behind: MessagesBehind) -> DbResult<Kept> {
         let MessagesBehind { mut sizes, mut phase, iteration, last } = behind;
-        let sql = "SELECT * FROM messages WHERE run_id = ?1 AND (seq = 1 OR seq > ?2) ORDER BY seq";
-        let mut kept = self.rows(sql, params![id.as_str(), int(last)], message_record)?;
+        let sql = concat!("SELECT t.*", of_run!("messages", "?2", "?3"), " ORDER BY t.place");
+        let mut kept = self.rows(sql, params![id.as_str(), 1, 1], message_record)?;
+        kept.extend(self.rows(sql, params![id.as_str(), int(last + 1), i64::MAX], message_record)?);
         let later = |is: fn(Origin) -> bool| {
             kept.iter().skip(1).rev().find(|record| is(record.message.origin)).map(|record| (record.seq, record.turn))
         };
@@ -232,8 +235,7 @@ impl Db<'_> {
         let context = begun.map_or(0, |(_, turn)| turn + 1);
         sizes.retain(|(seq, _)| Some(*seq) != phase && begun.is_none_or(|(begun, _)| *seq > begun));
         if let Some(phase) = phase {
-            let sql = "SELECT * FROM messages WHERE run_id = ?1 AND seq = ?2";
-            let phase = self.rows(sql, params![id.as_str(), int(phase)], message_record)?;
+            let phase = self.rows(sql, params![id.as_str(), int(phase), int(phase)], message_record)?;
             kept.splice(1..1, phase);
         }
         Ok(Kept { messages: kept, context, message_bytes: sizes.into_iter().map(|(_, bytes)| bytes).collect() })
@@ -279,22 +281,24 @@ impl Db<'_> {
             "count(*) AS requests, sum(input_tokens) AS input, \
              sum(output_tokens) AS output, sum(cache_read_tokens) AS cache_read, sum(cache_write_tokens) AS cache_write, sum(cost_nanos) AS cost, \
              sum(cost_nanos IS NULL AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens > 0) AS unpriced, \
-             sum(status = 'actual' AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
+             sum(t.status = 'actual' AND input_tokens + output_tokens + cache_read_tokens + cache_write_tokens \
              > estimated_tokens + reserved_output_tokens) AS overruns, sum(estimated_tokens) AS estimated, \
-             max(CASE WHEN status = 'actual' AND estimated_tokens >= {TELLING_TOKENS} \
+             max(CASE WHEN t.status = 'actual' AND estimated_tokens >= {TELLING_TOKENS} \
              THEN ((input_tokens + cache_read_tokens + cache_write_tokens) * 1000 + estimated_tokens - 1) / estimated_tokens \
              ELSE 0 END) AS counted_as"
         );
         // Most often all are of one kind, and need not be sorted by their kinds.
-        let alike = "min(provider) = max(provider) AND min(model) = max(model) AND min(status) = max(status) \
+        let alike = "min(provider) = max(provider) AND min(model) = max(model) AND min(t.status) = max(t.status) \
                      AND (count(currency) = 0 OR (count(currency) = count(*) AND min(currency) = max(currency)))";
         let of_one_kind = format!(
-            "SELECT min({step}) AS step, min(provider) AS provider, min(model) AS model, min(status) AS status, min(currency) AS currency, \
-             {sums} FROM usage WHERE run_id = ?1 AND turn < ?2 HAVING min({step}) = max({step}) AND {alike}"
+            "SELECT min({step}) AS step, min(provider) AS provider, min(model) AS model, min(t.status) AS status, min(currency) AS currency, \
+             {sums}{} AND t.turn < ?2 HAVING min({step}) = max({step}) AND {alike}",
+            of_run!("usage")
         );
         let of_each_kind = format!(
-            "SELECT {step} AS step, provider, model, status, currency, {sums} \
-             FROM usage WHERE run_id = ?1 AND turn < ?2 GROUP BY 1, provider, model, status, currency ORDER BY min(request_id)"
+            "SELECT {step} AS step, provider, model, t.status AS status, currency, {sums}\
+             {} AND t.turn < ?2 GROUP BY 1, provider, model, t.status, currency ORDER BY min(request_id)",
+            of_run!("usage")
         );
         let mut found = self.rows(&of_one_kind, params![id.as_str(), before], request_sum)?;
         if found.is_empty() {
@@ -311,8 +315,8 @@ impl Db<'_> {
         let mut kept = if has_open { self.reserved_requests(id)? } else { Vec::new() };
         let early: BTreeSet<u64> = kept.iter().map(|request| request.request_id).collect();
         // Newest first, up to the first that is left out: a later request is never for an earlier turn.
-        let mut statement =
-            self.connection.prepare_cached("SELECT * FROM usage WHERE run_id = ?1 ORDER BY request_id DESC")?;
+        let newest_first = concat!("SELECT t.*", of_run!("usage"), " ORDER BY t.place DESC");
+        let mut statement = self.connection.prepare_cached(newest_first)?;
         for request in statement.query_and_then([id.as_str()], request_record)? {
             let request = request?;
             if request.turn < before {

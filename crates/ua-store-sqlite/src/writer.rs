@@ -13,13 +13,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument as _, Span};
 use ua_store::{Durability, Retry, StoreError};
 
 use crate::db::Db;
-use crate::effects::EffectsLog;
+use crate::effects::{EffectsLog, Line};
 use crate::error::{DbError, refused, refused_because, words};
 use crate::event_chain::EventChain;
 use crate::kept::Kept;
@@ -56,7 +55,7 @@ trait Member: Send {
     /// Runs the work, with what is known of the rows; says whether it succeeded.
     fn run(&mut self, connection: &Connection, kept: &mut Kept) -> bool;
     /// Lines for `effects.log`, once the work is committed.
-    fn take_effects(&mut self) -> Vec<Value>;
+    fn take_effects(&mut self) -> Vec<Line>;
     /// Answers the caller, with `failure` unless the work failed by itself.
     fn answer(self: Box<Self>, failure: Option<StoreError>);
 }
@@ -66,7 +65,7 @@ struct Write<T, F> {
     span: Span,
     work: Option<F>,
     outcome: Option<Result<T, DbError>>,
-    effects: Vec<Value>,
+    effects: Vec<Line>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
@@ -93,7 +92,7 @@ where
         succeeded
     }
 
-    fn take_effects(&mut self) -> Vec<Value> {
+    fn take_effects(&mut self) -> Vec<Line> {
         std::mem::take(&mut self.effects)
     }
 
@@ -312,7 +311,7 @@ impl Worker {
                 counter.fetch_add(1, Ordering::Relaxed);
                 for mut member in batch {
                     if let Some(log) = &mut self.log {
-                        log.append(member.take_effects());
+                        log.append(&member.take_effects());
                     }
                     member.answer(None);
                 }

@@ -5,7 +5,108 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 17] = [
+const BACK: [(u32, &str); 18] = [
+    (
+        19,
+        "DROP TRIGGER tool_call_events_are_immutable; DROP TRIGGER tool_call_events_are_linked_once;
+         CREATE TRIGGER tool_call_events_are_immutable
+         BEFORE UPDATE ON tool_call_events
+         WHEN OLD.chain IS NOT NULL OR NEW.chain IS NULL OR NEW.run_id IS NULL OR NEW.event_seq <> OLD.event_seq
+         OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.from_status IS NOT OLD.from_status OR NEW.to_status <> OLD.to_status
+         OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.at <> OLD.at OR NEW.correction_json IS NOT OLD.correction_json
+         BEGIN
+         SELECT RAISE(ABORT, 'the history of a tool call never changes');
+         END;
+         CREATE TABLE turns_18 (
+         run_id         TEXT NOT NULL REFERENCES runs (run_id),
+         turn           INTEGER NOT NULL CHECK (turn > 0),
+         step_id        TEXT NOT NULL REFERENCES run_steps (step_id),
+         request_sha256 TEXT NOT NULL,
+         stop_reason    TEXT NOT NULL,
+         model          TEXT NOT NULL,
+         response_id    TEXT,
+         usage_json     TEXT,
+         recorded_at    TEXT NOT NULL,
+         committed_at   TEXT,
+         lease_epoch    INTEGER NOT NULL,
+         PRIMARY KEY (run_id, turn)
+         ) STRICT, WITHOUT ROWID;
+         INSERT INTO turns_18 (run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, recorded_at, committed_at, lease_epoch) SELECT run_id, turn, step_id, request_sha256, stop_reason, model, response_id, usage_json, recorded_at, committed_at, lease_epoch FROM turns;
+         DROP TABLE turns; ALTER TABLE turns_18 RENAME TO turns;
+         CREATE TABLE usage_18 (
+         run_id                 TEXT NOT NULL REFERENCES runs (run_id),
+         request_id             INTEGER NOT NULL CHECK (request_id > 0),
+         turn                   INTEGER NOT NULL,
+         request_sha256         TEXT NOT NULL,
+         provider               TEXT NOT NULL,
+         model                  TEXT NOT NULL,
+         network_attempted      INTEGER NOT NULL DEFAULT 1 CHECK (network_attempted IN (0, 1)),
+         estimator              TEXT NOT NULL,
+         estimated_tokens       INTEGER NOT NULL,
+         reserved_output_tokens INTEGER NOT NULL,
+         price_json             TEXT,
+         status                 TEXT NOT NULL CHECK (status = 'reserved' OR status = 'actual' OR status = 'partial' OR status = 'baseline' OR status = 'zero'),
+         input_tokens           INTEGER NOT NULL DEFAULT 0,
+         output_tokens          INTEGER NOT NULL DEFAULT 0,
+         cache_read_tokens      INTEGER NOT NULL DEFAULT 0,
+         cache_write_tokens     INTEGER NOT NULL DEFAULT 0,
+         cost_nanos             INTEGER,
+         currency               TEXT,
+         reserved_at            TEXT NOT NULL,
+         closed_at              TEXT,
+         response_id            TEXT,
+         continued_from         TEXT,
+         heard_json             TEXT,
+         PRIMARY KEY (run_id, request_id),
+         CHECK ((status = 'reserved') = (closed_at IS NULL)),
+         CHECK ((cost_nanos IS NULL) = (currency IS NULL)),
+         CHECK ((cost_nanos IS NOT NULL) = (price_json IS NOT NULL AND closed_at IS NOT NULL)),
+         CHECK (status = 'zero' OR network_attempted = 1)
+         ) STRICT, WITHOUT ROWID;
+         INSERT INTO usage_18 (run_id, request_id, turn, request_sha256, provider, model, network_attempted, estimator, estimated_tokens, reserved_output_tokens, price_json, status, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nanos, currency, reserved_at, closed_at, response_id, continued_from, heard_json) SELECT run_id, request_id, turn, request_sha256, provider, model, network_attempted, estimator, estimated_tokens, reserved_output_tokens, price_json, status, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nanos, currency, reserved_at, closed_at, response_id, continued_from, heard_json FROM usage;
+         DROP TABLE usage; ALTER TABLE usage_18 RENAME TO usage;
+         CREATE TABLE messages_18 (
+         run_id       TEXT NOT NULL REFERENCES runs (run_id),
+         seq          INTEGER NOT NULL CHECK (seq > 0),
+         turn         INTEGER NOT NULL,
+         created_at   TEXT NOT NULL,
+         role         TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+         origin       TEXT NOT NULL,
+         message_json TEXT NOT NULL,
+         PRIMARY KEY (run_id, seq)
+         ) STRICT;
+         INSERT INTO messages_18 (run_id, seq, turn, created_at, role, origin, message_json) SELECT run_id, seq, turn, created_at, role, origin, message_json FROM messages;
+         DROP TABLE messages; ALTER TABLE messages_18 RENAME TO messages;
+         CREATE TRIGGER turns_one_is_open
+         BEFORE INSERT ON turns
+         WHEN EXISTS (SELECT 1 FROM (SELECT turn, committed_at FROM turns WHERE run_id = NEW.run_id ORDER BY turn DESC LIMIT 1)
+         WHERE committed_at IS NULL OR turn >= NEW.turn)
+         BEGIN
+         SELECT RAISE(ABORT, 'a turn begins behind the newest, and when that is committed');
+         END;
+         CREATE TRIGGER turns_stay_committed
+         BEFORE UPDATE OF run_id, turn, committed_at ON turns
+         WHEN NEW.run_id <> OLD.run_id OR NEW.turn <> OLD.turn OR (OLD.committed_at IS NOT NULL AND NEW.committed_at IS NULL)
+         BEGIN
+         SELECT RAISE(ABORT, 'a turn keeps its place, and stays committed');
+         END;
+         CREATE TRIGGER usage_is_charged_once
+         BEFORE UPDATE ON usage
+         WHEN OLD.closed_at IS NOT NULL OR NEW.run_id <> OLD.run_id OR NEW.request_id <> OLD.request_id OR NEW.turn <> OLD.turn
+         OR NEW.request_sha256 <> OLD.request_sha256 OR NEW.model <> OLD.model OR NEW.provider <> OLD.provider
+         OR NEW.price_json IS NOT OLD.price_json OR NEW.estimated_tokens <> OLD.estimated_tokens
+         BEGIN
+         SELECT RAISE(ABORT, 'a request is charged once, at the price it was reserved with');
+         END;
+         CREATE TRIGGER usage_names_one_reply
+         BEFORE UPDATE ON usage
+         WHEN NEW.continued_from IS NOT OLD.continued_from
+         OR (OLD.response_id IS NOT NULL AND NEW.response_id IS NOT OLD.response_id)
+         BEGIN
+         SELECT RAISE(ABORT, 'a request continues from one reply and brings one');
+         END;
+         DROP INDEX idx_runs_place;",
+    ),
     (18, "ALTER TABLE runs DROP COLUMN processes_json;"),
     (
         17,
