@@ -234,7 +234,7 @@ impl Outbox {
         let (doing, mut tries) = (queue.doing, Tries::default());
         queue.next_is_all();
         loop {
-            let batch = Batch::of(queue.next().cloned().collect());
+            let batch = Batch::of(queue.next().cloned().collect::<Vec<_>>());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
             let mut count = queue.count;
             let committed = self.written(self.commit_next(&mut count, batch), answers(queue.next())).await;
@@ -357,7 +357,7 @@ impl Outbox {
         let (doing, mut tries) = (queue.doing, Tries::default());
         queue.next_is_all();
         loop {
-            let batch = Batch::of(queue.next().cloned().collect()).provided(changes.clone());
+            let batch = Batch::of(queue.next().cloned().collect::<Vec<_>>()).provided(changes.clone());
             let (was_out, durability) = (std::mem::replace(&mut queue.is_out, true), batch.durability());
             let mut count = queue.count;
             let committed = self.written(self.commit_next(&mut count, batch), answers(queue.next())).await;

@@ -39,3 +39,28 @@ impl Db<'_> {
         Ok(places)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{SqliteConfig, SqliteStore};
+
+    #[test]
+    fn rows_of_a_run_are_found_by_their_places_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runtime_state.db");
+        let store = SqliteStore::open(SqliteConfig::new(&path)).unwrap();
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        for sql in [
+            concat!("SELECT t.*", of_run!("messages"), " ORDER BY t.place"),
+            concat!("SELECT t.*", of_run!("turns", "?2", "?3"), " ORDER BY t.place"),
+            concat!("SELECT t.*", of_run!("usage", "1", "?2"), " ORDER BY t.place DESC LIMIT 1"),
+        ] {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let values = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            assert!(steps.len() == 2 && steps[1].contains("t USING INTEGER PRIMARY KEY"), "{sql}: {steps:?}");
+        }
+        drop(store);
+    }
+}

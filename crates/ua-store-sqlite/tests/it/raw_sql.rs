@@ -273,6 +273,41 @@ async fn what_a_fork_shares_is_committed_and_never_changes() {
     database.refuses("UPDATE runs SET forked_at_seq = 9 WHERE run_id = 'run_2'", "what a fork shares never changes");
 }
 
+/// Of a run and a number there is one row, and it lies where these say.
+#[tokio::test]
+async fn a_row_lies_with_its_run_at_its_number() {
+    let database = Database::fresh();
+    for run in ["run_1", "run_2"] {
+        let scene = Scene::begin(&database.store, run).await;
+        scene.turn(vec![samples::planned_email(&format!("call_of_{run}"), 1, 1)]).await;
+    }
+    let first = |run: &str| format!("(SELECT seq << 28 FROM runs WHERE run_id = '{run}')");
+    for (table, number, others) in [
+        ("messages", "seq", "turn, created_at, role, origin, message_json"),
+        ("turns", "turn", "step_id, request_sha256, stop_reason, model, recorded_at, committed_at, lease_epoch"),
+        (
+            "usage",
+            "request_id",
+            "turn, request_sha256, provider, model, estimator, estimated_tokens, reserved_output_tokens, status, reserved_at, closed_at",
+        ),
+    ] {
+        database.raw.execute_batch("UPDATE turns SET committed_at = recorded_at").unwrap();
+        let copy = |place: &str, count: u32| {
+            format!(
+                "INSERT INTO {table} (place, run_id, {number}, {others}) SELECT {place}, run_id, {count}, {others} \
+                 FROM {table} WHERE run_id = 'run_1' AND {number} = 1"
+            )
+        };
+        let (own, other) = (first("run_1"), first("run_2"));
+        database.refuses(&copy(&format!("{own} + 9"), 8), "CHECK");
+        database.refuses(&copy("NULL", 8), "CHECK");
+        database.refuses(&copy(&format!("{other} + 9"), 9), "FOREIGN KEY");
+        database.raw.execute_batch(&copy(&format!("{own} + 9"), 9)).unwrap();
+        let again = if table == "turns" { "begins behind the newest" } else { "UNIQUE" };
+        database.refuses(&copy(&format!("{own} + 9"), 9), again);
+    }
+}
+
 #[tokio::test]
 async fn a_deleted_run_leaves_no_row_in_any_table() {
     let database = Database::fresh();
