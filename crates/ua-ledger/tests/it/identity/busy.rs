@@ -251,8 +251,9 @@ async fn a_read_may_be_sent_before_its_start_is_written_and_an_effect_may_not() 
     let member = Member::of(&store, samples::new_run("run_1"), true).await;
     let read = member.plan_as(|id, turn| {
         let mut call = FIRST.planned(id, turn);
-        call.policy =
+        let read =
             CallPolicy { class: SideEffectClass::ReadOnly, on_unknown: OnUnknown::Redo, ..CallPolicy::unclassified() };
+        call.policy = read.into();
         call
     });
     let read = read.await;
