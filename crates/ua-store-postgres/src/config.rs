@@ -26,6 +26,9 @@ pub struct PostgresConfig {
     pub lock_wait: Duration,
     /// Where runs are taken: those of a lineage that another place holds are refused. Without it none is looked at.
     pub place: Option<Place>,
+    /// Whether each row that the store keeps is read as well after every write, and compared. For tests: it takes a flight more.
+    #[doc(hidden)]
+    pub compares: bool,
 }
 
 /// A folder of workspaces and locks, on one machine. A lineage is driven where these are: the place that takes a run of it first.
@@ -114,7 +117,14 @@ impl PostgresConfig {
                 .keepalives_interval(PATIENCE / 3)
                 .keepalives_retries(3);
         }
-        Ok(Self { server, root_certificates, connections: 8, lock_wait: Duration::from_secs(10), place: None })
+        Ok(Self {
+            server,
+            root_certificates,
+            connections: 8,
+            lock_wait: Duration::from_secs(10),
+            place: None,
+            compares: false,
+        })
     }
 
     /// Where the database is, in a few words without a password.

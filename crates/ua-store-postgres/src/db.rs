@@ -2,6 +2,9 @@
 //!
 //! Writes are not answered one by one: they wait until something has to be read, or until the end, and go out with it in one flight. The
 //! server works on them in order, so a read sees what was written before it; the first that fails is the error of the whole.
+//!
+//! A write of a run's owner may also be computed from what is kept of its rows (`kept.rs`), without a connection: then it becomes one text, from
+//! `BEGIN` to `COMMIT`, and the server stops at the first statement of it that fails.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -17,8 +20,9 @@ use ua_core::RunId;
 use ua_store::{Durability, RowRef, RunRecord, StoreError};
 
 use crate::error::{DbError, refused};
+use crate::kept::OfRun;
 use crate::locks::{Plan, Shared};
-use crate::value::{ToValue as _, Value, Values};
+use crate::value::{ToValue as _, Value, Values, write_out};
 
 type DbResult<T> = Result<T, DbError>;
 
@@ -72,7 +76,8 @@ struct Ahead {
 pub(crate) struct Db {
     /// Taken out and closed when a transaction is left in a state that nobody knows.
     client: Option<Object>,
-    runtime: Handle,
+    /// `None` where nothing is asked of a server: what is not known fails then.
+    runtime: Option<Handle>,
     purpose: Purpose,
     pending: RefCell<Vec<Pending>>,
     /// What was read before anybody asked.
@@ -81,6 +86,8 @@ pub(crate) struct Db {
     flights: Cell<u64>,
     /// The run that was read or stored last: each change of a batch begins by looking at its run.
     run: RefCell<Option<RunRecord>>,
+    /// The run whose owner writes, and what is known of its rows.
+    own: RefCell<Option<(RunId, OfRun)>>,
 }
 
 impl Drop for Db {
@@ -98,13 +105,50 @@ impl Db {
         let pending = RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]);
         Self {
             client: Some(client),
-            runtime,
+            runtime: Some(runtime),
             purpose,
             pending,
             ahead: RefCell::default(),
             flights: Cell::new(0),
             run: RefCell::default(),
+            own: RefCell::default(),
         }
+    }
+
+    /// Begins one that is computed from these rows of a run, and asks for nothing.
+    pub(crate) fn knowing(purpose: Purpose, lock_wait: Duration, run: &RunId, mut rows: OfRun) -> Self {
+        let known = rows.run.take();
+        Self {
+            client: None,
+            runtime: None,
+            purpose,
+            pending: RefCell::new(vec![Pending::Batch(purpose.begin(lock_wait).into())]),
+            ahead: RefCell::default(),
+            flights: Cell::new(0),
+            run: RefCell::new(known),
+            own: RefCell::new(Some((run.clone(), rows))),
+        }
+    }
+
+    /// The whole transaction as one text, and the rows as they are when it is committed.
+    pub(crate) fn into_text(self) -> (String, OfRun) {
+        self.batch("COMMIT");
+        let mut text = String::with_capacity(8 * 1024);
+        for written in self.pending.take() {
+            match written {
+                Pending::Batch(sql) => text.push_str(&sql),
+                Pending::Statement { sql, values, .. } => write_out(&sql, &values, &mut text),
+            }
+            text.push_str(";\n");
+        }
+        (text, self.take_rows())
+    }
+
+    /// What is known of the rows of the run whose owner writes.
+    pub(crate) fn take_rows(&self) -> OfRun {
+        let Some((run, mut rows)) = self.own.take() else { return OfRun::default() };
+        rows.run = self.run.take().filter(|known| known.run_id == run);
+        rows
     }
 
     /// Does `work` and commits it, or rolls it back.
@@ -228,10 +272,11 @@ impl Db {
 
     /// One flight: what waits, and queries behind it; their rows.
     fn fly(&self, queries: &[(&str, &[Value])]) -> DbResult<Vec<Vec<Row>>> {
+        let Some(runtime) = &self.runtime else { return Err(DbError::NotKnown) };
         let pending = self.pending.take();
         let client = self.client()?;
         self.flights.set(self.flights.get() + 1);
-        self.runtime.block_on(async {
+        runtime.block_on(async {
             let mut flights: Vec<Flight<'_>> = Vec::with_capacity(pending.len() + 1);
             for written in &pending {
                 flights.push(match written {
@@ -258,6 +303,10 @@ impl Db {
 
     /// Runs `work` so that what it wrote can be taken back alone when it is refused.
     pub(crate) fn savepoint<T>(&self, work: impl FnOnce() -> DbResult<T>) -> DbResult<Result<T, StoreError>> {
+        if self.is_computed() {
+            // A refusal ends all of it, and is looked into from what is read.
+            return work().map(Ok);
+        }
         let (waited, flights) = (self.pending.borrow().len(), self.flights.get());
         self.batch("SAVEPOINT provided");
         // What it wrote has to be accepted before it is done.
@@ -273,6 +322,7 @@ impl Db {
             }
             Err(refused) if refused.is_refusal() => {
                 self.forget_run();
+                self.note_own(|rows| *rows = OfRun { was_alone: rows.was_alone, ..OfRun::default() });
                 if self.flights.get() == flights {
                     self.pending.borrow_mut().truncate(waited);
                 } else {
@@ -333,6 +383,49 @@ impl Db {
     /// Whatever is stored of runs may be another now.
     pub(crate) fn forget_run(&self) {
         *self.run.borrow_mut() = None;
+    }
+
+    /// Whether it is computed from what is known, and asks for nothing.
+    pub(crate) fn is_computed(&self) -> bool {
+        self.runtime.is_none()
+    }
+
+    /// Keeps from here on what is read and written of the rows of a run, whose owner writes.
+    pub(crate) fn keep_rows_of(&self, run: &RunId, was_alone: bool) {
+        *self.own.borrow_mut() = Some((run.clone(), OfRun { was_alone, ..OfRun::default() }));
+    }
+
+    /// Reads what most writes of a run that takes turns begin with, so that the next one knows it.
+    pub(crate) fn learn(&self, run: &RunId) -> DbResult<()> {
+        self.last_request(run)?;
+        self.open_turn(run)?;
+        self.last_seq(run).map(drop)
+    }
+
+    /// Something that is known of the rows of the run whose owner writes.
+    pub(crate) fn known<T>(&self, look: impl FnOnce(&OfRun) -> Option<T>) -> Option<T> {
+        look(&self.own.borrow().as_ref()?.1)
+    }
+
+    /// The same, if it is this run.
+    pub(crate) fn known_of<T>(&self, run: &RunId, look: impl FnOnce(&OfRun) -> Option<T>) -> Option<T> {
+        let own = self.own.borrow();
+        let (_, rows) = own.as_ref().filter(|(own, _)| own == run)?;
+        look(rows)
+    }
+
+    /// Notes what is stored now of the run whose owner writes.
+    pub(crate) fn note_own(&self, note: impl FnOnce(&mut OfRun)) {
+        if let Some((_, rows)) = self.own.borrow_mut().as_mut() {
+            note(rows);
+        }
+    }
+
+    /// The same of a run, if it is this one.
+    pub(crate) fn note_of(&self, run: &RunId, note: impl FnOnce(&mut OfRun)) {
+        if let Some((_, rows)) = self.own.borrow_mut().as_mut().filter(|(own, _)| own == run) {
+            note(rows);
+        }
     }
 }
 

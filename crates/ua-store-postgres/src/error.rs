@@ -12,6 +12,9 @@ pub(crate) enum DbError {
     /// PostgreSQL's, or the connection's.
     #[error(transparent)]
     Sql(#[from] tokio_postgres::Error),
+    /// Something has to be read, where a write is computed from what is known.
+    #[error("it is not known without asking the server")]
+    NotKnown,
 }
 
 impl DbError {
@@ -20,6 +23,7 @@ impl DbError {
         match self {
             Self::Store(error) => error,
             Self::Sql(error) => sql_error(error),
+            error @ Self::NotKnown => refused(error.to_string()),
         }
     }
 
@@ -28,6 +32,7 @@ impl DbError {
         match self {
             Self::Store(error) => error.is_refusal(),
             Self::Sql(error) => error.code().is_some_and(is_constraint),
+            Self::NotKnown => false,
         }
     }
 
@@ -48,6 +53,13 @@ impl DbError {
             Some(_) | None => Self::Sql(error),
         }
     }
+}
+
+/// Whether a guard refused what was computed from what is known, or a constraint did, or the server gave it up for another one's sake: what is
+/// known is no longer so, and the same has to be done from what is read.
+pub(crate) fn is_out_of_date(error: &tokio_postgres::Error) -> bool {
+    let given_up = [SqlState::DIVISION_BY_ZERO, SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+    error.code().is_some_and(|code| is_constraint(code) || given_up.contains(code))
 }
 
 fn is_constraint(code: &SqlState) -> bool {

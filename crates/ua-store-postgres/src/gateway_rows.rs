@@ -142,7 +142,7 @@ impl Db {
         Ok(open)
     }
 
-    fn project_of(&self, run: &RunId) -> DbResult<Option<String>> {
+    pub(crate) fn project_of(&self, run: &RunId) -> DbResult<Option<String>> {
         self.row(PROJECT, params![run.as_str()], |row| Ok(row.try_get(0)?))
     }
 }

@@ -14,6 +14,8 @@ type DbResult<T> = Result<T, DbError>;
 
 // What a decision about a call is read by, before it and again in the write that starts it. Each is found by an index (`tests/it/schema.rs`), so that what a decision costs does not grow with the run, and 2,000 other runs do not slow one down.
 pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = $1";
+pub(crate) const CALLS_OF_TURNS: &str =
+    "SELECT * FROM tool_calls WHERE run_id = $1 AND turn BETWEEN $2 AND $3 ORDER BY turn, ordinal";
 pub(crate) const ATTEMPT: &str = "SELECT * FROM tool_attempts WHERE tool_call_id = $1 AND attempt = $2";
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = $1 \
                                  AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
@@ -24,15 +26,21 @@ impl Db {
     // --- Calls.
 
     pub(crate) fn call(&self, id: &CallId) -> DbResult<CallRecord> {
+        if let Some(known) = self.known(|rows| rows.call(id).cloned()) {
+            return Ok(known);
+        }
         let found = self.row(CALL, params![id.as_str()], call_record)?;
         found.ok_or_else(|| not_found("tool_calls", id))
     }
 
     /// The calls of a run, or of one turn of it, by position.
     pub(crate) fn calls_of(&self, run: &RunId, turn: Option<u32>) -> DbResult<Vec<CallRecord>> {
-        let sql = "SELECT * FROM tool_calls WHERE run_id = $1 AND turn BETWEEN $2 AND $3 ORDER BY turn, ordinal";
+        let known = turn.and_then(|turn| self.known_of(run, |rows| rows.calls_of_turn(turn).map(<[_]>::to_vec)));
+        if let Some(known) = known {
+            return Ok(known);
+        }
         let (first, last) = turn.map_or((0, u32::MAX), |turn| (turn, turn));
-        self.rows(sql, params![run.as_str(), first, last], call_record)
+        self.rows(CALLS_OF_TURNS, params![run.as_str(), first, last], call_record)
     }
 
     /// The calls of a run of turns up to one, by position.
@@ -61,6 +69,10 @@ impl Db {
 
     /// The call that holds `key`.
     pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> DbResult<Option<CallRecord>> {
+        if self.is_computed() {
+            // None, for all that is known: whoever claims a key that another call holds is refused by the index over keys.
+            return Ok(None);
+        }
         self.row(HOLDER, params![key.as_str()], call_record)
     }
 
@@ -118,6 +130,7 @@ impl Db {
             },
             || RowRef::new("tool_calls", &call.call_id),
         );
+        self.note_of(&call.run_id, |rows| rows.call_inserted(call));
         Ok(())
     }
 
@@ -151,6 +164,7 @@ impl Db {
                 ":epoch": int(epoch),
             },
         );
+        self.note_of(&call.run_id, |rows| rows.call_updated(call));
         Ok(())
     }
 
@@ -172,6 +186,10 @@ impl Db {
     }
 
     pub(crate) fn current_attempt(&self, call: &CallRecord) -> DbResult<Option<AttemptRecord>> {
+        let known = self.known_of(&call.run_id, |rows| rows.attempt(call).cloned());
+        if known.is_some() {
+            return Ok(known);
+        }
         self.row(ATTEMPT, params![call.call_id.as_str(), call.attempt], attempt_record)
     }
 
@@ -183,12 +201,14 @@ impl Db {
             sql,
             params![attempt.call_id.as_str(), attempt.attempt, int(attempt.epoch), attempt.server_generation, started],
         );
+        self.note_attempt(attempt);
     }
 
     pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> DbResult<()> {
         let sql = "UPDATE tool_attempts SET handle_json = $3 WHERE tool_call_id = $1 AND attempt = $2";
         let handle = opt_json(attempt.handle.as_ref())?;
         self.execute(sql, params![attempt.call_id.as_str(), attempt.attempt, handle]);
+        self.note_attempt(attempt);
         Ok(())
     }
 
@@ -204,6 +224,11 @@ impl Db {
                 attempt.detail
             ],
         );
+        self.note_attempt(attempt);
+    }
+
+    fn note_attempt(&self, attempt: &AttemptRecord) {
+        self.note_own(|rows| rows.attempt_put(attempt));
     }
 
     // --- Receipts.

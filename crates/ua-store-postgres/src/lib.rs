@@ -19,6 +19,7 @@ mod filling;
 mod fleet_rows;
 mod gateway_rows;
 mod health;
+mod kept;
 mod ledger_rows;
 mod lineage_rows;
 mod locks;

@@ -8,8 +8,8 @@ use ua_store::rows::around;
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Change, Committed, FleetChange, FleetDone,
     FleetRows as _, FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore,
-    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RunHead, RunQuery, RunRecord, RunRecords,
-    RunsOf, Store, StoreError, Turns, apply, apply_fleet,
+    QuestionRecord, QuestionsOf, QueueDepth, QueueEntry, ReceiptRecord, RowRef, RunHead, RunQuery, RunRecord,
+    RunRecords, RunsOf, Store, StoreError, Turns, apply, apply_fleet,
 };
 
 use crate::db::Db;
@@ -21,6 +21,9 @@ use crate::value::params;
 impl Store for PostgresStore {
     async fn commit(&self, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
         if batch.writes_nothing() {
+            if let Some(looked) = self.look(by, &batch).await? {
+                return Ok(looked);
+            }
             let by = by.clone();
             return self.read(move |db| apply(db, &by, batch)).await;
         }
@@ -29,8 +32,8 @@ impl Store for PostgresStore {
     }
 
     async fn run(&self, run: &RunId) -> Result<RunRecord, StoreError> {
-        let run = run.clone();
-        self.read(move |db| db.run(&run)).await
+        let found = self.one_run(run).await?;
+        found.ok_or_else(|| StoreError::NotFound { row: RowRef::new("runs", run) })
     }
 
     async fn runs_of(&self, of: RunsOf) -> Result<Vec<RunRecord>, StoreError> {

@@ -10,17 +10,18 @@ use ua_store::{CallRecord, Related, Relations, rules};
 use crate::column::text;
 use crate::db::Db;
 use crate::error::DbError;
+use crate::gateway_rows::PROJECT;
 use crate::ledger_rows::call_record;
 use crate::lineage_rows::FAMILY;
 use crate::run_rows::run_record;
-use crate::value::{ToValue as _, params};
+use crate::value::{ToValue as _, Value, params};
 
 type DbResult<T> = Result<T, DbError>;
 
 /// The newest of each group of the calls that a condition finds, with the size of the group. $1 is what the condition looks in, then come the
 /// call, its run, tool, words and scope, when it was decided, and its position.
 macro_rules! newest_of {
-    ($found:literal) => {
+    ($found:expr) => {
         concat!(
             "SELECT c.*, related.count FROM (SELECT DISTINCT ON (standing, is_left_open, is_of_tool, has_words, has_scope, is_of_whole_call, is_after, \
              is_at_once, is_behind) tool_call_id, count(*) OVER (PARTITION BY standing, is_left_open, is_of_tool, has_words, has_scope, \
@@ -41,15 +42,30 @@ macro_rules! newest_of {
 }
 
 /// Calls of the family with the same scope that may have happened.
-const RIVALS: &str = newest_of!(
-    "root_run_id = $1 AND side_effect_scope = $6 AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
-     OR status IN ('running', 'unknown', 'succeeded') \
-     OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
-);
+macro_rules! rivals {
+    () => {
+        "root_run_id = $1 AND side_effect_scope = $6 AND deduplicated_from IS NULL AND (doubt IS NOT NULL \
+         OR status IN ('running', 'unknown', 'succeeded') \
+         OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none'))"
+    };
+}
 /// Calls of the family and of the same tool, with another scope or none, of which an attempt is in doubt.
-const DOUBTS: &str = newest_of!(
-    "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = $1 AND raw_tool_name = $4 \
-     AND ($6 IS NULL OR side_effect_scope IS DISTINCT FROM $6)"
+macro_rules! doubts {
+    () => {
+        "(status = 'unknown' OR doubt IS NOT NULL) AND root_run_id = $1 AND raw_tool_name = $4 \
+         AND ($6 IS NULL OR side_effect_scope IS DISTINCT FROM $6)"
+    };
+}
+const RIVALS: &str = newest_of!(rivals!());
+const DOUBTS: &str = newest_of!(doubts!());
+/// Refuses a write that was computed as if nothing were related to a call, in a family of one run and outside of the gateway.
+const IS_ALONE: &str = concat!(
+    "SELECT 1 / (CASE WHEN EXISTS (SELECT FROM tool_calls WHERE ",
+    rivals!(),
+    " AND attempt > 0 AND tool_call_id <> $2) OR EXISTS (SELECT FROM tool_calls WHERE ",
+    doubts!(),
+    " AND attempt > 0 AND tool_call_id <> $2) OR EXISTS (SELECT FROM runs WHERE root_run_id = $1 AND run_id <> $3) \
+     OR EXISTS (SELECT FROM gateway_sessions WHERE run_id = $3) THEN 0 ELSE 1 END)"
 );
 /// Calls of a run of another tree, from behind a turn on, of the same tool or with the same scope, that may have happened.
 const KIN: &str = newest_of!(
@@ -66,8 +82,22 @@ pub const RELATED: [(&str, &str); 3] =
 impl Db {
     /// What a call might repeat whose effect is `scope`.
     pub(crate) fn relations(&self, call: &CallRecord, scope: Option<&Scope>) -> DbResult<Relations> {
-        let mut relations = Relations::default();
         let root = call.root_run_id.as_str();
+        if self.is_computed() {
+            if !self.known(|rows| Some(rows.was_alone)).unwrap_or(false) {
+                return Err(DbError::NotKnown);
+            }
+            self.execute(IS_ALONE, about(call, scope, root));
+            return Ok(Relations::default());
+        }
+        let mut asked = vec![
+            ("tool_calls", DOUBTS, about(call, scope, root)),
+            ("runs", FAMILY, params![root].to_vec()),
+            ("gateway_sessions", PROJECT, params![call.run_id.as_str()].to_vec()),
+        ];
+        asked.extend(scope.map(|_| ("tool_calls", RIVALS, about(call, scope, root))));
+        self.look_ahead(asked)?;
+        let mut relations = Relations::default();
         if scope.is_some() {
             for other in self.related(RIVALS, call, scope, root, None)? {
                 relations.add(call, scope, &other);
@@ -85,9 +115,12 @@ impl Db {
                 }
             }
         }
+        let is_session = self.project_of(&call.run_id)?.is_some();
         for other in self.open_in_project(call, scope)? {
             relations.add_open(call, scope, other);
         }
+        let was_alone = family.len() == 1 && !is_session && relations == Relations::default();
+        self.note_of(&call.run_id, |rows| rows.was_alone = was_alone);
         Ok(relations)
     }
 
@@ -99,21 +132,26 @@ impl Db {
         of: &str,
         behind: Option<u32>,
     ) -> DbResult<Vec<Related>> {
-        let mut values = params![
-            of,
-            call.call_id.as_str(),
-            call.run_id.as_str(),
-            call.name.raw,
-            call.args_hash.to_hex(),
-            scope.map(Scope::as_str),
-            text(&call.created_at),
-            call.position.turn,
-            call.position.ordinal,
-        ]
-        .to_vec();
+        let mut values = about(call, scope, of);
         values.extend(behind.map(|behind| behind.value()));
         self.rows(sql, values, related)
     }
+}
+
+/// What the queries look for.
+fn about(call: &CallRecord, scope: Option<&Scope>, of: &str) -> Vec<Value> {
+    params![
+        of,
+        call.call_id.as_str(),
+        call.run_id.as_str(),
+        call.name.raw,
+        call.args_hash.to_hex(),
+        scope.map(Scope::as_str),
+        text(&call.created_at),
+        call.position.turn,
+        call.position.ordinal,
+    ]
+    .to_vec()
 }
 
 fn related(row: &Row) -> DbResult<Related> {

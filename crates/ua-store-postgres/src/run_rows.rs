@@ -1,5 +1,7 @@
 //! The rows of runs: how they are found, and how they are stored.
 
+use std::collections::HashMap;
+
 use tokio_postgres::Row;
 use ua_core::{CallId, ModelTurn, Money, QuestionId, RunId, StepId, Timestamp, Usage};
 use ua_store::rows::Written;
@@ -11,6 +13,7 @@ use ua_store::{
 use crate::column::{Columns, int, json, opt_json, opt_text, stored_name, text};
 use crate::db::Db;
 use crate::error::DbError;
+use crate::kept::CallsOfTurn;
 use crate::value::{named, params};
 
 type DbResult<T> = Result<T, DbError>;
@@ -21,24 +24,65 @@ pub(crate) fn not_found(table: &'static str, key: impl std::fmt::Display) -> DbE
 
 pub(crate) const WRITTEN: &str = "SELECT batches, words FROM run_writes WHERE run_id = $1";
 pub(crate) const RUN: &str = "SELECT * FROM runs WHERE run_id = $1";
+/// The same two without a search path, for one that reads nothing else.
+pub(crate) const RUN_ALONE: &str = "SELECT * FROM ua.runs WHERE run_id = $1";
+pub(crate) const LEASED: &str =
+    "SELECT w.batches, w.words, r.* FROM ua.runs r JOIN ua.run_writes w ON w.run_id = r.run_id WHERE r.run_id = $1";
+pub(crate) const OWN_NUMBER: &str = "SELECT pg_current_xact_id()::xid::text";
+pub(crate) const STEP: &str = "SELECT * FROM run_steps WHERE step_id = $1";
+pub(crate) const OPEN_TURN: &str = "SELECT * FROM turns WHERE run_id = $1 AND committed_at IS NULL";
+pub(crate) const LAST_SEQ: &str = "SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = $1";
+const REQUEST: &str = "SELECT * FROM usage WHERE run_id = $1 AND request_id = $2";
+pub(crate) const LAST_REQUEST: &str = "SELECT * FROM usage WHERE run_id = $1 ORDER BY request_id DESC LIMIT 1";
 
 impl Db {
     // --- Runs.
 
     pub(crate) fn written(&self, run: &RunId) -> DbResult<Written> {
-        let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let written = self.row(WRITTEN, params![run.as_str()], |row| {
-            Ok(Written { batches: count(row.try_get(0)?), words: count(row.try_get(1)?) })
-        })?;
-        Ok(written.unwrap_or_default())
+        if let Some(known) = self.known_of(run, |rows| rows.written) {
+            return Ok(known);
+        }
+        let written = self.row(WRITTEN, params![run.as_str()], written)?.unwrap_or_default();
+        self.note_of(run, |rows| rows.written = Some(written));
+        Ok(written)
     }
 
     pub(crate) fn set_batches(&self, run: &RunId, batches: u64) {
-        let sql = "UPDATE run_writes SET batches = $2 WHERE run_id = $1";
-        self.execute(sql, params![run.as_str(), int(batches)]);
+        // What is computed from what is known begins with the guard, which sets it.
+        if !self.is_computed() || self.known_of(run, |rows| rows.written).is_none() {
+            let sql = "UPDATE run_writes SET batches = $2 WHERE run_id = $1";
+            self.execute(sql, params![run.as_str(), int(batches)]);
+        }
+        self.note_of(run, |rows| rows.written = rows.written.map(|written| Written { batches, ..written }));
+    }
+
+    /// Begins a write that is computed from what is known of a run: behind the lock of its lineage, nothing of it is written unless the run's
+    /// row of `run_writes` is the one that `written_by` left, and the run's owner is the same.
+    pub(crate) fn guard(&self, run: &RunRecord, written: Written, written_by: &str, batches: u64) -> DbResult<()> {
+        self.execute("SELECT FROM runs WHERE run_id = $1 FOR NO KEY UPDATE", params![run.root_run_id.as_str()]);
+        let sql = "UPDATE run_writes w SET batches = $2 / (CASE WHEN w.xmin = $3::xid AND w.batches = $4 AND w.words = $5 \
+                   AND EXISTS (SELECT FROM runs r WHERE r.run_id = $1 AND r.lease_epoch = $6 AND r.owner_json IS NOT DISTINCT FROM $7) \
+                   THEN 1 ELSE 0 END) WHERE w.run_id = $1 RETURNING pg_current_xact_id()::xid::text AS written_by";
+        let owner = opt_json(run.owner.as_ref())?;
+        let (known, words) = (int(written.batches), int(written.words));
+        let id = run.run_id.as_str();
+        self.execute(sql, params![id, int(batches), written_by, known, words, int(run.lease_epoch), owner]);
+        Ok(())
+    }
+
+    /// Leaves a mark in a run's row of `run_writes`: what was kept of its rows is out of date.
+    pub(crate) fn touch(&self, run: &RunId) {
+        self.execute("UPDATE run_writes SET batches = batches WHERE run_id = $1", params![run.as_str()]);
+    }
+
+    /// The number of this transaction, as `xmin` of the rows that it writes outside of savepoints.
+    pub(crate) fn own_number(&self) -> DbResult<String> {
+        let number = self.row(OWN_NUMBER, params![], |row| Ok(row.try_get::<_, String>(0)?))?;
+        Ok(number.unwrap_or_default())
     }
 
     pub(crate) fn count_word(&self, run: &RunId) {
+        self.note_of(run, |rows| rows.written = None);
         let sql = "UPDATE run_writes SET words = words + 1 WHERE run_id = $1";
         self.execute(sql, params![run.as_str()]);
     }
@@ -160,7 +204,7 @@ impl Db {
     }
 
     pub(crate) fn update_seen(&self, run: &RunRecord) {
-        self.forget_run();
+        self.keep_run(run);
         let sql = "UPDATE runs SET seen_at = $2, held_from = $3 WHERE run_id = $1";
         self.execute(
             sql,
@@ -214,7 +258,15 @@ impl Db {
     // --- Steps.
 
     pub(crate) fn step(&self, id: &StepId) -> DbResult<Option<StepRecord>> {
-        self.row("SELECT * FROM run_steps WHERE step_id = $1", params![id.as_str()], step_record)
+        let known = self.known(|rows| rows.step.as_ref().filter(|step| step.step_id == *id).cloned());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let step = self.row(STEP, params![id.as_str()], step_record)?;
+        if let Some(step) = &step {
+            self.note_of(&step.run_id, |rows| rows.step = Some(step.clone()));
+        }
+        Ok(step)
     }
 
     pub(crate) fn steps_of(&self, run: &RunId) -> DbResult<Vec<StepRecord>> {
@@ -246,6 +298,7 @@ impl Db {
             },
             || RowRef::new("run_steps", &step.step_id),
         );
+        self.note_of(&step.run_id, |rows| rows.step = None);
         Ok(())
     }
 
@@ -263,12 +316,18 @@ impl Db {
                 ":last": step.last_turn,
             },
         );
+        self.note_of(&step.run_id, |rows| rows.step = Some(step.clone()));
     }
 
     // --- Turns and messages.
 
     pub(crate) fn open_turn(&self, run: &RunId) -> DbResult<Option<TurnRecord>> {
-        self.row("SELECT * FROM turns WHERE run_id = $1 AND committed_at IS NULL", params![run.as_str()], turn_record)
+        if let Some(known) = self.known_of(run, |rows| rows.open_turn.clone()) {
+            return Ok(known);
+        }
+        let open = self.row(OPEN_TURN, params![run.as_str()], turn_record)?;
+        self.note_of(run, |rows| rows.open_turn = Some(open.clone()));
+        Ok(open)
     }
 
     pub(crate) fn turns_of(&self, run: &RunId) -> DbResult<Vec<TurnRecord>> {
@@ -294,6 +353,12 @@ impl Db {
                 ":epoch": int(turn.epoch),
             },
         );
+        // What its reply says is a message.
+        let reply = ModelTurn { blocks: Vec::new(), ..turn.reply.clone() };
+        self.note_of(&turn.run_id, |rows| {
+            rows.open_turn = Some(Some(TurnRecord { reply, committed_at: None, ..turn.clone() }));
+            rows.calls = Some(CallsOfTurn { turn: turn.turn, calls: Vec::new(), attempts: HashMap::new() });
+        });
         Ok(())
     }
 
@@ -301,6 +366,7 @@ impl Db {
         let sql = "UPDATE turns SET committed_at = $3 WHERE run_id = $1 AND turn = $2";
         let committed = opt_text(turn.committed_at.as_ref());
         self.execute(sql, params![turn.run_id.as_str(), turn.turn, committed]);
+        self.note_of(&turn.run_id, |rows| rows.open_turn = turn.committed_at.is_some().then_some(None));
     }
 
     /// The run's messages of turns up to `last_turn`.
@@ -318,7 +384,12 @@ impl Db {
     }
 
     pub(crate) fn last_seq(&self, run: &RunId) -> DbResult<u64> {
-        self.number("SELECT coalesce(max(seq), 0) FROM messages WHERE run_id = $1", params![run.as_str()])
+        if let Some(known) = self.known_of(run, |rows| rows.last_seq) {
+            return Ok(known);
+        }
+        let last = self.number(LAST_SEQ, params![run.as_str()])?;
+        self.note_of(run, |rows| rows.last_seq = Some(last));
+        Ok(last)
     }
 
     pub(crate) fn insert_message(&self, run: &RunId, message: &MessageRecord) -> DbResult<()> {
@@ -336,6 +407,7 @@ impl Db {
                 ":message": json(&message.message)?,
             },
         );
+        self.note_of(run, |rows| rows.last_seq = rows.last_seq.map(|last| last.max(message.seq)));
         Ok(())
     }
 
@@ -373,11 +445,11 @@ impl Db {
     // --- Requests to models.
 
     pub(crate) fn request(&self, run: &RunId, id: RequestId) -> DbResult<Option<RequestRecord>> {
-        self.row(
-            "SELECT * FROM usage WHERE run_id = $1 AND request_id = $2",
-            params![run.as_str(), int(id)],
-            request_record,
-        )
+        let known = self.known_of(run, |rows| rows.last_request.clone()?.filter(|last| last.request_id == id));
+        if known.is_some() {
+            return Ok(known);
+        }
+        self.row(REQUEST, params![run.as_str(), int(id)], request_record)
     }
 
     pub(crate) fn requests_of(&self, run: &RunId) -> DbResult<Vec<RequestRecord>> {
@@ -390,8 +462,12 @@ impl Db {
     }
 
     pub(crate) fn last_request(&self, run: &RunId) -> DbResult<Option<RequestRecord>> {
-        let sql = "SELECT * FROM usage WHERE run_id = $1 ORDER BY request_id DESC LIMIT 1";
-        self.row(sql, params![run.as_str()], request_record)
+        if let Some(known) = self.known_of(run, |rows| rows.last_request.clone()) {
+            return Ok(known);
+        }
+        let last = self.row(LAST_REQUEST, params![run.as_str()], request_record)?;
+        self.note_of(run, |rows| rows.last_request = Some(last.clone()));
+        Ok(last)
     }
 
     pub(crate) fn insert_request(&self, run: &RunId, request: &RequestRecord) -> DbResult<()> {
@@ -417,6 +493,7 @@ impl Db {
                 ":continued_from": request.continued_from,
             },
         );
+        self.note_of(run, |rows| rows.last_request = Some(Some(request.clone())));
         Ok(())
     }
 
@@ -443,6 +520,10 @@ impl Db {
                 ":heard": opt_json(request.heard.as_ref())?,
             },
         );
+        self.note_of(run, |rows| match &mut rows.last_request {
+            Some(Some(last)) if last.request_id == request.request_id => last.clone_from(request),
+            _ => rows.last_request = None,
+        });
         Ok(())
     }
 
@@ -530,6 +611,12 @@ impl Db {
 
 const QUESTIONS: &str = "SELECT q.*, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.applied_at \
                          FROM questions q LEFT JOIN answers a ON a.question_id = q.question_id";
+
+/// What has been written about a run, counted, of the columns `batches` and `words`.
+pub(crate) fn written(row: &Row) -> DbResult<Written> {
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    Ok(Written { batches: count(row.try_get("batches")?), words: count(row.try_get("words")?) })
+}
 
 pub(crate) fn run_record(row: &Row) -> DbResult<RunRecord> {
     let column = Columns::new(row, "runs", "run_id");

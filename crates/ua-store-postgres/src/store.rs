@@ -6,19 +6,26 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
-use tokio_postgres::NoTls;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::{NoTls, Row, SimpleQueryMessage};
 use tracing::Instrument as _;
-use ua_store::{Author, Batch, Change, Committed, Durability, Retry, StoreError, apply};
+use ua_core::RunId;
+use ua_store::{Author, Batch, Change, Committed, Durability, Retry, RunLease, RunRecord, StoreError, apply};
 
 use crate::config::{Place, PostgresConfig};
 use crate::db::{Db, Purpose};
-use crate::error::{DbError, refused, sql_error, unavailable};
-use crate::ledger_rows::{ATTEMPT, CALL, HOLDER};
+use crate::error::{DbError, is_out_of_date, refused, sql_error, unavailable};
+use crate::kept::{Kept, KeptRuns, OfRun};
+use crate::ledger_rows::{ATTEMPT, CALL, CALLS_OF_TURNS, HOLDER};
 use crate::locks::{Plan, Shared};
-use crate::run_rows::{RUN, WRITTEN};
+use crate::run_rows::{
+    LAST_REQUEST, LAST_SEQ, LEASED, OPEN_TURN, OWN_NUMBER, RUN, RUN_ALONE, STEP, WRITTEN, run_record, written,
+};
 use crate::value::{Value, params};
 use crate::{schema, spans, tls};
+
+/// Bytes of a write that is one text. Longer ones take their values as they are.
+const LONGEST: usize = 1 << 20;
 
 /// How often a transaction is begun anew that the server gave up for another one's sake.
 const MOST_TRIES: u32 = 20;
@@ -32,6 +39,25 @@ pub struct PostgresStore {
     lock_wait: Duration,
     /// Set once the database was found fit.
     is_checked: Arc<OnceCell<()>>,
+    /// What is known of the runs whose owners write here.
+    kept: Arc<KeptRuns>,
+    /// Whether what is kept is read as well, and compared.
+    compares: bool,
+}
+
+/// What became of a write that was to be computed from what is known.
+enum Known {
+    /// It is committed.
+    Written(Committed),
+    /// Nothing of it is there, and it has to be done from what is read; whether nothing was related to the call that was started last.
+    Not { was_alone: bool },
+}
+
+/// A write that is computed, and not sent yet.
+struct Departing {
+    text: String,
+    committed: Committed,
+    rows: OfRun,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -73,6 +99,8 @@ impl PostgresStore {
             place: config.place.clone(),
             lock_wait: config.lock_wait,
             is_checked: Arc::default(),
+            kept: Arc::default(),
+            compares: config.compares,
         })
     }
 
@@ -109,9 +137,13 @@ impl PostgresStore {
     }
 
     async fn write_it(&self, by: &Author, batch: Batch, durability: Durability) -> Result<Committed, StoreError> {
+        let was_alone = match self.write_known(by, &batch, durability).await? {
+            Known::Written(committed) => return Ok(committed),
+            Known::Not { was_alone } => was_alone,
+        };
         let plan = Plan::of(by, &batch);
         for _ in 1..MOST_TRIES {
-            match self.write_once(by, &batch, &plan, durability).await? {
+            match self.write_once(by, &batch, &plan, durability, was_alone).await? {
                 Err(error) if error.gave_way() => tracing::debug!(%error, "a transaction gave way and begins again"),
                 Err(error) if error.is_refusal() && durability == Durability::Synced => {
                     self.wait_for_what_was_seen(plan).await?;
@@ -120,7 +152,7 @@ impl PostgresStore {
                 done => return done.map_err(DbError::into_store),
             }
         }
-        self.write_once(by, &batch, &plan, durability).await?.map_err(DbError::into_store)
+        self.write_once(by, &batch, &plan, durability, was_alone).await?.map_err(DbError::into_store)
     }
 
     /// Writes rows that belong to no lineage; writers of the same kind follow each other.
@@ -151,6 +183,7 @@ impl PostgresStore {
         batch: &Batch,
         plan: &Plan,
         durability: Durability,
+        was_alone: bool,
     ) -> Result<Result<Committed, DbError>, StoreError> {
         let (by, batch, plan, place) = (by.clone(), batch.clone(), plan.clone(), self.place.clone());
         let work = move |db: &Db| {
@@ -158,10 +191,128 @@ impl PostgresStore {
             if let Some(place) = &place {
                 db.keep_to(place, &batch)?;
             }
-            db.look_ahead(asked_by(&by, &batch))?;
-            apply(db, &by, batch)
+            let Author::Owner(lease) = &by else { return Ok((apply(db, &by, batch)?, None)) };
+            db.keep_rows_of(&lease.run_id, was_alone);
+            db.look_ahead(asked_by(lease, &batch))?;
+            if takes_turns(&batch) {
+                db.learn(&lease.run_id)?;
+            }
+            let is_numbered = batch.number.is_some();
+            let committed = apply(db, &by, batch)?;
+            if !is_numbered {
+                db.touch(&lease.run_id);
+            }
+            let written_by = db.own_number()?;
+            Ok((committed, Some(Kept { lease: lease.clone(), written_by, rows: db.take_rows() })))
         };
-        self.transaction(Purpose::Write(durability), work).await
+        let done = self.transaction(Purpose::Write(durability), work).await?;
+        Ok(done.map(|(committed, kept)| {
+            kept.into_iter().for_each(|kept| self.kept.put(kept));
+            committed
+        }))
+    }
+
+    /// Writes a batch of a run's owner in one flight, computed from what is known of the run, if that is enough and still so.
+    async fn write_known(&self, by: &Author, batch: &Batch, durability: Durability) -> Result<Known, StoreError> {
+        let Author::Owner(lease) = by else { return Ok(Known::Not { was_alone: false }) };
+        let Some(kept) = self.kept.take(lease) else { return Ok(Known::Not { was_alone: false }) };
+        let not = Known::Not { was_alone: kept.rows.was_alone };
+        let Some(Departing { text, committed, rows }) = self.computed(by, batch, kept, durability) else {
+            return Ok(not);
+        };
+        self.check().await?;
+        let pool = self.pool.clone();
+        let sent = self.runtime.spawn(async move {
+            let client = taken(&pool).await?;
+            let said = client.simple_query(&text).await;
+            // Where it stopped, the transaction is still open.
+            if said.is_err() && client.batch_execute("ROLLBACK").await.is_err() {
+                drop(Object::take(client));
+            }
+            Ok::<_, StoreError>(said)
+        });
+        let sent = sent.await.map_err(|error| unavailable("the write broke off", error, Retry::Never))?;
+        let written_by = match sent? {
+            Ok(said) => number_in(&said),
+            Err(error) if is_out_of_date(&error) => {
+                tracing::debug!(%error, "somebody else has written, so all of it is read");
+                None
+            }
+            Err(error) => return Err(sql_error(error)),
+        };
+        // Without a number there was no such run.
+        let Some(written_by) = written_by else { return Ok(not) };
+        self.kept.put(Kept { lease: lease.clone(), written_by, rows });
+        if self.compares {
+            self.compare(lease).await?;
+        }
+        Ok(Known::Written(committed))
+    }
+
+    /// What a batch comes to, by what is known of its run; `None` when something has to be read, or a rule refuses it.
+    fn computed(&self, by: &Author, batch: &Batch, kept: Kept, durability: Durability) -> Option<Departing> {
+        let plan = Plan::of(by, batch);
+        let (run, counts) = (kept.rows.run.clone()?, kept.rows.written?);
+        if plan.one_run() != Some(run.run_id.as_str()) || !plan.job_keys().is_empty() {
+            return None;
+        }
+        let db = Db::knowing(Purpose::Write(durability), self.lock_wait, &run.run_id, kept.rows);
+        let computed =
+            db.guard(&run, counts, &kept.written_by, batch.number.unwrap_or(counts.batches)).and_then(|()| {
+                if let Some(place) = &self.place {
+                    db.keep_to(place, batch)?;
+                }
+                apply(&db, by, batch.clone())
+            });
+        let committed = match computed {
+            Ok(committed) => committed,
+            Err(error) => {
+                tracing::trace!(%error, "a write is done from what is read");
+                return None;
+            }
+        };
+        let (text, rows) = db.into_text();
+        (text.len() <= LONGEST).then_some(Departing { text, committed, rows })
+    }
+
+    /// Asserts that what is kept of a run is what is stored, unless somebody else has written since.
+    async fn compare(&self, lease: &RunLease) -> Result<(), StoreError> {
+        let Some(kept) = self.kept.take(lease) else { return Ok(()) };
+        let kept = self.read(move |db| kept.assert_stored(db).map(|()| kept)).await?;
+        self.kept.put(kept);
+        Ok(())
+    }
+
+    /// Looks whether a lease is the newest, in one flight. `None` when that needs more.
+    pub(crate) async fn look(&self, by: &Author, batch: &Batch) -> Result<Option<Committed>, StoreError> {
+        let Author::Owner(lease) = by else { return Ok(None) };
+        if batch.changes().next().is_some() {
+            return Ok(None);
+        }
+        let rows = self.ask(LEASED, params![lease.run_id.as_str()].to_vec()).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let read = || Ok(OfRun { run: Some(run_record(row)?), written: Some(written(row)?), ..OfRun::default() });
+        let read = read().map_err(DbError::into_store)?;
+        let db = Db::knowing(Purpose::Read, self.lock_wait, &lease.run_id, read);
+        apply(&db, by, batch.clone()).map(Some).map_err(DbError::into_store)
+    }
+
+    /// One run.
+    pub(crate) async fn one_run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        let rows = self.ask(RUN_ALONE, params![run.as_str()].to_vec()).await?;
+        rows.first().map(run_record).transpose().map_err(DbError::into_store)
+    }
+
+    /// The rows of one query that needs no search path, in one flight: a statement alone is its own transaction.
+    async fn ask(&self, sql: &'static str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.check().await?;
+        let pool = self.pool.clone();
+        let asked = self.runtime.spawn(async move {
+            let client = taken(&pool).await?;
+            let typed: Vec<_> = values.iter().map(Value::typed).collect();
+            client.query_typed(sql, &typed).await.map_err(sql_error)
+        });
+        asked.await.map_err(|error| unavailable("the read broke off", error, Retry::Never))?
     }
 
     /// A refusal is believed: "it was written before" lets its owner go on. What it was read from may be visible and not durable, when the
@@ -199,30 +350,104 @@ impl PostgresStore {
     /// A connection lives on the runtime of the store, whoever asks for it first.
     async fn client(&self) -> Result<Object, StoreError> {
         let pool = self.pool.clone();
-        let client = self.runtime.spawn(async move { pool.get().await }).await;
-        let client = client.map_err(|error| unavailable("the runtime of the store has ended", error, Retry::Never))?;
-        client.map_err(|error| match error {
-            PoolError::Backend(error) => sql_error(error),
-            PoolError::Closed => refused("the store is closed"),
-            other @ (PoolError::Timeout(_) | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
-                unavailable("no connection to PostgreSQL is free", other, Retry::Later)
-            }
-        })
+        let client = self.runtime.spawn(async move { taken(&pool).await }).await;
+        client.map_err(|error| unavailable("the runtime of the store has ended", error, Retry::Never))?
     }
 }
 
-/// What the rules ask first about the changes of a run's owner: its run, and the calls that are sent or have come back.
-fn asked_by(by: &Author, batch: &Batch) -> Vec<(&'static str, &'static str, Vec<Value>)> {
-    let Author::Owner(lease) = by else { return Vec::new() };
-    let of_run = || params![lease.run_id.as_str()].to_vec();
-    let mut asked = vec![("run_writes", WRITTEN, of_run()), ("runs", RUN, of_run())];
-    for change in batch.changes() {
-        asked.extend(change.call().map(|call| ("tool_calls", CALL, params![call.as_str()].to_vec())));
-        if let Change::StartAttempt(start) = change {
-            asked.push(("tool_calls", HOLDER, params![start.key.as_str()].to_vec()));
+/// A connection of the pool, on the runtime that it lives on.
+async fn taken(pool: &Pool) -> Result<Object, StoreError> {
+    pool.get().await.map_err(|error| match error {
+        PoolError::Backend(error) => sql_error(error),
+        PoolError::Closed => refused("the store is closed"),
+        other @ (PoolError::Timeout(_) | PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
+            unavailable("no connection to PostgreSQL is free", other, Retry::Later)
         }
-        if let Change::SettleAttempt(settle) = change {
-            asked.push(("tool_attempts", ATTEMPT, params![settle.call_id.as_str(), settle.attempt].to_vec()));
+    })
+}
+
+/// The number of the transaction that the guard says.
+fn number_in(said: &[SimpleQueryMessage]) -> Option<String> {
+    said.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.try_get("written_by").ok().flatten().map(str::to_owned),
+        _ => None,
+    })
+}
+
+/// Whether it is of a run that takes turns, and not of a session or of an end.
+fn takes_turns(batch: &Batch) -> bool {
+    batch.changes().any(|change| matches!(change, Change::Reserve(_) | Change::RecordTurn(_) | Change::CommitTurn(_)))
+}
+
+/// What the rules ask about the changes of a run's owner, as far as it is told by the changes.
+fn asked_by(lease: &RunLease, batch: &Batch) -> Vec<(&'static str, &'static str, Vec<Value>)> {
+    let of_run = || params![lease.run_id.as_str()].to_vec();
+    let mut asked = vec![("", OWN_NUMBER, Vec::new()), ("run_writes", WRITTEN, of_run()), ("runs", RUN, of_run())];
+    if takes_turns(batch) {
+        asked.extend([("usage", LAST_REQUEST, of_run()), ("turns", OPEN_TURN, of_run())]);
+        asked.push(("messages", LAST_SEQ, of_run()));
+    }
+    let mut ask = |table: &'static str, sql: &'static str, values: Vec<Value>| {
+        if !asked.iter().any(|(_, known, of)| *known == sql && *of == values) {
+            asked.push((table, sql, values));
+        }
+    };
+    let plans = batch.changes().any(|change| matches!(change, Change::RecordTurn(_)));
+    for change in batch.changes() {
+        if let Some(call) = change.call()
+            && !plans
+        {
+            ask("tool_calls", CALL, params![call.as_str()].to_vec());
+        }
+        match change {
+            Change::StartAttempt(start) => ask("tool_calls", HOLDER, params![start.key.as_str()].to_vec()),
+            Change::SettleAttempt(settle) => {
+                ask("tool_attempts", ATTEMPT, params![settle.call_id.as_str(), settle.attempt].to_vec());
+            }
+            Change::RecordTurn(draft) => ask("run_steps", STEP, params![draft.step_id.as_str()].to_vec()),
+            Change::CommitTurn(commit) => {
+                ask("run_steps", STEP, params![commit.checkpoint.step_id.as_str()].to_vec());
+                let calls = params![lease.run_id.as_str(), commit.turn, commit.turn].to_vec();
+                ask("tool_calls", CALLS_OF_TURNS, calls);
+            }
+            Change::SaveCheckpoint(checkpoint) => {
+                ask("run_steps", STEP, params![checkpoint.step_id.as_str()].to_vec());
+            }
+            // Rare, or in need of nothing more.
+            Change::Reserve(_)
+            | Change::Submit(_)
+            | Change::SubmitAgain { .. }
+            | Change::Fork(_)
+            | Change::OpenSession(_)
+            | Change::Answer(_)
+            | Change::Override(_)
+            | Change::RequestCancel { .. }
+            | Change::Acquire { .. }
+            | Change::ResolveLate { .. }
+            | Change::Correct(_)
+            | Change::Delete(_)
+            | Change::PruneBlobs(_)
+            | Change::NoteAlive { .. }
+            | Change::EndRun(_)
+            | Change::OpenStep(_)
+            | Change::EnterStep(_)
+            | Change::CloseStep(_)
+            | Change::NoteResponse { .. }
+            | Change::NoteUsage { .. }
+            | Change::CloseRequest { .. }
+            | Change::CloseLostRequests { .. }
+            | Change::AppendMessages { .. }
+            | Change::RaiseQuestion(_)
+            | Change::CloseQuestion { .. }
+            | Change::KeepHandle(_)
+            | Change::InterpretReceipt { .. }
+            | Change::Deduplicate { .. }
+            | Change::CancelCalls { .. }
+            | Change::MarkLost { .. }
+            | Change::Arrive(_)
+            | Change::Deliver { .. }
+            | Change::ResolveUnknown { .. }
+            | Change::NoteReplay { .. } => {}
         }
     }
     asked

@@ -30,6 +30,73 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Writes it as PostgreSQL reads it inside a statement, whatever the server is set to.
+    fn write_literal(&self, out: &mut String) {
+        match self {
+            Self::Text(Some(text)) => quote(text, out),
+            Self::Text(None) => out.push_str("NULL::text"),
+            Self::Int(None) => out.push_str("NULL::bigint"),
+            Self::Int(Some(number)) if *number < 0 => out.push_str(&format!("'{number}'::bigint")),
+            Self::Int(Some(number)) => out.push_str(&number.to_string()),
+            Self::Bool(true) => out.push_str("TRUE"),
+            Self::Bool(false) => out.push_str("FALSE"),
+            Self::Texts(texts) => {
+                out.push_str("ARRAY[");
+                for (place, text) in texts.iter().enumerate() {
+                    if place > 0 {
+                        out.push(',');
+                    }
+                    quote(text, out);
+                }
+                out.push_str("]::text[]");
+            }
+            Self::Bytes(bytes) => {
+                out.push_str(r"E'\\x");
+                for byte in bytes {
+                    for half in [byte >> 4, byte & 15] {
+                        out.push(char::from_digit(u32::from(half), 16).unwrap_or('0'));
+                    }
+                }
+                out.push_str("'::bytea");
+            }
+        }
+    }
+}
+
+/// A text in quotes. In this form a backslash stands for itself when it is doubled, whatever `standard_conforming_strings` is.
+fn quote(text: &str, out: &mut String) {
+    out.push_str("E'");
+    let mut rest = text;
+    while let Some(at) = rest.find(['\'', '\\']) {
+        let (before, behind) = rest.split_at(at);
+        let (special, left) = behind.split_at(1);
+        out.push_str(before);
+        out.push_str(special);
+        out.push_str(special);
+        rest = left;
+    }
+    out.push_str(rest);
+    out.push('\'');
+}
+
+/// Writes a statement with its values in the places of `$1`, `$2` and so on.
+pub(crate) fn write_out(sql: &str, values: &[Value], out: &mut String) {
+    let mut rest = sql;
+    while let Some(at) = rest.find('$') {
+        let (before, behind) = rest.split_at(at);
+        out.push_str(before);
+        let digits = behind[1..].bytes().take_while(u8::is_ascii_digit).count();
+        let (name, left) = behind.split_at(digits + 1);
+        match name[1..].parse::<usize>().ok().and_then(|place| values.get(place.checked_sub(1)?)) {
+            Some(value) => value.write_literal(out),
+            None => out.push_str(name),
+        }
+        rest = left;
+    }
+    out.push_str(rest);
+}
+
 /// What can be a parameter.
 pub(crate) trait ToValue {
     /// No value, of the type that it would have.
@@ -177,6 +244,22 @@ pub(crate) use {named, params};
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_stand_in_their_places_and_cannot_leave_their_quotes() {
+        let written = |sql: &str, values: &[Value]| {
+            let mut text = String::new();
+            write_out(sql, values, &mut text);
+            text
+        };
+        let values = params![r"it's \ $2 'x'", 7_u32, -3_i64, None::<i64>, true, [0_u8, 255].as_slice()];
+        assert_eq!(
+            written("SELECT $1, $2, $10, $3, $4, $5, $6, $", &values),
+            r"SELECT E'it''s \\ $2 ''x''', 7, $10, '-3'::bigint, NULL::bigint, TRUE, E'\\x00ff'::bytea, $"
+        );
+        let list = [Value::Texts(vec!["a".to_owned(), "b'".to_owned()]), None::<&str>.value()];
+        assert_eq!(written("$1 $2", &list), "ARRAY[E'a',E'b''']::text[] NULL::text");
+    }
 
     #[test]
     fn names_become_numbers_and_casts_stay() {

@@ -7,7 +7,8 @@ use crate::database::{Database, Fresh};
 
 fn fresh() -> Option<Fresh> {
     let database = Database::fresh()?;
-    let config = database.direct();
+    let mut config = database.direct();
+    config.compares = true;
     Some(Fresh::with(database, &config))
 }
 

@@ -7,6 +7,7 @@ mod cut;
 mod database;
 mod durability;
 mod health;
+mod known;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
 mod pooled;
