@@ -2,7 +2,8 @@
 //!
 //! Many processes on many machines write at once. A write locks the lineages that it is about (`locks.rs`) and is then applied by the same
 //! text as in every other store (`ua_store::apply`), statement by statement on a thread that may block; what needs no answer goes out with
-//! what does (`db.rs`). Nothing is kept in a session: not a setting, not a lock, not a prepared statement, so a pooler in transaction mode may
+//! what does (`db.rs`). A write of a run's owner is computed from the rows that the owner left, with a guard, and is one flight (`kept.rs`).
+//! Nothing is kept in a session: not a setting, not a lock, not a prepared statement, so a pooler in transaction mode may
 //! stand between.
 //!
 //! Durable Jobs v1 spec §5 (data model); the schema lives in `migrations/postgres`.

@@ -368,9 +368,9 @@ async fn taken(pool: &Pool) -> Result<Object, StoreError> {
 
 /// The number of the transaction that the guard says.
 fn number_in(said: &[SimpleQueryMessage]) -> Option<String> {
-    said.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.try_get("written_by").ok().flatten().map(str::to_owned),
-        _ => None,
+    said.iter().find_map(|message| {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        row.try_get("written_by").ok().flatten().map(str::to_owned)
     })
 }
 
