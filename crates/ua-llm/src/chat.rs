@@ -155,7 +155,7 @@ mod tests {
         let why = at("https://openrouter.ai/api/v1", None).unwrap_err().to_string();
         assert!(why.ends_with("openrouter.ai:443 wants an API key"), "{why}");
         let why = at("http://10.0.0.7:8080/v1", Some("sk-1")).unwrap_err().to_string();
-        assert!(why.contains("by http"), "{why}");
+        assert!(why.contains("over http"), "{why}");
     }
 
     #[test]
