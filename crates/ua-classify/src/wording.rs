@@ -5,6 +5,8 @@
 //! characters that nobody sees, full-width letters, and letters of other alphabets that look like Latin ones. Digits and other wording
 //! (`Your invoice no. 17`) stay apart.
 
+use ua_core::{is_unseen, latin_look_alike, narrow};
+
 /// Arguments that hold words for people, of effects that send words to people.
 const WORDS: [&str; 4] = ["body", "message", "subject", "text"];
 
@@ -17,38 +19,15 @@ pub(crate) fn is_wording(effect: &str, name: &str) -> bool {
 /// Marks of answers and forwards, as mail programs of several languages write them.
 const MARKS: [&str; 10] = ["antw", "aw", "fw", "fwd", "re", "ref", "rv", "sv", "vs", "wg"];
 
-/// Letters of other alphabets, and the Latin one that each looks like.
-const LOOK_ALIKES: [(&str, char); 24] = [
-    ("аαａ", 'a'),
-    ("вβ", 'b'),
-    ("сϲ", 'c'),
-    ("ԁ", 'd'),
-    ("еёε", 'e'),
-    ("ƒ", 'f'),
-    ("ɡ", 'g'),
-    ("һнη", 'h'),
-    ("іїιı", 'i'),
-    ("ј", 'j'),
-    ("кκ", 'k'),
-    ("ӏ", 'l'),
-    ("мμ", 'm'),
-    ("пո", 'n'),
-    ("оοσօ", 'o'),
-    ("рρ", 'p'),
-    ("ԛ", 'q'),
-    ("г", 'r'),
-    ("ѕ", 's'),
-    ("тτ", 't'),
-    ("υս", 'u'),
-    ("ѵν", 'v'),
-    ("ѡω", 'w'),
-    ("хχ", 'x'),
-];
-
 /// The words of `text`; the text itself when it has none.
 pub(crate) fn fold(text: &str) -> String {
-    let letters: String =
-        text.chars().filter(|c| !is_unseen(*c)).map(narrow).flat_map(char::to_lowercase).map(latin).collect();
+    let letters: String = text
+        .chars()
+        .filter(|c| !is_unseen(*c))
+        .map(narrow)
+        .flat_map(char::to_lowercase)
+        .map(|c| latin_look_alike(c).unwrap_or(c))
+        .collect();
     // Behind the marks, so that a subject that only has words like them keeps them.
     let unmarked = without_marks(&letters);
     let folded = words(unmarked);
@@ -70,29 +49,6 @@ fn without_marks(mut text: &str) -> &str {
         text = rest;
     }
     text
-}
-
-/// A character that nobody sees: Unicode's `Default_Ignorable_Code_Point`, and what drives a terminal.
-pub(crate) fn is_unseen(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-        || (c.is_control() && !c.is_whitespace())
-}
-
-/// The usual form of a full-width character.
-fn narrow(c: char) -> char {
-    match c {
-        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
-        c => c,
-    }
-}
-
-fn latin(c: char) -> char {
-    if c.is_ascii() {
-        return c;
-    }
-    LOOK_ALIKES.iter().find(|(like, _)| like.contains(c)).map_or(c, |(_, latin)| *latin)
 }
 
 #[cfg(test)]

@@ -17,6 +17,10 @@ use serde_json::Value;
 use ua_core::{CallId, CallStatus, RawReply, Reads, RunSpec, SideEffectClass, ToolNamespace};
 use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
 
+use crate::address::{
+    addresses_in, each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, looks_like_host, percent_decoded,
+    scheme_before,
+};
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::people::lets_go_as_it_is;
@@ -30,19 +34,21 @@ impl Addresses {
     /// What a job's author wrote.
     pub(crate) fn of_job(spec: &RunSpec) -> Self {
         let mut named = Self::default();
-        named.learn(&spec.opening_prompt());
-        spec.phases.iter().for_each(|phase| named.learn(&phase.instructions));
-        named.learn(spec.model.system_prompt.as_deref().unwrap_or_default());
+        named.learn_words(&spec.opening_prompt());
+        spec.phases.iter().for_each(|phase| named.learn_words(&phase.instructions));
+        named.learn_words(spec.model.system_prompt.as_deref().unwrap_or_default());
         // The prompt shows inputs as JSON, where some characters are written otherwise.
         spec.inputs.values().for_each(|input| named.learn_all(input));
         named
     }
 
-    fn learn(&mut self, text: &str) {
+    pub(crate) fn learn(&mut self, text: &str) {
         let text = text.replace("\\/", "/").replace("&amp;", "&");
         let words = text.split(ends_an_address).map(|word| word.trim_start_matches(['(', '[', '*', '_']));
         let names_one = |word: &&str| {
-            word.contains("://") || looks_like_host(word.trim_end_matches(follows_in_prose)) || looks_like_host(word)
+            word.contains(['/', ':'])
+                || looks_like_host(word.trim_end_matches(follows_in_prose))
+                || looks_like_host(word)
         };
         for word in words.filter(names_one) {
             self.0.insert(normal(word));
@@ -62,7 +68,23 @@ impl Addresses {
         self.0.remove("");
     }
 
-    fn learn_all(&mut self, value: &Value) {
+    /// Learns every word of what a person wrote, whether it looks like an address or not: `main` may be where something is.
+    pub(crate) fn learn_words(&mut self, text: &str) {
+        self.learn(text);
+        for word in text.split(ends_an_address) {
+            self.0.insert(normal(word));
+            self.0.insert(normal(word.trim_matches(|c| follows_in_prose(c) || matches!(c, '(' | '['))));
+        }
+        self.0.remove("");
+    }
+
+    /// Learns a text as it stands, and nothing else.
+    pub(crate) fn learn_whole(&mut self, text: &str) {
+        self.0.insert(normal(text));
+        self.0.remove("");
+    }
+
+    pub(crate) fn learn_all(&mut self, value: &Value) {
         each_text(value, &mut |text| self.learn(text));
     }
 
@@ -76,8 +98,7 @@ impl Addresses {
                 asked.push('\n');
             }
         });
-        let mut read = Vec::new();
-        collect("", arguments, &mut read);
+        let read = asked_for(arguments);
         let was_read = |address: &str| {
             let mut read = read.iter().map(|read| normal(read));
             read.any(|read| {
@@ -87,11 +108,11 @@ impl Addresses {
         self.0.retain(|address| was_read(address) || !asked.contains(&address.to_lowercase()));
     }
 
-    fn has(&self, address: &str) -> bool {
+    pub(crate) fn has(&self, address: &str) -> bool {
         self.0.contains(&normal(address))
     }
 
-    fn extend(&mut self, others: &Self) {
+    pub(crate) fn extend(&mut self, others: &Self) {
         self.0.extend(others.0.iter().cloned());
     }
 }
@@ -110,12 +131,8 @@ impl Rules<'_> {
         let Some(rule) = self.people.taint.as_ref().filter(|rule| reaches_out(call) && !rule.covers_tool(call)) else {
             return Vec::new();
         };
-        let mut asked = Vec::new();
-        collect("", &call.arguments, &mut asked);
-        asked.retain(|address| {
-            let is_named = rule.addresses.has(address) || known.has(address);
-            !is_named && !rule.covers_host(host_of(&normal(address)))
-        });
+        let mut asked = asked_for(&call.arguments);
+        asked.retain(|address| !known.has(address) && !rule.names_address(address));
         asked
     }
 }
@@ -204,35 +221,16 @@ impl Ledger {
     }
 }
 
-/// The addresses in the arguments of a call. A text that is one counts whole, whatever stands in it.
-fn collect(name: &str, value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::String(text) => {
-            let text = text.trim();
-            let is_whole =
-                begins_an_address(text) || (names_an_address(name) && (text.contains("://") || looks_like_host(text)));
-            if text.to_ascii_lowercase().starts_with("file:///") {
-                // A file of this machine.
-            } else if is_whole {
-                found.push(text.to_owned());
-            } else {
-                let words = text.split(ends_an_address).filter(|word| word.contains("://"));
-                found.extend(words.map(|word| {
-                    let word = &word[word.find("://").map_or(0, |at| scheme_before(word, at))..];
-                    without_end_of_sentence(word).to_owned()
-                }));
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect(name, item, found)),
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| collect(name, field, found)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+/// The addresses in the arguments of a call.
+fn asked_for(arguments: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    each_leaf(arguments, &mut |leaf| found.extend(addresses_in(leaf.text, leaf.sound)));
+    found
 }
 
-/// An address in prose without what ends a sentence or a bracket behind it. Two signs at most: more of them are no punctuation, but a number.
-fn without_end_of_sentence(word: &str) -> &str {
-    let one_less = |word| str::strip_suffix(word, follows_in_prose);
-    one_less(word).map_or(word, |cut| one_less(cut).unwrap_or(cut))
+/// The host of an address by which a whole host may be allowed; `None` of one that programs read in different ways.
+pub(crate) fn allowed_by_host(address: &str) -> Option<String> {
+    is_plain(address).then(|| host_of(&normal(address)).to_owned()).filter(|host| !host.is_empty())
 }
 
 fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
@@ -242,70 +240,6 @@ fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
         Value::Object(fields) => fields.values().for_each(|field| each_text(field, with)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-}
-
-/// A text with its percent signs read, as far as they can be.
-fn percent_decoded(text: &str) -> String {
-    let (bytes, mut read, mut at) = (text.as_bytes(), Vec::new(), 0);
-    while let Some(byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
-        if let Some(decoded) = digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            read.push(decoded);
-            at += 3;
-        } else {
-            read.push(*byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&read).into_owned()
-}
-
-fn ends_an_address(c: char) -> bool {
-    c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '<' | '>' | '`' | '{' | '}' | '|' | '\\' | '^')
-}
-
-fn follows_in_prose(c: char) -> bool {
-    matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | ')' | ']' | '*' | '_' | '~' | '”' | '’' | '»' | '…')
-}
-
-/// Where the scheme begins whose `://` is at `at`.
-fn scheme_before(text: &str, at: usize) -> usize {
-    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    at - text.as_bytes()[..at].iter().rev().take_while(|byte| is_scheme(byte)).count()
-}
-
-/// Whether a text is an address from its beginning. Fetchers take `https:` without slashes as well.
-fn begins_an_address(text: &str) -> bool {
-    let lower: String = text.chars().take(8).collect::<String>().to_ascii_lowercase();
-    ["http:", "https:", "ftp:", "ws:", "wss:"].iter().any(|scheme| lower.starts_with(scheme))
-        || text.find("://").is_some_and(|at| at > 0 && scheme_before(text, at) == 0)
-}
-
-/// Whether an argument of this name is taken for an address without a scheme, if it looks like one.
-fn names_an_address(name: &str) -> bool {
-    const PARTS: [&str; 13] = [
-        "url", "uri", "href", "link", "site", "host", "domain", "endpoint", "address", "location", "page", "target",
-        "src",
-    ];
-    let name = name.to_ascii_lowercase();
-    PARTS.iter().any(|part| name.contains(part))
-}
-
-/// `example.org`, `example.org/a`, `10.0.0.1:80/x`: a name with a dot in it, or of this machine.
-fn looks_like_host(text: &str) -> bool {
-    let host = host_of(text);
-    let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_');
-    let has_ending = host.rsplit('.').next().is_some_and(|ending| {
-        (ending.chars().count() > 1 && ending.chars().all(char::is_alphabetic)) || ending.parse::<u8>().is_ok()
-    });
-    host == "localhost" || (host.contains('.') && host.split('.').all(is_name) && has_ending)
-}
-
-/// The host of an address without a scheme.
-fn host_of(text: &str) -> &str {
-    let authority = text.split(['/', '?', '#', '\\']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    host.split(':').next().unwrap_or_default()
 }
 
 /// An address as it is compared: without scheme, fragment and one slash at the end; the host in small letters.
@@ -338,9 +272,7 @@ mod tests {
     }
 
     fn asked(arguments: &Value) -> Vec<String> {
-        let mut found = Vec::new();
-        collect("", arguments, &mut found);
-        found
+        asked_for(arguments)
     }
 
     #[test]
@@ -440,17 +372,5 @@ mod tests {
         // The home page of what was read is no news to its host.
         assert_eq!(heard(json!({"urls": ["https://site.test/a"]})), [true, true, true]);
         assert_eq!(heard(json!({"query": "what is on site.test today"})), [true, true, false]);
-    }
-
-    #[test]
-    fn hosts_are_told_from_names_of_files_and_prose() {
-        for text in
-            ["example.org", "a.b.example.org/x", "10.0.0.1:80/x", "localhost/x", "user@example.org/x", "bücher.example"]
-        {
-            assert!(looks_like_host(text), "{text}");
-        }
-        for text in ["", "v1.2x", "e.g.", "a b.test", "...", "/etc/passwd", "12", "Mr.Smith!"] {
-            assert!(!looks_like_host(text), "{text}");
-        }
     }
 }

@@ -34,6 +34,7 @@
 //! assert_eq!(ua_ledger::interpret(&lost, &CallPolicy::unclassified()).status, CallStatus::Unknown);
 //! ```
 
+mod address;
 mod admission;
 mod alike;
 mod answer;

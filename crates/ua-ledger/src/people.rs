@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ua_core::{CallId, CallStatus, MailAddress, RunSpec, Sha256};
 use ua_store::{CallRecord, Choice, LedgerStore as _, QuestionKind, QuestionRecord, QuestionsOf, RunStore as _, Store};
 
+use crate::address::Destinations;
 use crate::admission::Facts;
 use crate::error::LedgerError;
+use crate::exits::Addresses;
 use crate::ledger::Ledger;
 use crate::question::{Reason, Why};
 use crate::recipient::{Problem, recipients};
@@ -28,6 +30,15 @@ pub struct PeopleRules {
     pub recipients: RecipientRule,
     /// What happens to effects of a run in which untrusted content and private data met; `None` lets them go.
     pub taint: Option<TaintRule>,
+}
+
+/// What a person wrote in answers of a run, or approved in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Addresses of mail.
+    pub(crate) mail: BTreeSet<MailAddress>,
+    /// Addresses of pages, and every other word.
+    pub(crate) addresses: Addresses,
 }
 
 /// What happens to an e-mail whose recipient is not clear (`ask_human_on_ambiguous_recipient`).
@@ -63,7 +74,7 @@ impl PeopleRules {
 
 impl Rules<'_> {
     /// What is not clear about who an e-mail goes to; `known` are addresses that a person wrote or approved.
-    pub(crate) fn recipient_problem(&self, call: &CallRecord, known: &BTreeSet<MailAddress>) -> Option<Problem> {
+    pub(crate) fn recipient_problem(&self, call: &CallRecord, known: &Named) -> Option<Problem> {
         let recipients = recipients(&call.policy, &call.arguments)?;
         let (named, allowed) = match &self.people.recipients {
             RecipientRule::Unchecked => return None,
@@ -75,7 +86,7 @@ impl Rules<'_> {
             Err(problem) => return Some(problem),
         };
         let is_known = |one: &MailAddress| {
-            named.contains(one) || known.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry))
+            named.contains(one) || known.mail.contains(one) || allowed.iter().any(|entry| one.is_covered_by(entry))
         };
         let unknown: Vec<MailAddress> = recipients.into_iter().filter(|one| !is_known(one)).collect();
         (!unknown.is_empty()).then_some(Problem::NobodyNamed(unknown))
@@ -84,9 +95,9 @@ impl Rules<'_> {
     /// Whether it matters for a call which addresses a person wrote or approved.
     pub(crate) fn looks_at_addresses(&self, call: &CallRecord) -> bool {
         let asks = matches!(self.people.recipients, RecipientRule::Ask { .. }) || self.looks_at_taint(call);
-        let nobody = BTreeSet::new();
+        let nobody = Named::default();
         asks && (matches!(self.recipient_problem(call, &nobody), Some(Problem::NobodyNamed(_)))
-            || self.is_tainted_effect(call, true, &nobody))
+            || self.tainted_effect(call, true, &nobody).is_some())
     }
 }
 
@@ -144,17 +155,23 @@ impl Ledger {
     }
 
     /// Addresses that a person wrote or approved in this run. What a tool returned does not count: it may be anybody's words.
-    pub(crate) async fn addresses_of_people(&self, call: &CallRecord) -> Result<BTreeSet<MailAddress>, LedgerError> {
+    pub(crate) async fn addresses_of_people(&self, call: &CallRecord) -> Result<Named, LedgerError> {
         let failed = || LedgerError::at("look who is known to", &call.call_id);
         let questions = self.store.questions_of(QuestionsOf::Run(call.run_id.clone())).await.map_err(failed())?;
-        let mut known = BTreeSet::new();
+        let mut known = Named::default();
         for question in &questions {
             let Some(answer) = &question.answer else { continue };
-            known.extend(answer.text.iter().flat_map(|text| MailAddress::all_in(text)));
+            let text = answer.text.as_deref().unwrap_or_default();
+            known.mail.extend(MailAddress::all_in(text));
+            known.addresses.learn_words(text);
             let Some(approved) = question.call_id.as_ref().filter(|_| lets_go_as_it_is(question)) else { continue };
             let approved = self.store.call(approved).await.map_err(failed())?;
             let recipients = recipients(&approved.policy, &approved.arguments);
-            known.extend(recipients.and_then(Result::ok).into_iter().flatten());
+            known.mail.extend(recipients.and_then(Result::ok).into_iter().flatten());
+            // What was shown besides was approved as it stands there.
+            let shown = Destinations::of(&approved.arguments);
+            known.mail.extend(shown.mail);
+            shown.pages.iter().chain(&shown.others).for_each(|text| known.addresses.learn_whole(text));
         }
         Ok(known)
     }
@@ -190,7 +207,7 @@ pub(crate) fn lets_go_as_it_is(question: &QuestionRecord) -> bool {
     let is_about_it = |reason: Reason<'_>| reason.is_shown_by(question);
     allows(question)
         && (is_about_it(Reason::Approval)
-            || is_about_it(Reason::Tainted)
+            || is_about_it(Reason::Tainted(Vec::new()))
             || is_about_it(Reason::MadeAddress(Vec::new()))
             || is_about_it(Reason::AmbiguousRecipient(Problem::Nobody)))
 }

@@ -1,7 +1,9 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{CallPolicy, Env, FieldKind, QuestionId, Sha256, Timestamp, fields, is_by_address, missing};
+use ua_core::{
+    CallPolicy, Env, FieldKind, QuestionId, Sha256, Timestamp, fields, is_by_address, look_alikes_in, missing,
+};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
@@ -129,8 +131,8 @@ pub(crate) enum Reason<'a> {
     AmbiguousRecipient(Problem),
     /// A policy or the job wants approval.
     Approval,
-    /// The run has read what others wrote and what is private, and nobody named where this goes.
-    Tainted,
+    /// The run has read what others wrote and what is private, and nobody named where this goes: these are what it names itself.
+    Tainted(Vec<String>),
     /// The same, and it reads addresses that nobody but the model has written.
     MadeAddress(Vec<String>),
 }
@@ -141,7 +143,7 @@ impl Reason<'_> {
             Self::NearDuplicate(_) => "near_duplicate",
             Self::AmbiguousRecipient(_) => "ambiguous_recipient",
             Self::Approval => "approval",
-            Self::Tainted => "tainted",
+            Self::Tainted(_) => "tainted",
             Self::MadeAddress(_) => "made_address",
         }
     }
@@ -150,7 +152,7 @@ impl Reason<'_> {
         match self {
             Self::NearDuplicate(_) => QuestionKind::NearDuplicate,
             Self::AmbiguousRecipient(_) => QuestionKind::AmbiguousRecipient,
-            Self::Approval | Self::Tainted | Self::MadeAddress(_) => QuestionKind::Approval,
+            Self::Approval | Self::Tainted(_) | Self::MadeAddress(_) => QuestionKind::Approval,
         }
     }
 
@@ -189,20 +191,19 @@ impl Reason<'_> {
             Self::Approval => {
                 format!("Calls of this tool ({}) need a person's approval.", class_words(call))
             }
-            Self::Tainted => format!(
-                "It is {}. This run has read untrusted text and private data, and neither the job nor a person named where this goes: \
-                 the untrusted text may have asked for it.",
-                effect_words(call)
-            ),
-            Self::MadeAddress(addresses) => {
-                let shown: Vec<String> =
-                    addresses.iter().take(MAX_LISTED).map(|address| format!("{:?}", cut(address, 300))).collect();
-                let left = addresses.len().saturating_sub(MAX_LISTED);
-                let more = if left == 0 { String::new() } else { format!(" and {left} more") };
+            Self::Tainted(unnamed) => {
+                let named = if unnamed.is_empty() { String::new() } else { format!(" ({})", shown_addresses(unnamed)) };
                 format!(
-                    "It reads {}{more}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
+                    "It is {}. This run has read untrusted text and private data, and neither the job nor a person named where this \
+                     goes{named}: the untrusted text may have asked for it.",
+                    effect_words(call)
+                )
+            }
+            Self::MadeAddress(addresses) => {
+                format!(
+                    "It reads {}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
                      earlier result. This run has read untrusted text and private data: the address may leak it.",
-                    shown.join(", ")
+                    shown_addresses(addresses)
                 )
             }
         }
@@ -366,6 +367,18 @@ fn effect_words(call: &CallRecord) -> String {
         || format!("a call of class `{class}`"),
         |kind| format!("a call of class `{class}` (`{}`)", kind.as_str()),
     )
+}
+
+/// Addresses as they are written, with what cannot be seen of them.
+fn shown_addresses(addresses: &[String]) -> String {
+    let shown = |address: &String| {
+        let note = look_alikes_in(address).map_or_else(String::new, |note| format!(" ({note})"));
+        format!("{:?}{note}", cut(address, 300))
+    };
+    let list: Vec<String> = addresses.iter().take(MAX_LISTED).map(shown).collect();
+    let left = addresses.len().saturating_sub(MAX_LISTED);
+    let more = if left == 0 { String::new() } else { format!(" and {left} more") };
+    format!("{}{more}", list.join(", "))
 }
 
 /// How many further calls a question lists; its detail has all.

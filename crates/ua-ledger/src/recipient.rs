@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use ua_core::{CallPolicy, MailAddress, MailAddressError, ScopeField};
+use ua_core::{CallPolicy, MailAddress, MailAddressError, ScopeField, look_alikes_in};
 
 /// What is not clear about the recipients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +25,15 @@ impl fmt::Display for Problem {
             Self::Nobody => write!(f, "It names no recipient."),
             Self::NoAddress { text, why } => {
                 let shown: String = text.chars().take(100).collect();
-                write!(f, "The recipient {shown:?} is not clear: {why}.")
+                let note = look_alikes_in(&shown).map_or_else(String::new, |note| format!(" ({note})"));
+                write!(f, "The recipient {shown:?}{note} is not clear: {why}.")
             }
             Self::NobodyNamed(addresses) => {
-                let list: Vec<&str> = addresses.iter().take(10).map(MailAddress::as_str).collect();
+                let shown = |address: &MailAddress| match look_alikes_in(address.as_str()) {
+                    Some(note) => format!("{address} ({note})", address = address.as_str()),
+                    None => address.as_str().to_owned(),
+                };
+                let list: Vec<String> = addresses.iter().take(10).map(shown).collect();
                 write!(f, "Neither the job nor a person named {}.", list.join(", "))
             }
         }
@@ -179,6 +184,14 @@ mod tests {
             None,
             "nothing is sent by that word"
         );
+    }
+
+    #[test]
+    fn a_recipient_that_only_looks_like_a_known_one_is_said_to_do_so() {
+        let shown = |address: &str| Problem::NobodyNamed(vec![MailAddress::parse(address).unwrap()]).to_string();
+        assert_eq!(shown("team@example.org"), "Neither the job nor a person named team@example.org.");
+        let said = "Neither the job nor a person named t\u{435}am@example.org (its \u{435} is U+0435, which only looks like e).";
+        assert_eq!(shown("t\u{435}am@example.org"), said);
     }
 
     #[test]

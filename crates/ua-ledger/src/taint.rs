@@ -13,7 +13,9 @@ use serde_json::Value;
 use ua_core::{MailAddress, RunSpec, SideEffectClass, ToolNamespace};
 use ua_store::CallRecord;
 
-use crate::exits::Addresses;
+use crate::address::Destinations;
+use crate::exits::{Addresses, allowed_by_host};
+use crate::people::Named;
 use crate::recipient::recipients;
 use crate::rules::Rules;
 
@@ -41,7 +43,12 @@ impl TaintRule {
         self.named.contains(address) || self.allowed.iter().any(|entry| address.is_covered_by(entry))
     }
 
-    pub(crate) fn covers_host(&self, host: &str) -> bool {
+    /// Whether the job names an address of a page, or allows its host.
+    pub(crate) fn names_address(&self, address: &str) -> bool {
+        self.addresses.has(address) || allowed_by_host(address).is_some_and(|host| self.covers_host(&host))
+    }
+
+    fn covers_host(&self, host: &str) -> bool {
         let host = host.to_lowercase();
         let is_host = |entry: &&String| entry.contains('.') && !entry.contains(['@', '*', '/']);
         self.allowed.iter().filter(is_host).any(|entry| {
@@ -68,26 +75,40 @@ impl Rules<'_> {
         self.people.taint.is_some() && call.policy.class == SideEffectClass::External
     }
 
-    /// Whether a person has to be asked because the run is tainted and nobody named where this call sends something; `known` are addresses
-    /// that a person wrote or approved.
-    pub(crate) fn is_tainted_effect(&self, call: &CallRecord, is_tainted: bool, known: &BTreeSet<MailAddress>) -> bool {
-        let Some(rule) = self.people.taint.as_ref().filter(|_| is_tainted && self.looks_at_taint(call)) else {
-            return false;
-        };
-        if rule.covers_tool(call) {
-            return false;
+    /// Where this call sends something that nobody named, if the run is tainted, so that a person has to be asked: `None` when it need not be.
+    /// An empty list says that it does not tell where it goes. `known` is what a person wrote or approved.
+    pub(crate) fn tainted_effect(&self, call: &CallRecord, is_tainted: bool, known: &Named) -> Option<Vec<String>> {
+        let rule = self
+            .people
+            .taint
+            .as_ref()
+            .filter(|rule| is_tainted && self.looks_at_taint(call) && !rule.covers_tool(call))?;
+        let is_ours = call.name.namespace == ToolNamespace::Local;
+        let is_named = |one: &MailAddress| rule.covers_mail(one) || known.mail.contains(one);
+        let mut unnamed = Vec::new();
+        let mut tells = is_ours;
+        match recipients(&call.policy, &call.arguments) {
+            Some(Err(_)) => return Some(unnamed),
+            Some(Ok(recipients)) => {
+                tells = true;
+                unnamed.extend(recipients.iter().filter(|one| !is_named(one)).map(|one| one.as_str().to_owned()));
+            }
+            None => {}
         }
-        if let Some(recipients) = recipients(&call.policy, &call.arguments) {
-            let Ok(recipients) = recipients else { return true };
-            return recipients.iter().any(|one| !rule.covers_mail(one) && !known.contains(one));
+        // Where our own tools send things is their recipients and the user's configuration, and no other argument of theirs changes it. Of
+        // others nobody here knows which of their arguments name one more who gets it.
+        if !is_ours {
+            let mut hosts = Vec::new();
+            collect_hosts(&call.arguments, &mut hosts);
+            tells |= !hosts.is_empty() && hosts.iter().all(|host| rule.covers_host(host));
+            let all = Destinations::of(&call.arguments);
+            unnamed.extend(all.mail.iter().filter(|one| !is_named(one)).map(|one| one.as_str().to_owned()));
+            let is_said = |text: &&String| rule.names_address(text) || known.addresses.has(text);
+            unnamed.extend(all.pages.iter().chain(&all.others).filter(|text| !is_said(text)).cloned());
         }
-        // Where our own tools send things is the user's configuration, and no argument of theirs changes it.
-        if call.name.namespace == ToolNamespace::Local {
-            return false;
-        }
-        let mut hosts = Vec::new();
-        collect_hosts(&call.arguments, &mut hosts);
-        hosts.is_empty() || !hosts.iter().all(|host| rule.covers_host(host))
+        let mut seen = BTreeSet::new();
+        unnamed.retain(|one| seen.insert(one.clone()));
+        (!tells || !unnamed.is_empty()).then_some(unnamed)
     }
 }
 
@@ -97,9 +118,11 @@ fn collect_hosts(value: &Value, hosts: &mut Vec<String>) {
         Value::String(text) => {
             for scheme in ["https://", "http://", "wss://", "ws://", "ftp://"] {
                 hosts.extend(text.to_lowercase().split(scheme).skip(1).map(|rest| {
-                    let authority = rest.split(['/', '?', '#', '\\', ' ', '"', '\'', '<', '>', ')', '\n', '\t']).next();
+                    let authority = rest.split(['/', '?', '#', ' ', '"', '\'', '<', '>', ')', '\n', '\t']).next();
                     let host = authority.unwrap_or_default().rsplit('@').next().unwrap_or_default();
-                    host.split(':').next().unwrap_or_default().to_owned()
+                    // Behind a backslash another host may stand, which some take and others do not.
+                    let is_odd = authority.unwrap_or_default().contains('\\');
+                    if is_odd { String::new() } else { host.split(':').next().unwrap_or_default().to_owned() }
                 }));
             }
         }

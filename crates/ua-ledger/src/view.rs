@@ -3,9 +3,7 @@
 //! Loaded in one go, so that the [`verdict`](crate::verdict::verdict) about it is a pure function. What the call might repeat is read once
 //! more in the write that starts it.
 
-use std::collections::BTreeSet;
-
-use ua_core::{CallId, CallStatus, MailAddress, OnUnknown, RunId};
+use ua_core::{CallId, CallStatus, OnUnknown, RunId};
 use ua_store::{
     AttemptRecord, CallRecord, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store,
     Taint, is_left_open, is_task,
@@ -16,6 +14,7 @@ use crate::alike::alike;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
+use crate::people::Named;
 use crate::related::RelatedCalls;
 use crate::rules::Rules;
 
@@ -36,8 +35,8 @@ pub(crate) struct View {
     pub(crate) relations: Relations,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
-    /// Addresses that a person wrote or approved in its run; of calls that are about to be sent.
-    pub(crate) known: BTreeSet<MailAddress>,
+    /// What a person wrote or approved in its run; of calls that are about to be sent.
+    pub(crate) known: Named,
     /// Whether untrusted content and private data met where it comes from; of calls that are about to be sent.
     pub(crate) is_tainted: bool,
     /// Addresses that people or earlier results named; of calls of a tainted run that would read others.
@@ -68,7 +67,7 @@ impl View {
             late: Vec::new(),
             relations: Relations::default(),
             twin: None,
-            known: BTreeSet::new(),
+            known: Named::default(),
             is_tainted: false,
             heard: Addresses::default(),
             alike: None,

@@ -85,9 +85,7 @@ impl<'v> Case<'v> {
         if self.call.policy.needs_approval {
             reasons.push(Reason::Approval);
         }
-        if self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known) {
-            reasons.push(Reason::Tainted);
-        }
+        reasons.extend(self.tainted());
         reasons.extend(self.made_addresses());
         if let Some(why) = self.not_heard(reasons, approved_by) {
             closes.extend(approved_by);
@@ -119,6 +117,11 @@ impl<'v> Case<'v> {
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "tool_gone", message }
+    }
+
+    /// Where it sends something that nobody named, of a run that is tainted.
+    pub(super) fn tainted(&self) -> Option<Reason<'v>> {
+        self.rules.tainted_effect(self.call, self.view.is_tainted, &self.view.known).map(Reason::Tainted)
     }
 
     /// The addresses that it would read and that nobody but the model has written, where that may carry something away.

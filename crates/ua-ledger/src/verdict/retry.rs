@@ -1,13 +1,11 @@
 //! A call that definitely did nothing, tried again: as any other call, it goes out only if nobody had its effect meanwhile.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use ua_core::OnScopeConflict;
 use ua_store::{Choice, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, word};
-use crate::people::{RecipientRule, allows};
+use crate::people::{Named, RecipientRule, allows};
 use crate::question::{Reason, Why, shows};
 use crate::related::{Other, lets_pass};
 
@@ -90,7 +88,7 @@ impl<'v> Case<'v> {
         let is_as_sent = self.call.scope == self.facts.scope && self.call.file_digests == self.facts.file_digests;
         let mut reasons = Vec::new();
         if matches!(self.rules.people.recipients, RecipientRule::Ask { .. })
-            && let Some(problem) = self.rules.recipient_problem(self.call, &BTreeSet::new())
+            && let Some(problem) = self.rules.recipient_problem(self.call, &Named::default())
         {
             let reason = Reason::AmbiguousRecipient(problem);
             if was_heard(&reason) == Some(false) {
@@ -100,11 +98,10 @@ impl<'v> Case<'v> {
         if self.call.policy.needs_approval && was_heard(&Reason::Approval) != Some(true) {
             reasons.push(Reason::Approval);
         }
-        let is_tainted = self.rules.is_tainted_effect(self.call, self.view.is_tainted, &self.view.known);
-        match was_heard(&Reason::Tainted) {
-            Some(false) => reasons.push(Reason::Tainted),
-            None if is_tainted && !is_as_sent => reasons.push(Reason::Tainted),
-            Some(true) | None => {}
+        match (was_heard(&Reason::Tainted(Vec::new())), self.tainted()) {
+            (Some(false), tainted) => reasons.push(tainted.unwrap_or(Reason::Tainted(Vec::new()))),
+            (None, tainted) => reasons.extend(tainted.filter(|_| !is_as_sent)),
+            (Some(true), _) => {}
         }
         // Its arguments went out before; only a word that was about something else is asked for again.
         reasons.extend(self.made_addresses().filter(|reason| was_heard(reason) == Some(false)));

@@ -1,0 +1,539 @@
+//! What counts as an address among the arguments of a call, however it is spelled, and where it may stand.
+//!
+//! A fetcher of others takes `//host`, `\\host`, `[2001:db8::1]`, `3232235521`, a full-width or percent-encoded dot for an address as well, and
+//! which of them it takes nobody here knows. So under a name that says it is an address every text is one; under other names a text is looked
+//! at with its spelling folded. Where things go is not only under the names that recipients usually have: what an effect is given counts
+//! wherever it stands, but for what is words for people. Proved by: this file's tests.
+
+use serde_json::Value;
+use ua_core::{MailAddress, is_unseen, narrow};
+
+/// What the name of an argument says about its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sound {
+    /// Nothing.
+    Other,
+    /// An address, if it looks like one: `site`, `location`.
+    Perhaps,
+    /// An address, whatever it looks like: `url`, `webhook`.
+    Address,
+}
+
+/// One text among the arguments.
+pub(crate) struct Leaf<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) sound: Sound,
+    /// It is words for people, and goes where the call goes.
+    pub(crate) is_words: bool,
+    /// These have one line.
+    is_title: bool,
+    /// It is said to be a number to call.
+    is_phone: bool,
+    /// It says which message is meant.
+    is_reference: bool,
+}
+
+/// Shows every text of `arguments` to `with`: values, names of fields (some tools take recipients so), and numbers that may be hosts.
+pub(crate) fn each_leaf(arguments: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
+    let top =
+        Leaf { text: "", sound: Sound::Other, is_words: false, is_title: false, is_phone: false, is_reference: false };
+    leaves(&top, arguments, with);
+}
+
+fn leaves(around: &Leaf<'_>, value: &Value, with: &mut impl FnMut(&Leaf<'_>)) {
+    match value {
+        Value::String(text) => with(&Leaf { text, ..*around }),
+        // As a fetcher reads it, `3232235521` is a host.
+        Value::Number(number) => {
+            let is_host = number.as_u64().is_some_and(|number| number >= 1 << 24) && around.sound != Sound::Other;
+            if is_host || around.is_phone {
+                with(&Leaf { text: &number.to_string(), ..*around });
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| leaves(around, item, with)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                with(&Leaf {
+                    text: name,
+                    sound: Sound::Other,
+                    is_words: false,
+                    is_title: false,
+                    is_phone: false,
+                    is_reference: false,
+                });
+                let says = of_name(name);
+                // `{"type": "text/plain", "value": "…"}` is what its own name says.
+                let is_shell = matches!(name.as_str(), "value" | "type" | "content_type" | "contentType" | "encoding");
+                let within = if is_shell {
+                    Leaf { text: "", ..*around }
+                } else if says.is_words {
+                    says
+                } else {
+                    Leaf { sound: says.sound.max(around.sound), is_phone: says.is_phone || around.is_phone, ..says }
+                };
+                leaves(&within, field, with);
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Words in names of arguments that are addresses, whatever they look like.
+const ADDRESS: [&str; 14] = [
+    "callback",
+    "callbacks",
+    "endpoint",
+    "endpoints",
+    "href",
+    "hrefs",
+    "link",
+    "links",
+    "src",
+    "uri",
+    "uris",
+    "url",
+    "urls",
+    "webhook",
+];
+/// The same where a name is one word with others before it: `imageurl`.
+const ADDRESS_ENDINGS: [&str; 7] = ["endpoint", "href", "link", "uri", "url", "urls", "webhook"];
+/// Parts of names of arguments that are addresses if they look like one.
+const PERHAPS: [&str; 13] = [
+    "address", "domain", "endpoint", "host", "href", "link", "location", "page", "site", "src", "target", "uri", "url",
+];
+/// Names of arguments that are words for people.
+const WORDS: [&str; 34] = [
+    "body",
+    "bodyhtml",
+    "bodytext",
+    "caption",
+    "comment",
+    "content",
+    "contents",
+    "description",
+    "details",
+    "emailbody",
+    "footer",
+    "headline",
+    "html",
+    "htmlbody",
+    "htmlcontent",
+    "instructions",
+    "markdown",
+    "message",
+    "messagebody",
+    "messagetext",
+    "msg",
+    "note",
+    "notes",
+    "plain",
+    "plaintext",
+    "preview",
+    "prompt",
+    "subject",
+    "summary",
+    "text",
+    "textbody",
+    "textcontent",
+    "textmessage",
+    "title",
+];
+/// Those of them that have one line.
+const TITLES: [&str; 3] = ["headline", "subject", "title"];
+/// Parts of names of arguments that are numbers to call.
+const PHONE: [&str; 7] = ["fax", "mobile", "msisdn", "phone", "sms", "tel", "whatsapp"];
+/// Names of arguments that say which message is answered: an id of mail looks like an address.
+const REFERENCES: [&str; 4] = ["inreplyto", "messageid", "references", "threadid"];
+
+fn of_name(name: &str) -> Leaf<'static> {
+    let lower = name.to_lowercase();
+    let bare: String = lower.chars().filter(char::is_ascii_alphanumeric).collect();
+    let words = words_of(name);
+    let is_address = words.iter().any(|word| ADDRESS.contains(&word.as_str()))
+        || ADDRESS_ENDINGS.iter().any(|end| bare.ends_with(end))
+        || matches!(bare.as_str(), "target" | "targets");
+    let sound = if is_address {
+        Sound::Address
+    } else if PERHAPS.iter().any(|part| lower.contains(part)) {
+        Sound::Perhaps
+    } else {
+        Sound::Other
+    };
+    let is_phone = words.iter().any(|word| PHONE.iter().any(|part| word.starts_with(part) || word.ends_with(part)));
+    let is = |names: &[&str]| names.contains(&bare.as_str());
+    Leaf { text: "", sound, is_words: is(&WORDS), is_title: is(&TITLES), is_phone, is_reference: is(&REFERENCES) }
+}
+
+/// `targetUrl` and `target_url` are two words.
+fn words_of(name: &str) -> Vec<String> {
+    let (mut words, mut is_small) = (vec![String::new()], false);
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (is_small && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        is_small = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// The addresses of pages in a text under a name that sounds like this, as they are written. A text that is one counts whole, whatever
+/// stands in it.
+pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
+    let text = text.trim();
+    if is_file_of_this_machine(text) || text.is_empty() {
+        return Vec::new();
+    }
+    // Readers of addresses leave out tabs and ends of lines.
+    let joined: String = text.chars().filter(|c| !matches!(c, '\t' | '\r' | '\n')).collect();
+    let is_split = joined.len() != text.len() && !joined.contains(char::is_whitespace);
+    let is_whole = begins_an_address(text)
+        || (is_split && begins_an_address(&folded(&joined)))
+        || match sound {
+            Sound::Address => true,
+            Sound::Perhaps => text.contains("://") || looks_like_address(text) || looks_like_address(&folded(text)),
+            Sound::Other => false,
+        };
+    if is_whole {
+        return vec![text.to_owned()];
+    }
+    let mut found = Vec::new();
+    for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
+        if let Some(at) = word.find("://") {
+            // JSON within a text leaves a backslash in front of the quotation mark.
+            let part = &word[scheme_before(word, at)..];
+            found.push(without_end_of_sentence(part.strip_suffix('\\').unwrap_or(part)).to_owned());
+        } else if is_spelled_otherwise(word) {
+            found.push(without_end_of_sentence(word).to_owned());
+        }
+    }
+    found
+}
+
+/// Whether a word without `://` is an address that begins with two slashes, or that is spelled with other characters.
+fn is_spelled_otherwise(word: &str) -> bool {
+    let folded = folded(word);
+    let inner = folded.trim_start_matches(['(', '[', '*', '_', '=', ',']);
+    // `// a comment` and the like are no host.
+    let has_slashes = inner.strip_prefix("//").is_some_and(|rest| looks_like_address(rest.trim_start_matches('/')));
+    folded.contains("://") || has_slashes
+}
+
+/// `file:///…`: a file of this machine, and not one of another (`file:////host/…`).
+fn is_file_of_this_machine(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    lower.strip_prefix("file:///").is_some_and(|path| !path.starts_with(['/', '\\']))
+}
+
+/// Where an effect that is given `arguments` may go besides its recipients: addresses of pages, of mail, numbers to call and whatever has
+/// an `@`. Words for people are left out.
+#[derive(Debug, Default)]
+pub(crate) struct Destinations {
+    pub(crate) pages: Vec<String>,
+    pub(crate) mail: Vec<MailAddress>,
+    /// What is none of these, and not clear: a handle, a number, an address of mail in another spelling.
+    pub(crate) others: Vec<String>,
+}
+
+impl Destinations {
+    pub(crate) fn of(arguments: &Value) -> Self {
+        let mut all = Self::default();
+        each_leaf(arguments, &mut |leaf| all.add(leaf));
+        all
+    }
+
+    fn add(&mut self, leaf: &Leaf<'_>) {
+        let text = leaf.text.trim();
+        // A title of several lines is no title: what follows may be taken for the head of a mail.
+        let is_head = leaf.is_title && text.contains(['\r', '\n']) && begins_a_header(text);
+        if text.is_empty() || leaf.is_reference || (leaf.is_words && !is_head) {
+            return;
+        }
+        if let Some(address) = MailAddress::parse(text).ok().filter(|_| is_one_mail_address(text)) {
+            self.mail.push(address);
+            return;
+        }
+        let pages = addresses_in(text, leaf.sound);
+        let mut rest = text.to_owned();
+        for page in &pages {
+            rest = rest.replacen(page.as_str(), " ", 1);
+        }
+        self.pages.extend(pages);
+        let mail = MailAddress::all_in(&rest);
+        if mail.len() < folded(&rest).matches('@').count()
+            || (leaf.is_phone && has_digits(&rest, 5))
+            || is_number(&rest)
+        {
+            self.others.push(text.to_owned());
+        }
+        self.mail.extend(mail);
+    }
+}
+
+/// Whether a line behind the first begins as one in the head of a mail does that says who gets it.
+fn begins_a_header(text: &str) -> bool {
+    const HEADERS: [&str; 7] =
+        ["bcc:", "cc:", "reply-to:", "resent-", "return-path:", "to:", "disposition-notification-to:"];
+    let mut lines = text.split(['\r', '\n']).skip(1);
+    lines.any(|line| HEADERS.iter().any(|header| line.trim_start().to_ascii_lowercase().starts_with(header)))
+}
+
+/// Whether all of a text is one address, in the usual characters.
+fn is_one_mail_address(text: &str) -> bool {
+    text.matches('@').count() == 1 && folded(text).matches('@').count() == 1
+}
+
+fn has_digits(text: &str, least: usize) -> bool {
+    text.chars().filter(char::is_ascii_digit).count() >= least
+}
+
+/// `+49 30 1234`: a number to call, by the sign that begins one.
+fn is_number(text: &str) -> bool {
+    let text = text.trim();
+    text.starts_with('+') && has_digits(text, 6) && text.chars().all(|c| c.is_ascii_digit() || " +()-./".contains(c))
+}
+
+/// A text as a reader of addresses may take it: percent signs resolved, the usual forms of full-width characters, dots, colons and slashes
+/// that only look like these, backslashes as slashes, and nothing that nobody sees.
+pub(crate) fn folded(text: &str) -> String {
+    let text = percent_decoded(&percent_decoded(text));
+    let usual = |c: char| match narrow(c) {
+        '。' | '｡' | '․' | '﹒' | '・' => '.',
+        '∶' | '﹕' | '︰' | '꞉' | 'ː' => ':',
+        '⁄' | '∕' | '⧸' | '╱' | '\\' | '﹨' | '⧵' => '/',
+        '﹫' => '@',
+        '﹖' => '?',
+        c => c,
+    };
+    text.chars().filter(|c| !is_unseen(*c)).map(usual).collect()
+}
+
+/// An address in prose without what ends a sentence or a bracket behind it. Two signs at most: more of them are no punctuation, but a number.
+fn without_end_of_sentence(word: &str) -> &str {
+    let one_less = |word| str::strip_suffix(word, follows_in_prose);
+    one_less(word).map_or(word, |cut| one_less(cut).unwrap_or(cut))
+}
+
+/// A text with its percent signs read, as far as they can be.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let (bytes, mut read, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while let Some(byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        if let Some(decoded) = digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            read.push(decoded);
+            at += 3;
+        } else {
+            read.push(*byte);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&read).into_owned()
+}
+
+pub(crate) fn ends_an_address(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '<' | '>' | '`' | '{' | '}' | '|' | '\\' | '^')
+}
+
+pub(crate) fn follows_in_prose(c: char) -> bool {
+    matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | ')' | ']' | '*' | '_' | '~' | '”' | '’' | '»' | '…')
+}
+
+/// Where the scheme begins whose `://` is at `at`.
+pub(crate) fn scheme_before(text: &str, at: usize) -> usize {
+    let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    at - text.as_bytes()[..at].iter().rev().take_while(|byte| is_scheme(byte)).count()
+}
+
+/// Whether a text is an address from its beginning. Fetchers take `https:` without slashes as well.
+fn begins_an_address(text: &str) -> bool {
+    let lower: String = text.chars().take(8).collect::<String>().to_ascii_lowercase();
+    ["http:", "https:", "ftp:", "ws:", "wss:"].iter().any(|scheme| lower.starts_with(scheme))
+        || text.find("://").is_some_and(|at| at > 0 && scheme_before(text, at) == 0)
+}
+
+/// Whether a text is an address without a scheme, or with one and no slashes (`view-source:example.org`).
+fn looks_like_address(text: &str) -> bool {
+    let text = text.trim_start_matches(['/', '\\']);
+    let within = text.split_once(':').filter(|(scheme, _)| scheme_before(scheme, scheme.len()) == 0);
+    looks_like_host(text)
+        || text.strip_prefix('[').is_some_and(|rest| rest.split_once(']').is_some_and(|(host, _)| host.contains(':')))
+        || is_host_number(host_of(text))
+        || within.is_some_and(|(_, rest)| {
+            let rest = rest.trim_start_matches(['/', '\\']);
+            looks_like_host(rest) || rest.starts_with('[') || is_host_number(host_of(rest))
+        })
+}
+
+/// A host as one number: `3232235521`, `0xc0a80001`, `030052000001`.
+fn is_host_number(host: &str) -> bool {
+    let is_hex =
+        |digits: &str| !digits.is_empty() && digits.len() <= 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_long = host.len() >= 8 && host.len() <= 12 && host.bytes().all(|byte| byte.is_ascii_digit());
+    is_long || host.strip_prefix("0x").or_else(|| host.strip_prefix("0X")).is_some_and(is_hex)
+}
+
+/// `example.org`, `example.org/a`, `10.0.0.1:80/x`: a name with a dot in it, or of this machine.
+pub(crate) fn looks_like_host(text: &str) -> bool {
+    let host = host_of(text);
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_');
+    let has_ending = host.rsplit('.').next().is_some_and(|ending| {
+        (ending.chars().count() > 1 && ending.chars().all(char::is_alphabetic)) || ending.parse::<u8>().is_ok()
+    });
+    host == "localhost" || (host.contains('.') && host.split('.').all(is_name) && has_ending)
+}
+
+/// The host of an address without a scheme.
+pub(crate) fn host_of(text: &str) -> &str {
+    let authority = text.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    host.split(':').next().unwrap_or_default()
+}
+
+/// Whether every program reads the same host off an address: no backslash, nothing unseen, no character that becomes another one.
+pub(crate) fn is_plain(address: &str) -> bool {
+    let authority = address.split_once("://").map_or(address, |(_, rest)| rest).split(['/', '?', '#']).next();
+    let is_odd = |c: char| c == '\\' || is_unseen(c) || matches!(c, '\t' | '\r' | '\n');
+    !address.contains(is_odd) && authority.is_some_and(|authority| folded(authority) == authority)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(arguments: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        each_leaf(arguments, &mut |leaf| found.extend(addresses_in(leaf.text, leaf.sound)));
+        found
+    }
+
+    #[test]
+    fn hosts_are_told_from_names_of_files_and_prose() {
+        for text in
+            ["example.org", "a.b.example.org/x", "10.0.0.1:80/x", "localhost/x", "user@example.org/x", "bücher.example"]
+        {
+            assert!(looks_like_host(text), "{text}");
+        }
+        for text in ["", "v1.2x", "e.g.", "a b.test", "...", "/etc/passwd", "12", "Mr.Smith!"] {
+            assert!(!looks_like_host(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn s1_an_address_is_one_in_every_spelling_that_a_fetcher_may_read() {
+        let spellings = [
+            "//evil.test/?d=S",
+            "///evil.test/?d=S",
+            "\\\\evil.test\\?d=S",
+            "/\\evil.test/?d=S",
+            "evil。test/?d=S",
+            "evil．test/?d=S",
+            "ｅｖｉｌ.test/?d=S",
+            "https：//evil.test/?d=S",
+            "https:∕∕evil.test/?d=S",
+            "[2001:db8::1]/?d=S",
+            "3232235521/x",
+            "0xc0a80001/x",
+            "evil%2etest/x",
+            "evil%252etest/x",
+            "view-source:evil.test/?d=S",
+            "ht\ntps:/\n/evil.test/?d=S",
+            "ev\u{200b}il.test/x",
+        ];
+        for spelled in spellings {
+            for name in [
+                "url",
+                "target_url",
+                "imageUrl",
+                "href",
+                "link",
+                "endpoint",
+                "uri",
+                "src",
+                "target",
+                "webhook",
+                "site",
+                "host",
+            ] {
+                assert_eq!(asked(&json!({ name: spelled })), [spelled], "{name}");
+                assert_eq!(asked(&json!({ name: [{"value": spelled}] })), [spelled], "{name}, inside");
+            }
+        }
+        // Under a name that is one, whatever stands there; under other names what nobody takes for anything else.
+        assert_eq!(asked(&json!({"url": "evil", "uri": 3_232_235_521_u64})).len(), 2);
+        for spelled in
+            ["//evil.test/?d=S", "https：//evil.test/?d=S", "https%3A%2F%2Fevil.test/?d=S", "http:\\\\evil.test\\x"]
+        {
+            assert_eq!(asked(&json!({ "query": format!("see {spelled} now") })), [spelled]);
+        }
+        let harmless = json!({"query": "// a comment, 1/2 and c:\\temp 50% off", "path": "notes/a.md", "page": "2", "site": "Berlin", "id": 3_232_235_521_u64});
+        assert_eq!(asked(&harmless), [""; 0]);
+    }
+
+    #[test]
+    fn s1_whatever_could_be_a_destination_counts_under_any_name() {
+        let found = |arguments: Value| {
+            let all = Destinations::of(&arguments);
+            let mail = all.mail.iter().map(|one| one.as_str().to_owned());
+            all.pages.into_iter().chain(mail).chain(all.others).collect::<Vec<_>>()
+        };
+        let evil = "evil@evil.test";
+        for (name, value) in [
+            ("extra_recipients", json!([evil])),
+            ("forward_to", json!(evil)),
+            ("attendees", json!([{"email": evil}])),
+            ("personalizations", json!([{"to": [{"email": evil}]}])),
+            ("headers", json!({"Bcc": evil})),
+            ("headers", json!("Bcc: evil@evil.test")),
+            ("to", json!({evil: "Bob"})),
+            ("message", json!({"toRecipients": [{"emailAddress": {"address": evil}}]})),
+            ("subject", json!("Hello\r\nBcc: evil@evil.test")),
+            ("reply_to", json!("Team <evil@evil.test>")),
+        ] {
+            assert_eq!(found(json!({ name: value })), [evil], "{name} {value}");
+        }
+        for (name, value) in [
+            ("webhook", "https://evil.test/?d=S"),
+            ("webhook", "evil.test/?d=S"),
+            ("attachments", "https://evil.test/?d=S"),
+            ("attachments", "//evil.test/?d=S"),
+            ("mentions", "@evil"),
+            ("x", "evil＠evil.test"),
+            ("sms", "030 123 456"),
+            ("also", "+49 30 123456"),
+        ] {
+            assert_eq!(found(json!({ name: [value] })), [value], "{name}");
+        }
+        let words = json!({
+            "subject": "ask evil@evil.test", "body": "https://evil.test\n+49 30 123456", "html": "<a href='https://x.test'>@me</a>",
+            "content": [{"type": "text/plain", "value": "mail evil@evil.test"}], "attachments": ["report.pdf"], "date": "2026-11-26",
+            "in_reply_to": "<1@mail.test>", "count": 123_456_789,
+        });
+        assert_eq!(found(words), [""; 0]);
+        assert_eq!(
+            found(json!({"to": "Team <team@example.test>, boss@example.test"})),
+            ["team@example.test", "boss@example.test"]
+        );
+        assert_eq!(found(json!({"to": "\"evil@evil.test\" <team@example.test>"})), [evil, "team@example.test"]);
+    }
+
+    #[test]
+    fn an_address_whose_host_is_read_in_two_ways_is_not_plain() {
+        for address in
+            ["https://example.org/a?b", "example.org", "https://bücher.example/x%20y", "https://a@example.org:1/"]
+        {
+            assert!(is_plain(address), "{address}");
+        }
+        for address in [
+            "https://example.org\\@evil.test/",
+            "https://example.org／@evil.test",
+            "https://exa\tmple.org",
+            "https://example.org%2f@evil.test",
+        ] {
+            assert!(!is_plain(address), "{address}");
+        }
+    }
+}
