@@ -381,6 +381,24 @@ fn our_own_server_may_take_a_promise_back_and_never_add_one() {
 }
 
 #[test]
+fn s1_what_an_earlier_run_kept_is_words_of_others_and_private() {
+    let shipped = Classifier::shipped().unwrap();
+    for tool in [
+        "archival_memory_search",
+        "core_memory_append",
+        "core_memory_replace",
+        "get_core_memory_blocks",
+        "workbench_download",
+    ] {
+        let reads = shipped.classify(&own(tool), None).reads;
+        assert_eq!(reads, [Reads::Untrusted, Reads::Private], "{tool}");
+    }
+    for tool in ["archival_memory_insert", "workbench_upload", "write_local_file"] {
+        assert_eq!(shipped.classify(&own(tool), None).reads, [], "{tool}");
+    }
+}
+
+#[test]
 fn a_tool_that_says_it_fetches_is_watched_whatever_rule_forgot_it_and_files_of_this_machine_are_private() {
     let shipped = Classifier::shipped().unwrap();
     let (others, both) = (vec![Reads::Untrusted], vec![Reads::Untrusted, Reads::Private]);
