@@ -1,6 +1,7 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
 mod covered;
+mod launchers;
 mod of_ua;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use crate::settings::Settings;
 use crate::text::plain;
 
 use covered::{Covered, covered, open};
+use launchers::{assignments, unpinned};
 
 /// How much of a program or script is read.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
@@ -164,7 +166,11 @@ impl ServerReview {
             shown.push(("environment", env.keys().cloned().collect::<Vec<_>>().join(", ")));
         }
         let mut warnings = Vec::new();
-        for (name, value) in env.iter().filter(|(name, _)| LOADERS.contains(&name.as_str())) {
+        // A variable that a word of the command line sets is one of the environment.
+        let of_words = assignments(args);
+        let all =
+            env.iter().map(|(name, value)| (name, value)).chain(of_words.iter().map(|(name, value)| (name, value)));
+        for (name, value) in all.filter(|(name, _)| LOADERS.contains(&name.as_str())) {
             warnings.push(format!("{name}={value} decides what code it loads"));
         }
         warnings.append(&mut not_covered);
@@ -281,57 +287,6 @@ fn digest_of(path: &Path) -> Option<Sha256> {
     Some(digest)
 }
 
-/// The package that a launcher fetches without an exact version, if it is one of those.
-fn unpinned(command: &str, args: &[String]) -> Option<String> {
-    let name = Path::new(command).file_name()?.to_str()?;
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let rest = match (name, words.first().copied()) {
-        ("npx" | "bunx" | "uvx", _) => &words[..],
-        ("npm", Some("exec" | "x"))
-        | ("pnpm" | "yarn", Some("dlx"))
-        | ("bun", Some("x"))
-        | ("pipx" | "docker" | "podman", Some("run"))
-        | ("uv", Some("tool" | "x")) => &words[1..],
-        _ => return None,
-    };
-    let mut takes_value = false;
-    let mut package = None;
-    for word in rest {
-        if std::mem::take(&mut takes_value) || *word == "run" {
-            continue;
-        }
-        if let Some(named) = word.strip_prefix("--package=").or_else(|| word.strip_prefix("--from=")) {
-            package = Some(named);
-            break;
-        }
-        if word.starts_with('-') {
-            takes_value = matches!(
-                *word,
-                "-e" | "--env" | "-v" | "--volume" | "--mount" | "--name" | "--network" | "-p" | "--python" | "-w"
-            ) && !(name == "npx" && *word == "-p");
-            continue;
-        }
-        package = Some(*word);
-        break;
-    }
-    let package = package?;
-    let is_image = matches!(name, "docker" | "podman");
-    let is_exact = if is_image {
-        package.contains("@sha256:")
-    } else {
-        let version = package.rsplit_once("==").or_else(|| package.get(1..)?.rsplit_once('@')).map(|(_, v)| v);
-        version.is_some_and(is_exact_version)
-    };
-    (!is_exact).then(|| package.to_owned())
-}
-
-/// Whether a version is one version, and no range or tag.
-fn is_exact_version(version: &str) -> bool {
-    version.starts_with(|c: char| c.is_ascii_digit())
-        && version.matches('.').count() >= 1
-        && version.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,26 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn s9_launchers_that_fetch_what_is_there_that_day_are_named() {
-        let cases: [(&str, &[&str], Option<&str>); 14] = [
-            ("npx", &["-y", "pkg@latest"], Some("pkg@latest")),
-            ("npx", &["-y", "pkg"], Some("pkg")),
-            ("npx", &["-y", "pkg@1"], Some("pkg@1")),
-            ("npx", &["-y", "pkg@^1.2.3"], Some("pkg@^1.2.3")),
-            ("/usr/bin/npx", &["-y", "@scope/pkg"], Some("@scope/pkg")),
-            ("npx", &["-y", "@scope/pkg@1.2.3"], None),
-            ("npx", &["--package=pkg", "bin"], Some("pkg")),
-            ("uvx", &["mcp-server-time"], Some("mcp-server-time")),
-            ("uvx", &["mcp-server-time==1.2.3"], None),
-            ("pipx", &["run", "tool"], Some("tool")),
-            ("docker", &["run", "-i", "--rm", "-e", "KEY", "mcp/fetch:latest"], Some("mcp/fetch:latest")),
-            ("docker", &["run", "mcp/fetch@sha256:00"], None),
-            ("node", &["server.js"], None),
-            ("npm", &["exec", "pkg"], Some("pkg")),
-        ];
-        for (command, args, wanted) in cases {
-            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-            assert_eq!(unpinned(command, &args).as_deref(), wanted, "{command} {args:?}");
+    fn s9_a_variable_that_a_word_sets_is_one_of_the_environment() {
+        for args in [&["PYTHONPATH=lib", "python3", "s.py"][..], &["-c", "PYTHONPATH=lib exec python3 s.py"]] {
+            let reach = stdio(if args.len() == 3 { "env" } else { "sh" }, args, &[]);
+            let shown = ServerReview::of(&Settings::of_process(), Path::new("/"), "a", &reach).shown();
+            assert!(shown.contains("! PYTHONPATH=lib decides what code it loads"), "{shown}");
         }
     }
 

@@ -12,13 +12,14 @@
 //! that this user's `ua` made is taken for one, by what the user's state folder says of it; one that came with a checkout counts. And it
 //! counts when a script says its name, because then the script may load what is in there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::launchers::{Invocation, invocations, name_of};
 use super::of_ua;
 use crate::home::is_written_by_runs;
 use crate::roots::Roots;
@@ -55,6 +56,46 @@ const SWITCHES: [&str; 16] = [
     "-u",
     "-v",
 ];
+/// Python's modules that run another one, or a script.
+const MODULE_RUNNERS: [&str; 20] = [
+    "IPython",
+    "bdb",
+    "cProfile",
+    "coverage",
+    "debugpy",
+    "doctest",
+    "fastmcp",
+    "flask",
+    "gunicorn",
+    "hypercorn",
+    "kernprof",
+    "mcp",
+    "memory_profiler",
+    "pdb",
+    "profile",
+    "pytest",
+    "runpy",
+    "trace",
+    "uvicorn",
+    "viztracer",
+];
+/// Files that decide what a launcher of a project runs and fetches, and that have no ending of code.
+const PROJECT_FILES: [&str; 14] = [
+    ".env",
+    ".npmrc",
+    ".python-version",
+    ".yarnrc.yml",
+    "Cargo.lock",
+    "Gemfile",
+    "Gemfile.lock",
+    "compose.yaml",
+    "compose.yml",
+    "docker-compose.yml",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "uv.lock",
+    "yarn.lock",
+];
 /// A folder with one of these is run as a program by some interpreter.
 const ENTRIES: [&str; 14] = [
     "__init__.py",
@@ -86,6 +127,8 @@ pub(super) struct Covered {
     pub(super) files: BTreeSet<PathBuf>,
     /// What cannot be covered, as sentences.
     pub(super) warnings: Vec<String>,
+    /// Folders that were looked through, by where they really are, and from how deep.
+    seen: BTreeMap<PathBuf, usize>,
     /// Folders of workspaces beside scripts.
     roots: BTreeSet<PathBuf>,
     /// The one of them that counts.
@@ -106,66 +149,103 @@ pub(super) fn covered(
     known: &Roots,
 ) -> Covered {
     let mut covered = Covered { known: known.clone(), ..Covered::default() };
-    let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout.
+    // A script that is the program itself loads what lies beside it, too; the system's own do not change by a checkout. Of one that is a
+    // link some programs look beside the link, and some where it leads.
     if let Some(program) = program.filter(|program| command.contains('/') && begins_with(program, *b"#!")) {
         covered.beside(program);
+        covered.name(&base.join(command));
     }
-    if let Some(venv) = virtual_environment(command, base) {
-        covered.virtual_environment(&venv);
+    let all = invocations(command, args, base);
+    let mut launchers = Vec::new();
+    for (number, invocation) in all.iter().enumerate() {
+        if number > 0 && invocation.command.contains('/') {
+            covered.name(&invocation.base.join(&invocation.command));
+        }
+        for project in &invocation.projects {
+            let name = name_of(&invocation.command);
+            covered.project(project);
+            covered.warn(format!(
+                "`{name}` decides by files of {} what it runs: the code there counts, and what it takes from elsewhere does not",
+                project.display()
+            ));
+            launchers.push(name.to_owned());
+        }
+        covered.invocation(invocation);
     }
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let is_interpreter = INTERPRETERS.contains(&plain);
-    let is_python = matches!(plain, "python" | "pypy");
-    let is_node = matches!(plain, "node" | "nodejs" | "bun");
-    let mut has_script = false;
-    for (index, arg) in args.iter().enumerate() {
-        let before = index.checked_sub(1).and_then(|before| args.get(before)).map(String::as_str);
-        let value = arg.split_once('=').map(|(_, value)| value);
-        for named in [Some(arg.as_str()), value].into_iter().flatten().filter(|named| !named.is_empty()) {
-            let path = base.join(named);
-            let is_behind_the_script = is_interpreter && has_script && !is_code(&path);
-            let is_data = has_ending(&path, &DATA) && (has_script || !is_interpreter);
-            if is_behind_the_script || is_data {
-                if path.is_file() {
-                    covered.warn(format!("{} is taken for data: changes of it ask nothing", path.display()));
-                }
-                continue;
-            }
-            covered.name(&path);
-            if let Some(script) = is_node.then(|| without_ending(&path)).flatten() {
-                covered.name(&script);
-            }
-        }
-        let is_of_an_option = before.is_some_and(takes_a_value);
-        let joined = is_python.then(|| module_option(arg)).flatten().filter(|module| !module.is_empty());
-        let follows = match before {
-            Some("-m") => is_interpreter,
-            Some(before) => is_python && module_option(before) == Some(""),
-            None => false,
-        };
-        let module = if has_script { None } else { joined.or_else(|| follows.then_some(arg.as_str())) };
-        if let Some(module) = module {
-            covered.module(base, module);
-            for packages in virtual_environment(command, base).iter().flat_map(|venv| site_packages(venv)) {
-                covered.installed(&packages, module);
-            }
-        }
-        if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
-            covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
-        }
-        let names_a_script = || {
-            let path = base.join(arg);
-            path.exists() || (is_node && without_ending(&path).is_some())
-        };
-        has_script |= module.is_some() || (!arg.starts_with('-') && !is_of_an_option && names_a_script());
-    }
-    if matches!(name, "make" | "npm" | "pnpm" | "yarn" | "cargo" | "go" | "just" | "task" | "rake") {
-        covered.warn(format!("`{name}` decides by files of its own what it runs; they are not covered"));
+    if let Some(launcher) = launchers.first().filter(|_| covered.files.is_empty()) {
+        covered.warn(format!(
+            "nothing of what `{launcher}` runs is covered: there is no code in the folder that it works in"
+        ));
     }
     covered.what_runs_write();
     covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().copied()));
     covered
+}
+
+impl Covered {
+    /// What the words of one command line name.
+    fn invocation(&mut self, invocation: &Invocation) {
+        let covered = self;
+        let Invocation { command, args, base, .. } = invocation;
+        let name = name_of(command);
+        if let Some(venv) = virtual_environment(command, base) {
+            covered.virtual_environment(&venv);
+        }
+        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let is_interpreter = INTERPRETERS.contains(&plain);
+        let is_python = matches!(plain, "python" | "pypy");
+        let is_node = matches!(plain, "node" | "nodejs" | "bun");
+        let mut has_script = false;
+        // `-m runpy server` runs another module.
+        let mut runs_another = false;
+        for (index, arg) in args.iter().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| args.get(before)).map(String::as_str);
+            let value = arg.split_once('=').map(|(_, value)| value);
+            for named in [Some(arg.as_str()), value].into_iter().flatten().filter(|named| !named.is_empty()) {
+                let path = base.join(named);
+                let is_behind_the_script = is_interpreter && has_script && !is_code(&path);
+                let is_data = has_ending(&path, &DATA) && (has_script || !is_interpreter);
+                if is_behind_the_script || is_data {
+                    if path.is_file() {
+                        covered.warn(format!("{} is taken for data: changes of it ask nothing", path.display()));
+                    }
+                    continue;
+                }
+                covered.name(&path);
+                if let Some(script) = is_node.then(|| without_ending(&path)).flatten() {
+                    covered.name(&script);
+                }
+            }
+            let is_of_an_option = before.is_some_and(takes_a_value);
+            let joined = is_python.then(|| module_option(arg)).flatten().filter(|module| !module.is_empty());
+            let follows = match before {
+                Some("-m") => is_interpreter,
+                Some(before) => is_python && module_option(before) == Some(""),
+                None => false,
+            };
+            let module = if has_script { None } else { joined.or_else(|| follows.then_some(arg.as_str())) };
+            if let Some(module) = module {
+                covered.module(base, module);
+                runs_another |= MODULE_RUNNERS.contains(&module.split('.').next().unwrap_or_default());
+                for packages in virtual_environment(command, base).iter().flat_map(|venv| site_packages(venv)) {
+                    covered.installed(&packages, module);
+                }
+            }
+            if !has_script && matches!(arg.as_str(), "-c" | "-e" | "--eval" | "-p" | "--print" | "-ec" | "-lc") {
+                covered.warn(format!("it runs the text behind {arg}; files that the text loads are not covered"));
+            }
+            let names_a_script = || {
+                let path = base.join(arg);
+                path.exists() || (is_node && without_ending(&path).is_some())
+            };
+            if runs_another && module.is_none() && !arg.starts_with('-') {
+                // `uvicorn server:app`
+                covered.module(base, arg.split(':').next().unwrap_or_default());
+            }
+            has_script |=
+                (module.is_some() && !runs_another) || (!arg.starts_with('-') && !is_of_an_option && names_a_script());
+        }
+    }
 }
 
 /// The Python virtual environment that a command is a program of: a folder with a `pyvenv.cfg`, above the command's own.
@@ -212,6 +292,22 @@ impl Covered {
         }
     }
 
+    /// The folder of a project that a launcher works in.
+    fn project(&mut self, folder: &Path) {
+        self.files.extend(PROJECT_FILES.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()));
+        self.folder(folder, 0);
+    }
+
+    /// Of a script that is reached by a link, what it really is, and what lies beside that: Node and Python load from there.
+    fn where_it_leads(&mut self, script: &Path) {
+        let (Ok(real), Some(folder)) = (script.canonicalize(), script.parent()) else { return };
+        let Ok(folder) = folder.canonicalize() else { return };
+        if real.parent() != Some(&folder) && self.files.len() < MAX_FILES {
+            self.files.insert(real.clone());
+            self.beside(&real);
+        }
+    }
+
     fn name(&mut self, path: &Path) {
         let Ok(meta) = fs::metadata(path) else { return };
         if meta.is_dir() {
@@ -222,6 +318,7 @@ impl Covered {
             self.files.insert(path.to_path_buf());
             if is_code(path) || is_script(path) {
                 self.beside(path);
+                self.where_it_leads(path);
             }
         }
     }
@@ -288,6 +385,7 @@ impl Covered {
                 root.display()
             ));
             self.whole_root = Some(root.clone());
+            self.seen.clear();
             self.folder(&root, 0);
             self.whole_root = None;
         }
@@ -338,6 +436,11 @@ impl Covered {
 
     /// All code in a folder and below.
     fn folder(&mut self, folder: &Path, depth: usize) {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+        if self.seen.get(&real).is_some_and(|before| *before <= depth) {
+            return;
+        }
+        self.seen.insert(real, depth);
         let mut entries: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         entries.sort();
@@ -370,8 +473,13 @@ impl Covered {
                 }
                 if of_ua::is_of_ua(&path) {
                     self.of_ua.insert(path);
-                } else {
-                    self.files.insert(path);
+                    continue;
+                }
+                // What is linked in is loaded with what lies beside it.
+                let is_link = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
+                self.files.insert(path.clone());
+                if is_link && (is_code(&path) || is_script(&path)) {
+                    self.where_it_leads(&path);
                 }
             }
         }
@@ -524,6 +632,67 @@ mod tests {
         }
         let covered = covered("python3", None, &["0.py".to_owned()], &[], dir.path(), &Roots::default());
         assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
+    }
+
+    #[test]
+    fn s9_what_lies_beside_a_script_that_is_a_link_is_covered_where_it_really_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for file in [
+            "node_modules/srv/dist/index.js",
+            "node_modules/srv/dist/lib.js",
+            "real/main.py",
+            "real/lib.py",
+            "s/own.py",
+        ] {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), "").unwrap();
+        }
+        fs::create_dir(base.join("node_modules/.bin")).unwrap();
+        let link = |to: &str, from: &str| std::os::unix::fs::symlink(to, base.join(from)).unwrap();
+        link("../srv/dist/index.js", "node_modules/.bin/srv");
+        link("../real/main.py", "s/link.py");
+        let of = |command: &str, args: &[&str]| names(&base, command, args).0;
+        assert!(of("node", &["node_modules/.bin/srv"]).contains(&"node_modules/srv/dist/lib.js".to_owned()));
+        assert_eq!(of("python3", &["s/link.py"]), ["real/lib.py", "real/main.py", "s/link.py", "s/own.py"]);
+        // Also of one that only lies beside the script.
+        assert!(of("python3", &["s/own.py"]).contains(&"real/lib.py".to_owned()));
+    }
+
+    #[test]
+    fn s9_the_folder_that_a_launcher_is_told_to_work_in_is_covered() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        for file in
+            ["o/server.py", "o/lib.py", "o/package.json", "o/Makefile", "o/uv.lock", "mod/__init__.py", "mod/lib.py"]
+        {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), "").unwrap();
+        }
+        let whole = ["o/Makefile", "o/lib.py", "o/package.json", "o/server.py", "o/uv.lock"];
+        for (command, args) in [
+            ("uv", &["--directory", "o", "run", "server.py"][..]),
+            ("uv", &["run", "--directory", "o", "server.py"]),
+            ("uv", &["run", "--directory=o", "some-entry"]),
+            ("uv", &["run", "--project", "o", "server.py"]),
+            ("/usr/bin/uv", &["--directory", "o", "run", "server.py"]),
+            ("npm", &["--prefix", "o", "run", "x"]),
+            ("pnpm", &["-C", "o", "start"]),
+            ("poetry", &["-C", "o", "run", "x"]),
+            ("make", &["-C", "o", "serve"]),
+            ("sudo", &["nice", "make", "-Co", "serve"]),
+        ] {
+            let (files, warnings) = names(base, command, args);
+            assert_eq!((files, warnings), (whole.map(str::to_owned).to_vec(), 1), "{command} {args:?}");
+        }
+        let has = |command: &str, args: &[&str], file: &str| names(base, command, args).0.contains(&file.to_owned());
+        assert!(has("env", &["-C", "o", "python3", "server.py"], "o/lib.py"));
+        for args in [&["-m", "runpy", "mod"][..], &["-m", "uvicorn", "mod:app"], &["-mpdb", "mod"]] {
+            assert!(has("python3", args, "mod/lib.py"), "{args:?}");
+        }
+        // Where nothing is, that is said.
+        let (files, warnings) = names(base, "uv", &["--directory", "nowhere", "run", "server.py"]);
+        assert_eq!((files.len(), warnings), (0, 2));
     }
 
     #[test]
