@@ -11,7 +11,8 @@ const MAX_OFFSET: usize = 16;
 /// The most digits of a group.
 const MAX_GROUP: usize = 16;
 
-/// The dumps in a text, each as the bytes it stands for; where its groups are words of two bytes, with the bytes of each word exchanged as well.
+/// The dumps in a text, each as the bytes it stands for; where its groups are words of several bytes, with the bytes of each word in the other
+/// order as well, and where they are digits of 0 and 1, as the bytes that these stand for (`xxd -e`, `xxd -b`).
 pub(super) fn dumps(text: &View) -> Vec<View> {
     let (mut found, mut open) = (Vec::new(), Dump::default());
     let mut from = 0;
@@ -35,10 +36,8 @@ pub(super) fn dumps(text: &View) -> Vec<View> {
 struct Line {
     /// Where it says that it begins, as digits.
     offset: Vec<u8>,
-    /// Bytes, each with the place of its digits.
-    bytes: Vec<(u8, usize)>,
-    /// Whether all groups have four digits.
-    are_words: bool,
+    /// Bytes, each with the place of its digits, and whether its group begins with it.
+    bytes: Vec<(u8, usize, bool)>,
 }
 
 impl Line {
@@ -69,17 +68,25 @@ impl Line {
 
     /// Groups of hexadecimal digits.
     fn groups(words: Words<'_>) -> Option<Self> {
-        let mut read = Self { are_words: true, ..Self::default() };
+        let mut read = Self::default();
         for (word, at) in words {
             let is_group = word.len() % 2 == 0 && word.len() <= MAX_GROUP && word.iter().all(u8::is_ascii_hexdigit);
             if !is_group {
                 break;
             }
-            read.are_words &= word.len() == 4;
             for (index, pair) in word.chunks_exact(2).enumerate() {
                 let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-                read.bytes.push((digit(pair[0])? << 4 | digit(pair[1])?, at + 2 * index));
+                read.bytes.push((digit(pair[0])? << 4 | digit(pair[1])?, at + 2 * index, index == 0));
             }
+        }
+        // Groups of eight digits of 0 and 1 are bits.
+        let are_bits = read.bytes.iter().all(|(byte, ..)| byte & 0xEE == 0)
+            && read.bytes.chunks(4).all(|word| word.len() == 4 && word[0].2 && word[1..].iter().all(|byte| !byte.2));
+        if are_bits {
+            let bits = |word: &[(u8, usize, bool)]| {
+                word.iter().fold(0, |bits, (two, ..)| bits << 2 | (two >> 4) << 1 | two & 1)
+            };
+            read.bytes = read.bytes.chunks(4).map(|word| (bits(word), word[0].1, true)).collect();
         }
         (!read.bytes.is_empty()).then_some(read)
     }
@@ -118,8 +125,8 @@ impl<'l> Iterator for Words<'l> {
 #[derive(Debug, Default)]
 struct Dump {
     view: View,
-    /// Whether all of it is in words.
-    are_words: bool,
+    /// Which of its bytes begin a group.
+    begins: Vec<bool>,
     /// The last line, and where its bytes begin.
     last: Option<(Line, usize)>,
 }
@@ -131,28 +138,35 @@ impl Dump {
         {
             self.view.bytes.truncate(begin + length);
             self.view.spans.truncate(begin + length);
+            self.begins.truncate(begin + length);
         }
         let begin = self.view.bytes.len();
-        self.are_words = (read.are_words || read.bytes.is_empty()) && (begin == 0 || self.are_words);
         // A line has an end only if there is something on it.
         let end = text.spans[from + length - 1].end;
-        for (byte, at) in &read.bytes {
+        for (byte, at, begins) in &read.bytes {
             self.view.push(*byte, Span { start: text.spans[from + at].start, end });
+            self.begins.push(*begins);
         }
-        self.last = Some((Line { offset: read.offset.clone(), bytes: read.bytes.clone(), are_words: false }, begin));
+        self.last = Some((Line { offset: read.offset.clone(), bytes: read.bytes.clone() }, begin));
     }
 
     fn end(&mut self, found: &mut Vec<View>) {
-        let Self { view, are_words, .. } = std::mem::take(self);
+        let Self { view, begins, .. } = std::mem::take(self);
         if view.bytes.is_empty() {
             return;
         }
-        if are_words {
-            let mut exchanged = View { bytes: view.bytes.clone(), spans: view.spans.clone() };
-            for (bytes, spans) in exchanged.bytes.chunks_exact_mut(2).zip(exchanged.spans.chunks_exact_mut(2)) {
-                bytes.swap(0, 1);
-                spans[1].start = spans[0].start;
+        let mut exchanged = View::default();
+        let mut first = 0;
+        while first < view.bytes.len() {
+            let length = 1 + begins[first + 1..].iter().take_while(|begins| !**begins).count();
+            let group = first..first + length;
+            let start = view.spans[first].start;
+            for at in group.rev() {
+                exchanged.push(view.bytes[at], Span { start, end: view.spans[at].end });
             }
+            first += length;
+        }
+        if exchanged.bytes != view.bytes {
             found.push(exchanged);
         }
         found.push(view);

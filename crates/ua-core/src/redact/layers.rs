@@ -40,7 +40,8 @@ pub(super) fn hits(text: &str, forms: &[Form]) -> Vec<Hit> {
         search.hits.push(Hit { start: at, end: at + forms[form].bytes.len(), form });
     }
     // Without escapes and dumps a text is what it is, and need not be copied.
-    if View::has_escapes(text.as_bytes()) || dump_may_be_in(text.as_bytes()) {
+    let bytes = text.as_bytes();
+    if View::has_escapes(bytes) || dump_may_be_in(bytes) || View::has_set_off_lines(bytes) {
         search.levels(View::of(text), 0);
     } else {
         search.below(View::tight_of(text), 0);
@@ -118,6 +119,14 @@ impl Search<'_> {
             self.look(level, Look::Text);
             keep(level);
         });
+        // Base64 in a quotation, a comment or a list of texts.
+        if View::has_set_off_lines(&kept.bytes) {
+            let joined = kept.without_marks();
+            self.look(&joined, Look::View);
+            if depth < MAX_LAYERS {
+                self.base64(&joined, depth);
+            }
+        }
         self.below(kept.tight(), depth);
         for dump in dumps {
             self.layer(dump, depth + 1);
@@ -149,7 +158,8 @@ impl Search<'_> {
             // Prose has no white space here: what a line is, is told by where it came from.
             let (mut begin, mut line) = (None, at);
             while at < length && is_base64(at) {
-                if at > line && tight.spans[at].start != tight.spans[at - 1].end {
+                // Below the text neighbours share characters of it; what is wrapped has some between.
+                if at > line && tight.spans[at].start > tight.spans[at - 1].end {
                     line = at;
                 }
                 if at + 1 - line == MIN_LINE {

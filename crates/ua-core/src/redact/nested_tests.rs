@@ -135,6 +135,37 @@ fn secrets() -> impl Strategy<Value = String> {
     prop::collection::vec(characters, 8..40).prop_map(|characters| characters.into_iter().collect())
 }
 
+#[test]
+fn a_secret_is_known_three_layers_deep_and_where_lines_are_set_off() {
+    let secret = "cAnary-7Qz/91+kkLmnoPq";
+    let redactor = Redactor::new([("KEY".to_owned(), secret.to_owned())]);
+    let coded = |bytes: &[u8]| base64(bytes, STANDARD);
+    let twice = coded(coded(secret.as_bytes()).as_bytes());
+    let words = |from: &[u8], show: &dyn Fn(&[u8]) -> String| {
+        let lines = from.chunks(16).enumerate().map(|(line, bytes)| {
+            format!("{:08x}: {}\n", 16 * line, bytes.chunks(4).map(show).collect::<Vec<_>>().join(" "))
+        });
+        lines.collect::<String>()
+    };
+    let reversed = |word: &[u8]| word.iter().rev().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let bits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:08b}")).collect::<Vec<_>>().join(" ");
+    let mut dresses = vec![
+        coded(twice.as_bytes()),
+        secret.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect(),
+        words(secret.as_bytes(), &reversed),
+        words(secret.as_bytes(), &bits),
+    ];
+    let long = coded(format!("hello world {secret} and more").as_bytes());
+    for (before, after) in [("> ", "\n"), ("# ", "\n"), (" * ", "\n"), ("\"", "\",\n"), ("'", "' "), ("> > ", "\r\n")] {
+        let lines = long.as_bytes().chunks(16).map(|line| format!("{before}{}{after}", text_of(line)));
+        dresses.push(lines.collect());
+    }
+    for dress in dresses {
+        let clean = redactor.text(&dress);
+        assert!(clean.contains("[secret KEY]"), "{dress}: {clean}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 

@@ -6,6 +6,19 @@ const MAX_ENTITY: usize = 16;
 /// How deep escapes are resolved: an address in a page in a JSON text in a JSON text.
 const MAX_DEPTH: usize = 6;
 
+/// The shortest line of base64 behind which another one is looked for that stands behind a mark.
+const LONG_LINE: usize = 12;
+
+/// Signs that stand at the beginnings of lines of a quotation, a comment or a list.
+fn is_mark(byte: u8) -> bool {
+    matches!(byte, b'>' | b'#' | b'*' | b'|' | b';' | b'!' | b':')
+}
+
+/// What stands around and between texts in a list.
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`' | b',')
+}
+
 /// What of the whole text a byte came from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
@@ -70,6 +83,45 @@ impl View {
                 }
                 length => at += length,
             }
+        }
+        view
+    }
+
+    /// Whether lines of base64 may stand behind marks or in quotation marks: `> …`, `# …`, `"…", "…"`.
+    pub(super) fn has_set_off_lines(text: &[u8]) -> bool {
+        let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
+        let (mut line, mut between, mut is_set_off) = (0_usize, false, false);
+        for byte in text {
+            if is_digit(*byte) {
+                if between && is_set_off {
+                    return true;
+                }
+                line = if between { 1 } else { line + 1 };
+                (between, is_set_off) = (false, false);
+            } else if (byte.is_ascii_whitespace() || is_mark(*byte) || is_quote(*byte))
+                && (between || line >= LONG_LINE)
+            {
+                between = true;
+                is_set_off |= !byte.is_ascii_whitespace();
+            } else {
+                (line, between, is_set_off) = (0, false, false);
+            }
+        }
+        false
+    }
+
+    /// The same without white space, quotation marks, what separates these, and marks at the beginnings of lines.
+    pub(super) fn without_marks(&self) -> Self {
+        let mut view = Self::with_capacity(self.bytes.len());
+        let (mut at, mut is_first) = (0, true);
+        while let Some(byte) = self.bytes.get(at) {
+            let length = space(&self.bytes[at..]);
+            is_first |= *byte == b'\n';
+            if length == 0 && !is_quote(*byte) && !(is_first && is_mark(*byte)) {
+                view.push(*byte, self.spans[at]);
+                is_first = false;
+            }
+            at += length.max(1);
         }
         view
     }
@@ -217,7 +269,7 @@ fn entity(text: &[u8]) -> Option<(Meant, usize)> {
     Some((Meant::Character(character), length + usize::from(text.get(length) == Some(&b';'))))
 }
 
-/// `\u0041`, `\x41`, `\101` or a backslash and the character that it keeps, and how long it is.
+/// `\u0041`, `\U00000041`, `\x41`, `\101` or a backslash and the character that it keeps, and how long it is.
 fn escape(text: &[u8]) -> Option<(Meant, usize)> {
     let unit = |at: usize| number(text.get(at..at + 4)?, 16);
     Some(match text.get(1)? {
@@ -237,6 +289,7 @@ fn escape(text: &[u8]) -> Option<(Meant, usize)> {
                 ),
             }
         }
+        b'U' => (Meant::Character(char::from_u32(number(text.get(2..10)?, 16)?)?), 10),
         b'x' => (Meant::Byte(u8::try_from(number(text.get(2..4)?, 16)?).ok()?), 4),
         b'0'..=b'3' => (Meant::Byte(u8::try_from(number(text.get(1..4)?, 8)?).ok()?), 4),
         b'n' | b'r' => (Meant::Byte(b'\n'), 2),
