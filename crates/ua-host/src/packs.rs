@@ -39,21 +39,63 @@ const HARMLESS_CLUSTERS: [&str; 4] = ["-it", "-ti", "-t", "--pull=always"];
 const WITH_VALUE: [&str; 10] =
     ["-e", "--env", "--env-file", "--mount", "--name", "--network", "--volume", "-v", "-p", "--publish"];
 
-/// Variables that decide what code a launcher fetches or a program loads: the beginnings of their names, in capitals.
-const DECIDING: [&str; 12] = [
+/// Variables that decide what code a launcher fetches or a program loads, or where it talks to: the beginnings of their names, in capitals.
+const DECIDING: [&str; 42] = [
+    "APPDATA",
     "BASH_ENV",
-    "BUN_CONFIG",
+    "BUN_",
+    "CONDA_",
+    "CONTAINER",
+    "COREPACK_",
+    "CURL_",
+    "DENO_",
     "DOCKER_",
     "DYLD_",
     "ENV",
+    "GCONV_",
+    "GIT_",
+    "HOME",
+    "HOSTALIASES",
+    "JAVA_",
+    "JDK_",
     "LD_",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "NPM_CONFIG",
+    "LOCALAPPDATA",
+    "LOCALDOMAIN",
+    "MISE_",
+    "NODE_",
+    "NPM_",
+    "OPENSSL_",
+    "PATH",
+    "PERL5",
+    "PIPX_",
     "PIP_",
+    "PNPM_",
+    "PODMAN_",
+    "PREFIX",
     "PYTHON",
+    "REQUESTS_",
+    "RES_OPTIONS",
+    "RUBY",
+    "SHELL",
+    "SSL_",
+    "USERPROFILE",
     "UV_",
+    "VIRTUAL_ENV",
+    "XDG_",
+    "YARN_",
 ];
+
+/// The same by what stands anywhere in the name. Names by which a server is told where the user's own service is (`JIRA_URL`, `REDIS_HOST`)
+/// are none of them.
+const DECIDING_PARTS: [&str; 10] =
+    ["API_BASE", "API_HOST", "API_URL", "BASE_URL", "CA_BUNDLE", "CA_CERT", "CERTS", "ENDPOINT", "PROXY", "REGISTRY"];
+
+/// Whether a variable, or an option of this name, decides what is run or where that talks to.
+fn decides(name: &str) -> bool {
+    let name = name.trim_start_matches('-').to_uppercase().replace('-', "_");
+    DECIDING.iter().any(|beginning| name.starts_with(beginning))
+        || DECIDING_PARTS.iter().any(|part| name.contains(part))
+}
 
 /// The pack of each server that somebody vouches for, by the server's name; `None` where the user wants none.
 pub(crate) fn chosen(settings: &Settings, config: &McpConfig) -> Result<BTreeMap<String, Option<String>>, HostError> {
@@ -90,18 +132,34 @@ fn by_word(settings: &Settings) -> Result<BTreeMap<String, Option<String>>, Host
 fn packages_of(reach: &Reach) -> Vec<String> {
     match reach {
         Reach::Http { url, .. } => host_of(url).into_iter().collect(),
-        Reach::Stdio { command, args, env, .. } => {
-            let decides = |name: &String| {
-                let name = name.to_uppercase();
-                name == "PATH" || DECIDING.iter().any(|beginning| name.starts_with(beginning))
-            };
+        Reach::Stdio { command, args, env, cwd } => {
+            // A folder has settings of its own for what is fetched (`.npmrc`).
+            let is_elsewhere =
+                cwd.is_some() || env.keys().any(|name| decides(name)) || args.iter().any(|arg| redirects(arg));
             // A relative path is whatever lies in some folder.
-            if env.keys().any(decides) || (command.contains('/') && !Path::new(command).is_absolute()) {
+            if is_elsewhere || (command.contains('/') && !Path::new(command).is_absolute()) {
                 return Vec::new();
             }
             let words: Vec<&str> = args.iter().map(String::as_str).collect();
             of_command(command, &words).into_iter().collect()
         }
+    }
+}
+
+/// Whether an argument is an option, or sets a variable, that decides what is run or where that talks to.
+fn redirects(arg: &str) -> bool {
+    let name = arg.split('=').next().unwrap_or_default();
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let is_variable =
+        arg.contains('=') || name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    // `-e HOME` of a container gives the variable on as it is outside.
+    match name.strip_prefix("--env=").or_else(|| arg.strip_prefix("--env=")) {
+        Some(variable) => decides(variable.split('=').next().unwrap_or_default()),
+        None if name.starts_with("--") => {
+            name == "--env-file"
+                || DECIDING_PARTS.iter().any(|part| name[2..].to_uppercase().replace('-', "_").contains(part))
+        }
+        None => is_name(name) && is_variable && !name.is_empty() && decides(name),
     }
 }
 
@@ -253,7 +311,22 @@ mod tests {
         }
         // The package that is run is what counts, not one that is mentioned.
         assert_eq!(named("npx", &["-y", "evil", "--compatible-with", good]).as_deref(), Some("npm:evil"));
-        for name in ["PATH", "npm_config_registry", "NODE_OPTIONS", "UV_INDEX_URL", "LD_PRELOAD"] {
+        for name in [
+            "PATH",
+            "npm_config_registry",
+            "NPM_CONFIG_USERCONFIG",
+            "NODE_OPTIONS",
+            "NODE_EXTRA_CA_CERTS",
+            "UV_INDEX_URL",
+            "LD_PRELOAD",
+            "HOME",
+            "XDG_CONFIG_HOME",
+            "HTTPS_PROXY",
+            "all_proxy",
+            "STRIPE_API_BASE",
+            "AWS_ENDPOINT_URL",
+            "SSL_CERT_FILE",
+        ] {
             let reach = Reach::Stdio {
                 command: "npx".to_owned(),
                 args: vec!["-y".to_owned(), good.to_owned()],
@@ -261,6 +334,31 @@ mod tests {
                 cwd: None,
             };
             assert!(packages_of(&reach).is_empty(), "{name}");
+        }
+        let image = "ghcr.io/github/github-mcp-server";
+        for args in [
+            &["run", "-e", "HTTPS_PROXY=http://evil.example", image][..],
+            &["run", "--env=NODE_OPTIONS=x", image],
+            &["run", "--env-file", "x", image],
+            &["run", image, "--api-base-url=http://evil.example"],
+            &["run", image, "--proxy", "http://evil.example"],
+        ] {
+            assert_eq!(named("docker", args), None, "{args:?}");
+        }
+        let cwd = Some("x".into());
+        let args = vec![good.to_owned()];
+        let elsewhere = Reach::Stdio { command: "npx".to_owned(), args, env: BTreeMap::new(), cwd };
+        assert!(packages_of(&elsewhere).is_empty());
+        // Where the user's own service is, and keys, may be said.
+        for (name, value) in [
+            ("JIRA_URL", "https://jira.example"),
+            ("HOMEASSISTANT_TOKEN", "x"),
+            ("NODE_ENV", "production"),
+            ("GITHUB_PERSONAL_ACCESS_TOKEN", "x"),
+        ] {
+            let env = [(name.to_owned(), value.to_owned())].into();
+            let reach = Reach::Stdio { command: "npx".to_owned(), args: vec![good.to_owned()], env, cwd: None };
+            assert_eq!(packages_of(&reach).len(), 1, "{name}");
         }
     }
 
