@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ua_classify::Classifier;
+use ua_classify::{Classifier, PolicyRules};
 use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
 use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, Script, ScriptedProvider};
@@ -19,7 +19,7 @@ use crate::claude_code;
 use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_config_file, mcp_servers};
-use crate::paths::{job_dir, json_fragment, read};
+use crate::paths::{is_below, job_dir, json_fragment, read};
 use crate::people::People;
 use crate::providers::{self, no_model};
 use crate::review::ServerReview;
@@ -322,8 +322,10 @@ impl Launch {
         let text = read(file, "the script")?;
         let text = text.replace("${JOB_DIR}", &json_fragment(&self.job_dir));
         let script = Script::parse(&text).map_err(|e| {
-            HostError::usage(format!("{}: {}", file.display(), chain(&e)))
-                .hint("correct the script; nothing was started")
+            // What a job names elsewhere may be any file of the user: nothing of it is shown.
+            let is_the_jobs = is_below(file, &self.job_dir);
+            let why = if is_the_jobs { chain(&e) } else { format!("not a script; {NOTHING_SHOWN}") };
+            HostError::usage(format!("{}: {why}", file.display())).hint("correct the script; nothing was started")
         })?;
         Ok((file, script))
     }
@@ -417,7 +419,19 @@ impl Launch {
         let mut files = over.to_vec();
         files.extend(of_user);
         files.extend(policies::of_user(settings));
+        for file in &of_job {
+            self.check_foreign_policy(file)?;
+        }
         policies::classifier(settings, &files, &of_job, self.mcp_file().as_ref())
+    }
+
+    /// Refuses what a job names for a policy outside of its folder and that is none, without a word of it: it may be any file of the user.
+    fn check_foreign_policy(&self, file: &Path) -> Result<(), HostError> {
+        if is_below(file, &self.job_dir) || PolicyRules::parse(&read(file, "the policy file")?, "").is_ok() {
+            return Ok(());
+        }
+        Err(HostError::usage(format!("{}: not a policy file; {NOTHING_SHOWN}", file.display()))
+            .hint("correct `policies` of the job; nothing was started"))
     }
 
     /// The policy files that were named for this job: with it, or in it. Those of the configuration are for every job.
@@ -507,6 +521,9 @@ impl Launch {
     }
 }
 
+/// Why an error about a file that a job names says no more.
+const NOTHING_SHOWN: &str = "it lies outside of the folder of the job, so nothing of it is shown";
+
 impl Launch {
     /// Provider and model.
     pub fn model(&self) -> (String, String) {
@@ -543,5 +560,39 @@ impl Launch {
             system: None,
             provider_sessions: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s17_no_error_says_what_is_in_a_file_that_is_not_the_jobs() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("job");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(dir.path().join("key"), "hushhush = [").unwrap();
+        std::fs::write(folder.join("own"), "hushhush = [").unwrap();
+        std::os::unix::fs::symlink("../key", folder.join("link")).unwrap();
+        let settings = Settings::of_process();
+        let launch = Launch::for_inspection(folder.clone());
+        let said = |file: &Path| {
+            let of_job = launch.check_foreign_policy(file).err().map(|error| error.to_string());
+            let scripted = Launch { provider: "scripted".into(), script: Some(file.to_path_buf()), ..launch.clone() };
+            let (redactor, places) = (Redactor::default(), Places::default());
+            let provider = scripted
+                .provider(&settings, &Env::simulated(1), &redactor, &places, ModelExtras::default())
+                .map(|_| ());
+            (of_job, provider.unwrap_err().to_string())
+        };
+        for file in [dir.path().join("key"), folder.join("../key"), folder.join("link")] {
+            let (policy, script) = said(&file);
+            for error in [policy.unwrap(), script] {
+                assert!(error.contains("outside of the folder of the job") && !error.contains("hush"), "{error}");
+            }
+        }
+        let (policy, script) = said(&folder.join("own"));
+        assert!(policy.is_none() && script.contains("hushhush"), "its own files are explained: {script}");
     }
 }

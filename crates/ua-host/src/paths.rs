@@ -41,6 +41,14 @@ pub fn job_dir(settings: &Settings, job: &Path) -> Result<PathBuf, HostError> {
     Ok(folder.unwrap_or(Path::new("/")).to_path_buf())
 }
 
+/// Whether a file really lies in a folder or below, wherever links lead.
+pub(crate) fn is_below(file: &Path, folder: &Path) -> bool {
+    match (file.canonicalize(), folder.canonicalize()) {
+        (Ok(file), Ok(folder)) => file.starts_with(folder),
+        _ => false,
+    }
+}
+
 /// Where a whole path leads: without `.`, `..` and links. What of it is not there yet has none of its own, so it is taken by its words.
 /// Paths that are stored or compared are of this kind: however a person writes a folder, it is one folder.
 pub fn resolved(path: &Path) -> PathBuf {
