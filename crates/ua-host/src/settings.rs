@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
+
 use crate::env::Process;
 use crate::error::HostError;
 
@@ -27,6 +29,9 @@ pub(crate) const PROJECT_FILE: &str = "ua.toml";
 pub(crate) fn is_project_settings(path: &Path, text: &str) -> bool {
     Layer::Project.parse(path, text, None).is_ok()
 }
+
+/// What is believed as the user's own word. `secrets.toml` has a stricter rule of its own.
+const USER_FILES: [&str; 4] = ["config.toml", "policy.toml", "pricing.toml", "models.toml"];
 
 /// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
 const PASSED_ON: [&str; 16] = [
@@ -65,6 +70,8 @@ pub struct Settings {
     process: Process,
     /// What the files say, by variable.
     values: BTreeMap<&'static str, FileValue>,
+    /// What the user's own file says, whatever the project's says over it.
+    of_user: BTreeMap<&'static str, FileValue>,
     files: Vec<PathBuf>,
     notes: Vec<String>,
     refused: Option<HostError>,
@@ -85,6 +92,11 @@ impl Settings {
     }
 
     fn read_files(&mut self) -> Result<(), HostError> {
+        for name in USER_FILES {
+            if let Some(why) = self.user_path(name).and_then(|path| changed_by_others(&path)) {
+                return Err(why);
+            }
+        }
         if let Some(path) = self.user_file("config.toml") {
             self.add(Layer::User, path)?;
         }
@@ -100,6 +112,9 @@ impl Settings {
 
     fn add(&mut self, layer: Layer, path: PathBuf) -> Result<(), HostError> {
         let said = layer.read(&path, self.of_environment("HOME").as_deref())?;
+        if layer == Layer::User {
+            self.of_user.extend(said.iter().cloned());
+        }
         self.values.extend(said);
         self.files.push(path);
         Ok(())
@@ -184,6 +199,16 @@ impl Settings {
         self.values.get(name)
     }
 
+    /// What the user's own file says in the place of a variable, even where a project says otherwise.
+    pub(crate) fn of_users_file(&self, name: &str) -> Option<&str> {
+        self.of_user.get(name).map(|said| said.value.as_str())
+    }
+
+    /// Whether only a project says it.
+    pub(crate) fn is_the_projects(&self, name: &str) -> bool {
+        self.var(name).is_some() && !self.is_the_users(name)
+    }
+
     /// Whether the user says it, by the environment or their own configuration, and not the project.
     pub(crate) fn is_the_users(&self, name: &str) -> bool {
         let of_user = || self.values.get(name).is_some_and(|said| said.layer == Layer::User);
@@ -207,8 +232,12 @@ impl Settings {
         PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), self.var(name)?))).collect()
     }
 
-    /// A file of the user's own configuration, if there is one.
+    /// A file of the user's own configuration, if there is one. One that others may change is none: [`Self::check`] says so.
     pub fn user_file(&self, name: &str) -> Option<PathBuf> {
+        self.user_path(name).filter(|file| changed_by_others(file).is_none())
+    }
+
+    fn user_path(&self, name: &str) -> Option<PathBuf> {
         let config = self
             .var("XDG_CONFIG_HOME")
             .map(PathBuf::from)
@@ -245,6 +274,42 @@ impl Settings {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
+}
+
+/// The refusal of a file of the user's that others may change: they would decide what is run and sent. Root, who may change everything, may
+/// own it.
+fn changed_by_others(path: &Path) -> Option<HostError> {
+    let refused = |path: &Path, why: &str, how: String| {
+        Some(
+            HostError::usage(format!("cannot believe {}: {why}", path.display()))
+                .hint(format!("{how}; nothing was done")),
+        )
+    };
+    // The folder, too: whoever may write there puts another file in its place.
+    for path in [path.parent().unwrap_or(path), path] {
+        let Ok(meta) = std::fs::metadata(path) else { continue };
+        let shown = path.display();
+        if is_foreign(path) {
+            return refused(
+                path,
+                "it belongs to another user",
+                format!("look at what is in it, then chown \"$USER\" {shown}"),
+            );
+        }
+        // Where every user has a group of their own, of the same number, nobody else is in it.
+        let is_own_group = meta.gid() == rustix::process::geteuid().as_raw();
+        // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
+        let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
+        let is_open = !is_fixed && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
+        if is_open {
+            return refused(
+                path,
+                "other users can change it",
+                format!("look at what is in it, then chmod go-w {shown}"),
+            );
+        }
+    }
+    None
 }
 
 /// Whether a file belongs neither to this user nor to root.
@@ -302,6 +367,42 @@ mod tests {
             assert!(said.starts_with(&format!("{variable} is `{wrong}`, but must be ")), "{said}");
         }
         assert!(problems("UA_PROVIDER", "antropic")[0].ends_with("(did you mean `anthropic`?)"));
+    }
+
+    #[test]
+    fn a_file_of_the_users_that_others_can_change_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("ua");
+        std::fs::create_dir(&own).unwrap();
+        let mode =
+            |path: &Path, mode: u32| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let variables = [("XDG_CONFIG_HOME".to_owned(), folder.path().display().to_string())];
+        let settings = || Settings::read(Process { variables: variables.clone().into(), folder: None, program: None });
+        for name in USER_FILES {
+            let file = own.join(name);
+            std::fs::write(&file, "").unwrap();
+            mode(&file, 0o644);
+            assert!(settings().check().is_ok() && settings().user_file(name).is_some(), "{name}");
+            // Open to everybody itself, or in a folder that is.
+            for (file_mode, folder_mode) in [(0o646, 0o755), (0o600, 0o777)] {
+                mode(&file, file_mode);
+                mode(&own, folder_mode);
+                let why = settings().check().unwrap_err();
+                assert!(why.to_string().contains("other users can change it"), "{name}: {why}");
+                assert_eq!(settings().user_file(name), None, "{name}");
+                mode(&own, 0o755);
+            }
+            // Only root can give a file away.
+            if rustix::process::geteuid().is_root() {
+                mode(&file, 0o600);
+                std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+                let why = settings().check().unwrap_err();
+                assert!(why.to_string().contains("belongs to another user"), "{name}: {why}");
+                assert_eq!(settings().user_file(name), None, "{name}");
+            }
+            std::fs::remove_file(&file).unwrap();
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reading one configuration file, strictly: an unknown key is a typing error, and is answered with the nearest one and its line.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -98,7 +98,10 @@ impl Reader<'_> {
                             setting.variable
                         )));
                     }
-                    let value = self.value(setting, value)?;
+                    let value = match (self.layer, setting.variable) {
+                        (Layer::Project, "UA_ROOT") => self.root_of_project(setting, value)?,
+                        (Layer::Project | Layer::User, _) => self.value(setting, value)?,
+                    };
                     said.push((setting.variable, FileValue { value, place: self.place(at), layer: self.layer }));
                 }
                 (None, DeValue::Table(inner)) if is_above => self.table(inner, &key, said)?,
@@ -151,6 +154,45 @@ impl Reader<'_> {
                 word.ok_or_else(|| wrong(&format!("one of {}", words.join(", "))))
             }
         }
+    }
+
+    /// The root that a project names. Runs write files of a model's choosing there, so it is a folder of the project, and none that programs
+    /// read code or settings from unasked: those are hidden, or outside of the project.
+    fn root_of_project(&self, setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<String, HostError> {
+        let whole = PathBuf::from(self.value(setting, value)?);
+        let text = value.get_ref().as_str().unwrap_or_default();
+        let wrong = |why: &str| {
+            let why = format!(
+                "`root` of a project is a plain folder inside of the project, but `{}` {why}",
+                crate::text::line(text, 60)
+            );
+            self.wrong(value.span().start, &why).hint(
+                "name another one yourself, with --root, in UA_ROOT, or in your own config.toml; nothing was started",
+            )
+        };
+        let project = self.path.parent().unwrap_or(Path::new("/"));
+        let parts: Vec<Component<'_>> =
+            Path::new(text).components().filter(|part| *part != Component::CurDir).collect();
+        let is_inside = !parts.is_empty() && parts.iter().all(|part| matches!(part, Component::Normal(_)));
+        if !is_inside || text.starts_with('~') {
+            return Err(wrong("leads out of it"));
+        }
+        if parts.iter().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {
+            return Err(wrong("is hidden, or in a hidden folder"));
+        }
+        let mut folder = project.to_path_buf();
+        for part in &parts {
+            folder.push(part);
+            if folder.is_symlink() {
+                return Err(wrong("leads through a link"));
+            }
+        }
+        // What lies in another project, or in a root, is not this project's.
+        let mut between = whole.ancestors().skip(1).take_while(|above| *above != project);
+        if between.any(|above| above.join(super::PROJECT_FILE).exists() || above.join(crate::roots::MARKER).exists()) {
+            return Err(wrong("is in another project"));
+        }
+        Ok(folder.display().to_string())
     }
 
     /// A path as the file means it.
@@ -227,6 +269,52 @@ mod tests {
             assert!(why.contains("a project may not set"), "{why}");
         }
         assert!(read(Layer::Project, "root = \"runs\"\n[model]\nname = \"m\"").is_ok());
+    }
+
+    #[test]
+    fn a_project_names_no_root_but_a_plain_folder_of_its_own() {
+        let project = tempfile::tempdir().unwrap();
+        let file = project.path().join("ua.toml");
+        std::fs::create_dir_all(project.path().join("kept/deep")).unwrap();
+        std::fs::create_dir_all(project.path().join("other/runs")).unwrap();
+        std::fs::write(project.path().join("other/ua.toml"), "").unwrap();
+        std::os::unix::fs::symlink("/tmp", project.path().join("link")).unwrap();
+        let home = project.path().display().to_string();
+        let root = |layer: Layer, root: &str| {
+            let text = format!("root = {root:?}\n");
+            layer.parse(&file, &text, Some(&home)).map(|mut said| said.remove(0).1.value)
+        };
+        for inside in ["runs", "./runs", "kept/deep/runs", "other"] {
+            let named = root(Layer::Project, inside).unwrap();
+            assert_eq!(Path::new(&named), project.path().join(inside.trim_start_matches("./")));
+        }
+        for outside in [
+            "~/.local/lib/python3.11",
+            "~/.config",
+            "~/runs",
+            "~",
+            "/tmp/runs",
+            "../victim/AGENT_RUN_WORKSPACES",
+            "kept/../../victim",
+            ".",
+            "./",
+            ".git",
+            ".vscode/x",
+            "kept/.git/hooks",
+            "link",
+            "link/runs",
+            "other/runs",
+        ] {
+            let refused = root(Layer::Project, outside).unwrap_err();
+            assert!(
+                refused.to_string().contains("`root` of a project is a plain folder inside"),
+                "{outside}: {refused}"
+            );
+            assert_eq!(refused.kind(), crate::error::Kind::Usage);
+            assert!(refused.hint_text().unwrap().contains("--root"), "{outside}");
+            // The user's own file may name any.
+            assert!(root(Layer::User, outside).is_ok(), "{outside}");
+        }
     }
 
     #[test]
