@@ -63,6 +63,20 @@ impl TokenPrice {
         Money::from_nanos(u64::try_from(sum).unwrap_or(u64::MAX), self.currency)
     }
 
+    /// The dearer of two prices, by kind of token. Currencies are not converted: the floor's price holds.
+    fn not_below(self, floor: Self) -> Self {
+        if self.currency != floor.currency {
+            return floor;
+        }
+        Self {
+            currency: self.currency,
+            input_nanos_per_million: self.input_nanos_per_million.max(floor.input_nanos_per_million),
+            output_nanos_per_million: self.output_nanos_per_million.max(floor.output_nanos_per_million),
+            cache_read_nanos_per_million: self.cache_read_nanos_per_million.max(floor.cache_read_nanos_per_million),
+            cache_write_nanos_per_million: self.cache_write_nanos_per_million.max(floor.cache_write_nanos_per_million),
+        }
+    }
+
     /// The most that a request can cost which has so many input tokens and at most so many output tokens: its input may all
     /// be of the most expensive kind.
     pub fn most(&self, input_tokens: u64, output_tokens: u64) -> Money {
@@ -95,6 +109,9 @@ impl TokenPrice {
 pub struct PriceTable {
     /// By provider, then by the model's name or pattern.
     providers: BTreeMap<String, BTreeMap<String, TokenPrice>>,
+    /// Tables below whose prices none of these goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    floors: Vec<Self>,
 }
 
 /// The names under which a price per million and a price per thousand tokens are known.
@@ -122,9 +139,37 @@ impl PriceTable {
         Reader { file }.table(&value)
     }
 
+    /// This table, with no price below that of `floor`: where both have one, each kind of token costs what it costs where it is dearer, and
+    /// where their currencies differ, the floor's price holds.
+    #[must_use]
+    pub fn not_below(mut self, floor: Self) -> Self {
+        if !floor.is_empty() {
+            self.floors.push(floor);
+        }
+        self
+    }
+
+    /// This table, with the entries of one provider for another one that asks the same models, where that has none of its own.
+    #[must_use]
+    pub fn shared(mut self, from: &str, with: &str) -> Self {
+        let entries = self.providers.get(from).cloned().unwrap_or_default();
+        let own = self.providers.entry(with.to_owned()).or_default();
+        for (model, price) in entries {
+            own.entry(model).or_insert(price);
+        }
+        self
+    }
+
     /// The price of a model; the exact name wins over a pattern, a longer pattern over a shorter one, the provider's own
     /// entry over one of any provider (`*`).
     pub fn price(&self, provider: &str, model: &str) -> Option<TokenPrice> {
+        let floors = self.floors.iter().filter_map(|floor| floor.price(provider, model));
+        floors.fold(self.own_price(provider, model), |price, floor| {
+            Some(price.map_or(floor, |price| price.not_below(floor)))
+        })
+    }
+
+    fn own_price(&self, provider: &str, model: &str) -> Option<TokenPrice> {
         [provider, "*"].iter().find_map(|provider| {
             let models = self.providers.get(*provider)?;
             let pattern = |name: &&String| name.strip_suffix('*').is_some_and(|prefix| model.starts_with(prefix));
@@ -135,7 +180,7 @@ impl PriceTable {
 
     /// Whether it holds no price.
     pub fn is_empty(&self) -> bool {
-        self.providers.values().all(BTreeMap::is_empty)
+        self.providers.values().all(BTreeMap::is_empty) && self.floors.iter().all(Self::is_empty)
     }
 
     /// The digest of all prices, the pricing plan's part of a step's fingerprint: equal digests mean equal prices, whatever

@@ -93,6 +93,9 @@ pub struct Launch {
     /// The price table, absolute.
     #[serde(default)]
     pub pricing: Option<PathBuf>,
+    /// Nobody but a project named it, so it only raises prices.
+    #[serde(default)]
+    pub pricing_is_the_projects: bool,
     /// The cassette that the provider `replay` answers from, absolute.
     #[serde(default)]
     cassette: Option<PathBuf>,
@@ -150,6 +153,7 @@ impl Launch {
             job_dir,
             allow_private_addresses: options.allow_private_addresses || settings.is_on("UA_ALLOW_PRIVATE_ADDRESSES"),
             pricing: pricing::file(settings, options.pricing.as_deref())?,
+            pricing_is_the_projects: pricing::is_the_projects(settings, options.pricing.as_deref()),
             accept: Vec::new(),
             budgets: Vec::new(),
             system: Some(SYSTEM_PROMPT.to_owned()),
@@ -183,6 +187,7 @@ impl Launch {
         }
         if let Some(file) = &options.pricing {
             self.pricing = Some(settings.absolute(file)?);
+            self.pricing_is_the_projects = false;
         }
         if !options.policy.is_empty() {
             let named: Result<Vec<PathBuf>, HostError> =
@@ -261,7 +266,8 @@ impl Launch {
             OutputSchema::new(schema)
                 .map_err(|why| HostError::usage(format!("`output_schema` {why}")).hint("nothing was started"))?;
         }
-        pricing::check(settings, self.pricing.as_deref(), &self.provider, &self.model, spec)?;
+        let prices = (self.pricing.as_deref(), self.pricing_is_the_projects);
+        pricing::check(settings, prices, &self.provider, &self.model, spec)?;
         self.classifier(settings)?;
         Rules::of(spec).map_err(|why| {
             HostError::usage(why).hint("correct the pattern in the job file; `*` stands for any text")
@@ -552,6 +558,7 @@ impl Launch {
             job_dir: folder,
             allow_private_addresses: false,
             pricing: None,
+            pricing_is_the_projects: false,
             cassette: None,
             record: None,
             model_facts: None,

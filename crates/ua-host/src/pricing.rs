@@ -14,8 +14,50 @@ pub fn file(settings: &Settings, named: Option<&Path>) -> Result<Option<PathBuf>
     named.or_else(|| settings.user_file("pricing.toml")).map(|file| settings.absolute(&file)).transpose()
 }
 
-/// Reads the table; without a file it is empty, and all costs are unknown.
-pub fn table(file: Option<&Path>) -> Result<PriceTable, HostError> {
+/// Whether nobody but a project names the file that [`file`] finds.
+pub fn is_the_projects(settings: &Settings, named: Option<&Path>) -> bool {
+    named.is_none() && settings.is_the_projects("UA_PRICING")
+}
+
+/// Reads the table; without a file it is empty, and all costs are unknown. One `of_project` only raises what the user's own table, and the
+/// list prices that this version knows, say: a budget of money would hold nothing otherwise.
+pub fn table(settings: &Settings, file: Option<&Path>, of_project: bool) -> Result<PriceTable, HostError> {
+    let table = read_table(file)?;
+    if !of_project {
+        return Ok(table);
+    }
+    let users = settings.of_users_file("UA_PRICING").map(PathBuf::from).or_else(|| settings.user_file("pricing.toml"));
+    let users = users.map(|file| settings.absolute(&file)).transpose()?;
+    let users = read_table(users.as_deref())?.shared(ua_llm::ANTHROPIC, ua_claude_code::NAME);
+    Ok(table.not_below(users).not_below(list_prices()))
+}
+
+/// What this version knows about prices, for every provider by its name.
+fn list_prices() -> PriceTable {
+    let shipped = ua_llm::ModelTable::shipped();
+    let mut providers = toml::Table::new();
+    for provider in crate::providers::NAMES {
+        let kind = if provider == ua_claude_code::NAME { ua_llm::ANTHROPIC } else { provider };
+        let mut models = toml::Table::new();
+        for (_, model, _) in shipped.all() {
+            let Some(price) = shipped.find(kind, model).and_then(|facts| facts.price.as_ref()) else { continue };
+            let kinds = [
+                ("input", Some(&price.input)),
+                ("output", Some(&price.output)),
+                ("cache_read", price.cache_read.as_ref()),
+                ("cache_write", price.cache_write.as_ref()),
+            ];
+            let said = kinds.into_iter().filter_map(|(kind, price)| Some((kind.to_owned(), price?.clone().into())));
+            models.insert(model.to_owned(), toml::Value::Table(said.collect()));
+        }
+        providers.insert(provider.to_owned(), models.into());
+    }
+    let text = toml::Table::from_iter([("providers".to_owned(), toml::Value::Table(providers))]).to_string();
+    PriceTable::parse("the list prices", &text)
+        .unwrap_or_else(|error| unreachable!("what is shipped is tested: {error}"))
+}
+
+fn read_table(file: Option<&Path>) -> Result<PriceTable, HostError> {
     let Some(file) = file else { return Ok(PriceTable::default()) };
     let text = read(file, "the price table")?;
     PriceTable::parse(&file.display().to_string(), &text).map_err(|error| {
@@ -35,12 +77,12 @@ pub fn price(table: &PriceTable, provider: &str, model: &str) -> Option<TokenPri
 /// Refuses a budget of money that could not be kept, and any table that cannot be read.
 pub(crate) fn check(
     settings: &Settings,
-    file: Option<&Path>,
+    (file, of_project): (Option<&Path>, bool),
     provider: &str,
     model: &str,
     spec: &RunSpec,
 ) -> Result<(), HostError> {
-    let table = table(file)?;
+    let table = table(settings, file, of_project)?;
     let limits = spec.budgets.max_cost.into_iter().chain(spec.phases.iter().filter_map(|phase| phase.budgets.max_cost));
     for max in limits {
         check_one(settings, &table, file, provider, model, max)?;
@@ -91,4 +133,55 @@ fn said_to_cost(settings: &Settings, provider: &str, model: &str) -> String {
         let day = table.prices_as_of().unwrap_or("an unknown day");
         format!("(its list price on {day} was {} and {} dollars; check it)", price.input, price.output)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Process;
+
+    #[test]
+    fn a_projects_prices_only_raise_what_the_user_and_this_version_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, work) = (folder.path().join("config/ua"), folder.path().join("work"));
+        std::fs::create_dir_all(&config).unwrap();
+        std::fs::create_dir_all(&work).unwrap();
+        let users =
+            "[providers.scripted.m]\ninput = 1000\noutput = 5\n[providers.anthropic.mine]\ninput = 7\noutput = 7\n";
+        std::fs::write(config.join("pricing.toml"), users).unwrap();
+        let shipped = list_prices();
+        let known = "claude-sonnet-4-5";
+        assert!(shipped.price("anthropic", known).is_some_and(|price| price.input_nanos_per_million > 0));
+        let projects = "[providers.scripted.m]\ninput = 0\noutput = 9\n[providers.claude-code.mine]\ninput = 0\noutput = 0\n\
+                        [providers.anthropic.\"claude-*\"]\ninput = 0\noutput = 0\n[providers.scripted.new]\ninput = 1\noutput = 1\n";
+        std::fs::write(work.join("p.toml"), projects).unwrap();
+        std::fs::write(work.join("ua.toml"), "pricing = \"p.toml\"\n").unwrap();
+        let read = |variables: &[(&str, &Path)]| {
+            let own = [("XDG_CONFIG_HOME", folder.path().join("config"))];
+            let more = variables.iter().map(|(name, path)| ((*name).to_owned(), path.display().to_string()));
+            let own = own.into_iter().map(|(name, path)| (name.to_owned(), path.display().to_string()));
+            Settings::read(Process { variables: own.chain(more).collect(), folder: Some(work.clone()), program: None })
+        };
+        let prices = |settings: &Settings, provider: &str, model: &str| {
+            let of_project = is_the_projects(settings, None);
+            let table = table(settings, file(settings, None).unwrap().as_deref(), of_project).unwrap();
+            price(&table, provider, model).map(|price| {
+                (price.input_nanos_per_million / 1_000_000_000, price.output_nanos_per_million / 1_000_000_000)
+            })
+        };
+        let project = read(&[]);
+        assert_eq!(prices(&project, "scripted", "m"), Some((1000, 9)), "the dearer of each kind");
+        assert_eq!(prices(&project, "claude-code", "mine"), Some((7, 7)), "by the other name of a provider, too");
+        assert_eq!(prices(&project, "scripted", "new"), Some((1, 1)), "what nobody else knows");
+        let list = shipped.price("anthropic", known).map(|price| price.input_nanos_per_million / 1_000_000_000);
+        assert_eq!(prices(&project, "anthropic", known).map(|(input, _)| input), list);
+        // Whatever a person names holds as it is.
+        let file_of_project = work.join("p.toml");
+        let named = read(&[("UA_PRICING", file_of_project.as_path())]);
+        assert_eq!(prices(&named, "scripted", "m"), Some((0, 9)));
+        // The user's configuration names another file.
+        std::fs::rename(config.join("pricing.toml"), config.join("other.toml")).unwrap();
+        std::fs::write(config.join("config.toml"), "pricing = \"other.toml\"\n").unwrap();
+        assert_eq!(prices(&read(&[]), "scripted", "m"), Some((1000, 9)));
+    }
 }

@@ -167,7 +167,7 @@ impl Driver {
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
         let shared_workspaces = claude_code::shared_workspaces(self.port.as_ref(), &run).await;
         let llm = launch.provider_of(host, &run, &shared_workspaces, &redactor)?;
-        let prices = pricing::table(launch.pricing.as_deref())?;
+        let prices = pricing::table(host.settings(), launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
         let pins = PinSettings {
             accept: launch.accept.clone(),
             accepted_by: host.settings().user(),

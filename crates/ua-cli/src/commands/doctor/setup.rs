@@ -112,10 +112,10 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
         findings.refused("models", &error);
     }
     let file = match job {
-        Some(job) => Ok(job.launch.pricing.clone()),
-        None => pricing::file(settings, None),
+        Some(job) => Ok((job.launch.pricing.clone(), job.launch.pricing_is_the_projects)),
+        None => pricing::file(settings, None).map(|file| (file, pricing::is_the_projects(settings, None))),
     };
-    match file.and_then(|file| Ok((pricing::table(file.as_deref())?, file))) {
+    match file.and_then(|(file, of_project)| Ok((pricing::table(settings, file.as_deref(), of_project)?, file))) {
         Err(error) => findings.refused("prices", &error),
         Ok((table, file)) => match (pricing::price(&table, &provider, &model), file) {
             (Some(_), Some(file)) => {
