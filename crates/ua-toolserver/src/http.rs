@@ -1,7 +1,7 @@
 //! The same server over Streamable HTTP, for clients that do not start it themselves.
 //!
-//! Durable Jobs v1 spec §3. Whoever reaches the address uses the tools, so it is one of this machine unless the settings say
-//! otherwise *and* a token is set; web pages are kept out by their `Host` and `Origin`. A call goes on when its client is
+//! Durable Jobs v1 spec §3. Whoever reaches the address and has the token uses the tools: every user of a machine reaches its
+//! own addresses. It is one of this machine unless the settings say otherwise; web pages are kept out by their `Host` and `Origin`. A call goes on when its client is
 //! cut off, and its answer is kept for the client to come back for ([`crate::events`]).
 
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub struct HttpServer {
 
 /// What every request passes.
 struct Door {
-    token: Option<SecretString>,
+    token: SecretString,
     service: StreamableHttpService<ToolServer, LocalSessionManager>,
 }
 
@@ -58,8 +58,8 @@ impl HttpServer {
     ///
     /// # Errors
     ///
-    /// What [`ToolServer::open`] says; the address is not one of this machine and the settings do not allow that, or
-    /// allow it without a token; the address is taken.
+    /// What [`ToolServer::open`] says; the address is not one of this machine and the settings do not allow that; there is
+    /// no token; the address is taken.
     pub async fn bind(settings: &Settings, address: SocketAddr, env: Env) -> Result<Self, ToolServerError> {
         let token = settings.http_token.clone().filter(|token| !token.expose_secret().is_empty());
         let is_local = address.ip().is_loopback();
@@ -70,9 +70,13 @@ impl HttpServer {
                 "other machines could use the tools; take an address like 127.0.0.1:0, or add --http-allow-remote",
             ));
         }
-        if !is_local && token.is_none() {
-            return Err(refuse("other machines could use the tools without a token; set UA_TOOLSERVER_TOKEN"));
-        }
+        // An address of this machine is one for all of its users.
+        let Some(token) = token else {
+            let who = if is_local { "every user of this machine" } else { "other machines" };
+            return Err(refuse(&format!(
+                "{who} could use the tools without a token; set UA_TOOLSERVER_TOKEN, for example to the output of `openssl rand -hex 32`"
+            )));
+        };
         let mut config = StreamableHttpServerConfig::default().enforce_origin_validation();
         config.sse_retry = Some(COME_BACK);
         if !is_local {
@@ -140,11 +144,10 @@ impl Door {
     }
 
     fn lets_in(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer "));
         // Digests are compared, so that the time it takes tells nothing about the token.
-        given.is_some_and(|given| Sha256::digest(given.trim()) == Sha256::digest(token.expose_secret()))
+        given.is_some_and(|given| Sha256::digest(given.trim()) == Sha256::digest(self.token.expose_secret()))
     }
 }
 

@@ -171,11 +171,11 @@ pub struct Settings {
     pub allowed_domains: Vec<String>,
 
     /// Serves over Streamable HTTP at this address (127.0.0.1:0 takes a free port) instead of standard input and output.
-    /// The full address is written to standard error.
+    /// The full address is written to standard error. Clients need the token in `UA_TOOLSERVER_TOKEN`.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
 
-    /// Lets --http listen on an address that other machines can reach; needs a token in `UA_TOOLSERVER_TOKEN`.
+    /// Lets --http listen on an address that other machines can reach.
     #[arg(long, requires = "http")]
     pub http_allow_remote: bool,
 

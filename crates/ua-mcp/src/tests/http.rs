@@ -255,8 +255,8 @@ async fn a_server_that_cannot_be_reached_saw_nothing() {
 #[tokio::test]
 async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let (url, serving) = toolserver(&dir, None).await;
-    let world = ServerBed::new(http("own", &url, &[]));
+    let (url, serving) = toolserver(&dir, "sesame").await;
+    let world = ServerBed::new(http("own", &url, &[("authorization", "Bearer sesame")]));
     let (_, connection) = world.ready().await;
     serving.abort();
     assert!(serving.await.unwrap_err().is_cancelled());
@@ -268,9 +268,9 @@ async fn a_connection_refused_in_the_middle_of_a_session_is_not_sent() {
 }
 
 /// Our own tool server over HTTP, in the folder `w`.
-pub(super) async fn toolserver(dir: &TempDir, token: Option<&str>) -> (String, tokio::task::JoinHandle<()>) {
+pub(super) async fn toolserver(dir: &TempDir, token: &str) -> (String, tokio::task::JoinHandle<()>) {
     let mut settings = Settings::in_workspace(dir.path().join("w"));
-    settings.http_token = token.map(Into::into);
+    settings.http_token = Some(token.into());
     let address = "127.0.0.1:0".parse().unwrap();
     let server = HttpServer::bind(&settings, address, ua_core::system::env()).await.unwrap();
     (server.url(), tokio::spawn(server.serve()))
@@ -279,7 +279,7 @@ pub(super) async fn toolserver(dir: &TempDir, token: Option<&str>) -> (String, t
 #[tokio::test]
 async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
     let dir = tempfile::tempdir().unwrap();
-    let (url, serving) = toolserver(&dir, Some("sesame")).await;
+    let (url, serving) = toolserver(&dir, "sesame").await;
     let workspace = dir.path().join("w").display().to_string();
     let servers = [
         command("own", example("toolserver").to_str().unwrap(), &[&workspace]),
@@ -316,7 +316,7 @@ async fn the_same_tool_answers_the_same_over_pipes_and_over_http() {
 #[tokio::test]
 async fn a_wrong_token_is_named_and_its_value_is_not() {
     let dir = tempfile::tempdir().unwrap();
-    let (url, serving) = toolserver(&dir, Some("sesame")).await;
+    let (url, serving) = toolserver(&dir, "sesame").await;
     let why = ServerBed::new(http("own", &url, &[("Authorization", "Bearer hush")])).refusal().await;
     let hint = "HTTP status 401 Unauthorized; its token in `headers` of the MCP configuration is not accepted";
     assert!(why.contains(hint) && !why.contains("hush"), "{why}");

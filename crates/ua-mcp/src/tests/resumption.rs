@@ -50,11 +50,13 @@ impl Cutting {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = Settings::in_workspace(directory.path().join("w"));
         settings.enable_command = true;
+        settings.http_token = Some("sesame".into());
         let address = "127.0.0.1:0".parse().unwrap();
         let server = HttpServer::bind(&settings, address, ua_core::system::env()).await.unwrap();
         let target = server.url().trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let world = ServerBed::new(http("own", &format!("http://{}/mcp", listener.local_addr().unwrap()), &[]));
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let world = ServerBed::new(http("own", &url, &[("authorization", "Bearer sesame")]));
         let seen = Arc::<Seen>::default();
         let shared = Arc::clone(&seen);
         let proxy = tokio::spawn(async move {

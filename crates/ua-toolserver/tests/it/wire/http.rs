@@ -53,8 +53,19 @@ async fn other_machines_are_let_in_only_on_request_and_with_a_token() {
     let why = refusal(bind(&directory, "0.0.0.0:0", |_| {}).await);
     assert!(why.contains("add --http-allow-remote"), "{why}");
     let why = refusal(bind(&directory, "0.0.0.0:0", |settings| settings.http_allow_remote = true).await);
-    assert!(why.contains("set UA_TOOLSERVER_TOKEN"), "{why}");
-    let first = bind(&directory, "127.0.0.1:0", |_| {}).await.unwrap();
+    assert!(why.contains("other machines could use the tools without a token; set UA_TOOLSERVER_TOKEN"), "{why}");
+    let with_token = |settings: &mut Settings| settings.http_token = Some("sesame".into());
+    let first = bind(&directory, "127.0.0.1:0", with_token).await.unwrap();
     let taken = first.url().replace("http://", "").replace("/mcp", "");
-    assert_eq!(refusal(bind(&directory, &taken, |_| {}).await), format!("cannot listen on {taken}"));
+    assert_eq!(refusal(bind(&directory, &taken, with_token).await), format!("cannot listen on {taken}"));
+}
+
+#[tokio::test]
+async fn no_other_user_of_this_machine_is_let_in_without_a_token() {
+    let directory = TempDir::new().unwrap();
+    for token in [None, Some("")] {
+        let bound = bind(&directory, "127.0.0.1:0", |settings| settings.http_token = token.map(Into::into)).await;
+        let why = bound.err().unwrap();
+        assert!(why.contains("every user of this machine could use the tools without a token; set UA_"), "{why}");
+    }
 }
