@@ -112,6 +112,11 @@ pub async fn log_in(
     Ok(LoggedIn { address, facts, in_keyring })
 }
 
+/// The host of an address, with its port, for a person to look at before a browser goes there.
+pub fn host_of(address: &str) -> String {
+    ua_mcp::host_of(address).unwrap_or_default()
+}
+
 /// Every login that is kept.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! What is ours is what stands around it: a login belongs to the exact address it was made for, so a configuration that sends a name
 //! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used.
 //!
-//! Invariants: no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
+//! Invariants: nothing that a server names is opened or sent to unless it is https, or on this machine; no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
 //! has not read the request: the login is renewed, and whoever sent decides whether to send again. Proved by: `tests::logins`, and the
 //! authorization scenarios of the conformance suite (`reference_servers` of the end-to-end tests).
 
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
 use ua_core::{Env, Timestamp};
 
@@ -198,6 +199,38 @@ pub fn check_address(address: &str) -> Result<(), LoginError> {
         return Ok(());
     }
     Err(LoginError::Refused("a login needs https: the token would cross the network unencrypted".to_owned()))
+}
+
+/// The host of an address as it will be asked for, with a port that is not the usual one.
+pub fn host_of(address: &str) -> Option<String> {
+    let url = reqwest::Url::parse(address).ok()?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
+/// Refuses an address that a server names for a step of a login, `what`: a browser is opened there, or a code, a secret or a token is sent there.
+/// It has to be https, or http to this very machine, with nothing in front of the host that could pass for one.
+pub(crate) fn check_endpoint(what: &str, address: &str) -> Result<(), LoginError> {
+    let url = reqwest::Url::parse(address)
+        .map_err(|error| LoginError::Refused(format!("its authorization server names no usable {what}: {error}")))?;
+    let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_this_machine(&url));
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+    let why = match (is_safe, has_user, has_host) {
+        (true, false, true) => return Ok(()),
+        (false, _, _) => "must be https, or http on this machine",
+        (true, true, _) => "has a user name in front of its host",
+        (true, false, false) => "has no host",
+    };
+    // Of an address that is no ordinary one nothing is repeated but its kind.
+    Err(LoginError::Refused(format!("the {what} that its authorization server names ({}:…) {why}", url.scheme())))
+}
+
+/// The same for all that the metadata of an authorization server names.
+pub(crate) fn check_metadata(metadata: &AuthorizationMetadata) -> Result<(), LoginError> {
+    check_endpoint("login page", &metadata.authorization_endpoint)?;
+    check_endpoint("token endpoint", &metadata.token_endpoint)?;
+    metadata.registration_endpoint.as_deref().map_or(Ok(()), |address| check_endpoint("registration endpoint", address))
 }
 
 /// What an endpoint has to do with logins.

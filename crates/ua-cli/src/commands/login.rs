@@ -96,7 +96,12 @@ pub(crate) async fn run(host: &Host, args: LoginArgs) -> Result<u8, HostError> {
     };
     let browses = !args.no_browser && is_attended();
     let show = |address: &str| {
-        tell(format!("Open this page in a browser to log in to `{}`:\n\n  {}\n", plain(&server), plain(address)));
+        let host_name = plain(&login::host_of(address));
+        tell(format!(
+            "Open this page of {host_name} in a browser to log in to `{}`:\n\n  {}\n",
+            plain(&server),
+            plain(address)
+        ));
         if browses && let Err(error) = open(host, address) {
             tracing::debug!(%error, "no browser was opened");
         }

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
 use serde_json::json;
 
 use super::kept::{Around, LoginFacts, Shelf, manager, said};
-use super::{LoginError, Logins, check_address};
+use super::{LoginError, Logins, check_address, check_endpoint, check_metadata};
 use crate::http::Endpoint;
 
 /// What this program calls itself where it registers.
@@ -82,6 +82,7 @@ impl Logins {
                 "it does not ask for a login, and names no authorization server".to_owned(),
             ));
         }
+        check_metadata(&found.metadata)?;
         let also_offline = found.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE);
         let reads_documents =
             found.metadata.additional_fields.get("client_id_metadata_document_supported") == Some(&json!(true));
@@ -112,6 +113,7 @@ impl Logins {
         let shelf = Shelf { vault: std::sync::Arc::clone(&self.vault), address: request.address.clone(), around };
         manager.set_credential_store(shelf);
         let address = manager.get_authorization_url(&named).await.map_err(|error| said(&error))?;
+        check_endpoint("login page", &address)?;
         let state = query(&address, "state").unwrap_or_default();
         Ok(PendingLogin { manager, logins: self.clone(), server: request.address, address, state })
     }

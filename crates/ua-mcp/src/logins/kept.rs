@@ -7,7 +7,7 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, CredentialStore, OA
 use serde::{Deserialize, Serialize};
 use ua_core::Timestamp;
 
-use super::{LoginError, Token, Vault, blocking};
+use super::{LoginError, Token, Vault, blocking, check_metadata};
 
 /// What may be shown of a login.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +113,10 @@ impl Kept {
         let shelf = Shelf { vault, address: address.clone(), around: around.clone() };
         let mut manager = manager(address, around.private_network).await?;
         manager.set_credential_store(shelf);
+        // Looked up here, not by the library on its way: what it names is judged before the login is sent there.
+        let found = manager.resolve_metadata().await.map_err(|error| said(&error))?;
+        check_metadata(&found.metadata)?;
+        manager.set_metadata(found.metadata);
         let is_there = manager.initialize_from_store().await.map_err(|error| said(&error))?;
         if !is_there {
             return Err(LoginError::Ended("the server uses another authorization server now".to_owned()));

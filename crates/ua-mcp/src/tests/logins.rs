@@ -56,6 +56,8 @@ struct State {
     made: Mutex<u32>,
     /// How long tokens last, in seconds.
     lasts: Mutex<u64>,
+    /// What the metadata of the authorization server says otherwise.
+    metadata: Mutex<serde_json::Map<String, Value>>,
 }
 
 struct Site {
@@ -142,11 +144,15 @@ impl State {
             "/mcp" => self.tools(seen, &base),
             "/.well-known/oauth-protected-resource/mcp" => ok(json!({"resource": format!("{base}/mcp"),
                 "authorization_servers": [base], "scopes_supported": ["tools"]})),
-            "/.well-known/oauth-authorization-server" => ok(json!({"issuer": base,
+            "/.well-known/oauth-authorization-server" => {
+                let mut metadata = json!({"issuer": base,
                 "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),
                 "registration_endpoint": format!("{base}/register"), "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
-                "scopes_supported": ["tools", "offline_access"]})),
+                "scopes_supported": ["tools", "offline_access"]});
+                metadata.as_object_mut().unwrap().extend(self.metadata.lock().unwrap().clone());
+                ok(metadata)
+            }
             "/register" => {
                 let redirects = seen.json()["redirect_uris"].clone();
                 ok(
@@ -480,4 +486,40 @@ async fn a_server_that_lets_everybody_in_and_names_no_place_has_no_login() {
     };
     let why = own.begin(request).await.unwrap_err().to_string();
     assert!(why.contains("does not ask for a login"), "{why}");
+}
+
+/// What a server names is opened by a browser, and codes, secrets and tokens go there: nothing of another kind than the web, and nothing that a
+/// network could read.
+#[tokio::test]
+async fn s10_a_login_opens_and_asks_nothing_but_https_and_this_machine() {
+    let addresses = [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "file://localhost/etc/passwd",
+        "http://evil.example/authorize",
+        "https://accounts.example@evil.example/authorize",
+        "http://127.0.0.1@evil.example/authorize",
+        "vscode://settings",
+        "data:text/html,x",
+    ];
+    for place in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
+        for address in addresses {
+            let site = Site::start().await;
+            site.state.metadata.lock().unwrap().insert(place.to_owned(), address.into());
+            let logins = logins(&Arc::default());
+            let refused = logins.begin(site.request()).await.unwrap_err();
+            assert!(matches!(refused, LoginError::Refused(_)), "{place} {address}: {refused}");
+            assert_eq!((site.seen("/register").len(), site.seen("/token").len()), (0, 0), "{place} {address}");
+        }
+    }
+    // A login that is there is not renewed at such a place either.
+    let site = Site::start().await;
+    site.let_tokens_last(1);
+    let logins = logins(&Arc::default());
+    site.log_in(&logins, site.request()).await.unwrap();
+    let before = site.seen("/token").len();
+    site.state.metadata.lock().unwrap().insert("token_endpoint".to_owned(), "http://evil.example/token".into());
+    let refused = logins.token(&site.url).await.unwrap_err();
+    assert!(refused.to_string().contains("must be https, or http on this machine"), "{refused}");
+    assert_eq!(site.seen("/token").len(), before);
 }
