@@ -29,12 +29,12 @@ struct Envelope {
 
 /// Reads a line.
 pub(crate) fn message(line: &str) -> Result<Value, Unreadable> {
-    let error = match serde_json::from_str(line) {
+    let error = match ua_mcp::read_message(line.as_bytes()) {
         Ok(message) => return Ok(message),
         Err(error) => error,
     };
     let mended = whole_characters(line);
-    let error = match mended.as_deref().map(serde_json::from_str) {
+    let error = match mended.as_deref().map(|line| ua_mcp::read_message(line.as_bytes())) {
         Some(Ok(message)) => return Ok(message),
         Some(Err(error)) => error,
         None => error,

@@ -26,6 +26,7 @@
 //! assert!(transport.notes().is_empty());
 //! ```
 
+mod amount;
 mod client;
 mod config;
 mod connection;
@@ -54,6 +55,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use amount::read_message;
 pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use dialect::Protocol;
@@ -66,7 +68,9 @@ pub use host::{Progress, ProgressWatcher};
 pub use http::{Horizon, Relay, Relayed, argument_headers, header_text};
 pub use launch::ShimCommand;
 pub use locks::{LockDir, LockRecord};
-pub use logins::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address};
+pub use logins::{
+    LoginError, LoginFacts, LoginRequest, Logins, OwnClient, PendingLogin, Vault, check_address, host_of,
+};
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
 pub use transport::{McpTransport, McpTransportConfig};

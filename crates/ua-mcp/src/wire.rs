@@ -23,6 +23,7 @@ use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
+use crate::amount;
 use crate::host::method_and_params;
 
 /// The longest message that is read into memory. A longer one ends the connection.
@@ -249,9 +250,9 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Read::Nothing;
     }
-    let read = serde_json::from_slice::<Value>(line);
+    let read = amount::read_message(line);
     // Half a character, as JavaScript writes one whose text was cut within it, is no reason to lose an answer.
-    let read = read.or_else(|error| whole_characters(line).map_or(Err(error), |line| serde_json::from_slice(&line)));
+    let read = read.or_else(|error| whole_characters(line).map_or(Err(error), |line| amount::read_message(&line)));
     let message = match read {
         Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
         Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {

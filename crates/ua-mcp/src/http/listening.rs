@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::endpoint::LAST_EVENT_ID;
 use super::reading::{Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT};
 use super::{ASIDE, Inner};
+use crate::amount::read_message;
 
 /// Reads the stream until the session ends, or there is nothing more to be had. `opened` is told when the server has let it in.
 pub(super) async fn listen(session: Weak<Inner>, opened: watch::Sender<bool>) {
@@ -89,8 +90,10 @@ impl Place {
                 self.last_event = Some(id).filter(|id| !id.is_empty());
             }
             self.wait = event.retry.map(Duration::from_millis).or(self.wait);
-            let message = event.message().and_then(|data| serde_json::from_str::<Map<String, Value>>(&data).ok());
-            let Some(message) = message.filter(|message| message.contains_key("method")) else { continue };
+            let message = event.message().and_then(|data| read_message(data.as_bytes()).ok());
+            let Some(Value::Object(message)) = message.filter(|message| message.get("method").is_some()) else {
+                continue;
+            };
             has_told = true;
             let Some(inner) = session.upgrade() else { break };
             inner.answer_request(message, None);

@@ -11,6 +11,7 @@ use ua_http::sse::{Event, Parser};
 
 use super::endpoint::{Endpoint, Failure, LAST_EVENT_ID, cause};
 use super::{HttpConnection, Inner, Reply};
+use crate::amount::read_message;
 use crate::host::method_and_params;
 use crate::wire::{Answer, MAX_LINE, answer, answered_id};
 
@@ -274,7 +275,7 @@ impl Inner {
     /// with. What may have been the answer and cannot be read loses the call.
     fn understand(self: &Arc<Self>, bytes: &[u8], id: i64) -> Result<Option<Reply>, Failure> {
         let broken = |why: &str| lost(format!("it broke the protocol: {why}"));
-        let mut message: Map<String, Value> = match serde_json::from_slice(bytes) {
+        let mut message: Map<String, Value> = match read_message(bytes) {
             Ok(Value::Object(message)) => message,
             Ok(Value::Array(_)) => return Err(broken("it sent a batch, which nobody asked for")),
             Ok(_) => return Err(broken("a message is not an object")),

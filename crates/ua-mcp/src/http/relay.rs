@@ -22,6 +22,7 @@ use super::reading::{
     self, Events, HELD_OPEN, MAX_RESUME_WAIT, MAX_RESUMES, RESUME_WAIT, may_be_asked_again, taken_up,
 };
 use super::{ASIDE, METHOD, NAME};
+use crate::amount::read_message;
 use crate::logins::{Bearer, Logins};
 
 /// What became of a request.
@@ -145,7 +146,7 @@ impl Relay {
                 let is_error = is_read && body["error"]["code"].is_i64();
                 body["id"].as_u64() == Some(id) && ((is_call && body.get("result").is_some()) || is_error)
             };
-            if let Some(answer) = serde_json::from_str::<Value>(&body).ok().filter(answers) {
+            if let Some(answer) = read_message(body.as_bytes()).ok().filter(answers) {
                 return Relayed::Answer(answer);
             }
             if !is_stateless {
@@ -308,8 +309,7 @@ impl Wire {
     /// The answer to request `id`; `None` for another message, which is handed on.
     fn understand(&self, data: &[u8], id: u64) -> Result<Option<Value>, Failure> {
         let broken = |why: String| Failure::Lost(format!("it broke the protocol: {why}"));
-        let message: Value =
-            serde_json::from_slice(data).map_err(|error| broken(format!("a message is not JSON: {error}")))?;
+        let message = read_message(data).map_err(|error| broken(format!("a message is not JSON: {error}")))?;
         if message.get("method").is_some() {
             let _gone = self.heard.send(message);
             return Ok(None);
@@ -350,7 +350,7 @@ async fn listen(wire: Arc<Wire>) {
                         last_event = Some(id).filter(|id| !id.is_empty());
                     }
                     wait = event.retry.map(std::time::Duration::from_millis).or(wait);
-                    let message = event.message().and_then(|data| serde_json::from_str::<Value>(&data).ok());
+                    let message = event.message().and_then(|data| read_message(data.as_bytes()).ok());
                     if let Some(message) = message.filter(|message| message.get("method").is_some()) {
                         vain = 0;
                         let _gone = wire.heard.send(message);
