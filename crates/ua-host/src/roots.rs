@@ -10,6 +10,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,24 @@ pub(crate) fn state_folder(settings: &Settings) -> Option<PathBuf> {
 impl Roots {
     pub(crate) fn new(state: Option<PathBuf>) -> Self {
         Self { state }
+    }
+
+    /// The user's state folder.
+    pub(crate) fn state(&self) -> Option<&Path> {
+        self.state.as_deref()
+    }
+
+    /// Every root of this user's that is still there, without links: what programs of a job may not see of the others.
+    pub(crate) fn all(&self) -> Vec<PathBuf> {
+        let all = || {
+            let roots = Folder::open(self.state.as_deref()?).ok()?.folder(ROOTS).ok()?;
+            let paths = roots.entries().ok()?.into_iter().filter_map(|(name, _)| {
+                let path = PathBuf::from(std::ffi::OsString::from_vec(roots.read(name, MAX_PATH_BYTES).ok()?));
+                (path.is_absolute() && path.is_dir()).then_some(path)
+            });
+            Some(paths.collect())
+        };
+        all().unwrap_or_default()
     }
 
     /// What `root` is. What cannot be looked at is foreign.

@@ -47,8 +47,11 @@ pub(crate) fn flags(settings: &Settings) -> Result<Vec<String>, HostError> {
 }
 
 /// The flags that tell our tool server what neither programs nor `file` addresses see.
-pub(crate) fn private_flags(settings: &Settings, root: &Path) -> Vec<String> {
-    private(settings, root).into_iter().map(|folder| format!("--command-private={}", folder.display())).collect()
+pub(crate) fn private_flags(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<String> {
+    private(settings, root, job_dir)
+        .into_iter()
+        .map(|folder| format!("--command-private={}", folder.display()))
+        .collect()
 }
 
 /// Whether programs may use the network.
@@ -57,8 +60,8 @@ pub fn has_network(settings: &Settings) -> bool {
 }
 
 /// What programs and `file` addresses may not see, wherever it lies: the user's home and folders for programs, what `ua` keeps in them, and
-/// where runs are kept.
-fn private(settings: &Settings, root: &Path) -> Vec<PathBuf> {
+/// where runs are kept, these and others.
+fn private(settings: &Settings, root: &Path, job_dir: &Path) -> Vec<PathBuf> {
     let folders = ["HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"];
     let mut private: Vec<PathBuf> = folders.iter().filter_map(|name| settings.var(name)).map(PathBuf::from).collect();
     let database = settings.var("UA_RUNTIME_DB_PATH").map(PathBuf::from);
@@ -69,5 +72,45 @@ fn private(settings: &Settings, root: &Path) -> Vec<PathBuf> {
     let config = config.or_else(|| Some(PathBuf::from(settings.var("HOME")?).join(".config")));
     private.extend(config.map(|config| config.join("ua")));
     private.push(root.to_path_buf());
+    private.extend(settings.var("UA_MEMORY").map(PathBuf::from));
+    // The user's other roots below what is opened, however deep; the server looks for roots that nobody noted.
+    let read = settings.var("UA_COMMAND_READ").unwrap_or_default();
+    let opened =
+        std::env::split_paths(&read).chain([job_dir.to_path_buf()]).filter_map(|folder| folder.canonicalize().ok());
+    let opened: Vec<PathBuf> = opened.collect();
+    let others = crate::roots::Roots::new(crate::roots::state_folder(settings)).all();
+    private.extend(others.into_iter().filter(|other| opened.iter().any(|folder| other.starts_with(folder))));
     private.into_iter().filter_map(|folder| settings.absolute(&folder).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Process;
+    use crate::roots::{Roots, state_folder};
+
+    #[test]
+    fn other_roots_and_the_memory_below_the_folder_of_a_job_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let (job, elsewhere) = (place.join("job"), place.join("elsewhere/runs"));
+        let other = job.join("deep/a/b/c/d/e/f/g/runs");
+        let variables = [("HOME", place.join("home")), ("UA_MEMORY", job.join("memory.db"))];
+        let variables = variables.into_iter().map(|(name, path)| (name.to_owned(), path.display().to_string()));
+        let settings =
+            Settings::read(Process { variables: variables.collect(), folder: Some(job.clone()), program: None });
+        let roots = Roots::new(state_folder(&settings));
+        roots.make(&other).unwrap();
+        roots.make(&elsewhere).unwrap();
+        let flags = private_flags(&settings, &place.join("own"), &job);
+        let is_private = |path: &Path| flags.contains(&format!("--command-private={}", path.display()));
+        assert!(
+            is_private(&other) && is_private(&job.join("memory.db")) && is_private(&place.join("own")),
+            "{flags:?}"
+        );
+        assert!(!is_private(&elsewhere), "nothing opens it: {flags:?}");
+        std::fs::remove_dir_all(&other).unwrap();
+        let gone = format!("--command-private={}", other.display());
+        assert!(!private_flags(&settings, &place.join("own"), &job).contains(&gone));
+    }
 }

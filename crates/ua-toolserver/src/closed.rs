@@ -39,6 +39,12 @@ const SECRET: [&str; 27] = [
     ".terraform.d",
 ];
 
+/// What a folder of workspaces has in it, this user's or another's: its mark, and its database. Runs write both.
+const OF_ROOT: [&str; 2] = [".ua-root", "runtime_state.db"];
+/// How deep, and through how many folders, roots are looked for below a folder that programs may read.
+const MAX_DEPTH: usize = 6;
+const MAX_FOLDERS: usize = 2_000;
+
 /// What is private, without links.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Closed(Vec<PathBuf>);
@@ -59,15 +65,53 @@ impl Closed {
                 part.iter().zip(&name).all(|(found, name)| found.as_os_str().eq_ignore_ascii_case(name.as_os_str()))
             })
         };
-        is_private || SECRET.iter().any(is_secret)
+        is_private || SECRET.iter().any(is_secret) || in_a_root(root, path)
     }
 
-    /// What is private, and what there is of secrets directly in these folders: a list, for walls that are built of paths.
+    /// What is private, what there is of secrets directly in these folders, and the roots in them: a list, for walls that are built of paths.
     pub(crate) fn in_folders(mut self, folders: &[PathBuf]) -> Vec<PathBuf> {
         let secrets = folders.iter().flat_map(|folder| SECRET.iter().map(|name| folder.join(name)));
-        self.0.extend(secrets.filter_map(|path| path.canonicalize().ok()));
+        let roots =
+            folders.iter().filter_map(|folder| folder.canonicalize().ok()).flat_map(|folder| roots_below(&folder));
+        let more: Vec<PathBuf> = secrets.filter_map(|path| path.canonicalize().ok()).chain(roots).collect();
+        self.0.extend(more);
         self.0
     }
+}
+
+fn is_a_root(folder: &Path) -> bool {
+    OF_ROOT.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+}
+
+/// Whether `path` is in a root that is `start` or lies below it.
+fn in_a_root(start: &Path, path: &Path) -> bool {
+    path.ancestors().take_while(|above| above.starts_with(start)).any(is_a_root)
+}
+
+/// The roots that are `start` or lie below it, the nearest first, as far as is looked.
+fn roots_below(start: &Path) -> Vec<PathBuf> {
+    let mut level = vec![start.to_path_buf()];
+    let (mut roots, mut looked) = (Vec::new(), 0);
+    for _ in 0..=MAX_DEPTH {
+        let mut next = Vec::new();
+        for folder in level {
+            if is_a_root(&folder) {
+                roots.push(folder);
+                continue;
+            }
+            looked += 1;
+            if looked > MAX_FOLDERS {
+                return roots;
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            // A link leads to what has a place of its own.
+            next.extend(
+                entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+            );
+        }
+        level = next;
+    }
+    roots
 }
 
 #[cfg(test)]
@@ -95,5 +139,34 @@ mod tests {
         for open in [".config/other/x.md", "ssh/a.md", "a.ssh", ".github/README.md"] {
             assert!(!closed.has(&job, &job.join(open)), "{open}");
         }
+    }
+
+    #[test]
+    fn every_other_root_below_a_folder_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = folder.path().canonicalize().unwrap().join("job");
+        let (own, other, old) = (job.join("AGENT_RUN_WORKSPACES"), job.join("a/b/runs"), job.join("old"));
+        for root in [&own, &other, &old] {
+            std::fs::create_dir_all(root.join("session_1")).unwrap();
+        }
+        std::fs::write(own.join(".ua-root"), "x").unwrap();
+        std::fs::write(other.join(".ua-root"), "x").unwrap();
+        std::fs::write(old.join("runtime_state.db"), "x").unwrap();
+        std::fs::create_dir_all(job.join("site")).unwrap();
+        let closed = Closed::new(&[]);
+        for inside in
+            [own.join("RESTART.md"), other.join("session_1/transcript.md"), old.join("effects.log"), old.clone()]
+        {
+            assert!(closed.has(&job, &inside), "{}", inside.display());
+        }
+        assert!(!closed.has(&job, &job.join("site/index.html")));
+        assert!(
+            !closed.has(&own.join("session_1"), &own.join("session_1/a.md")),
+            "a sub-agent's folder is named by itself"
+        );
+        assert!(closed.has(&other, &other.join("locks/x")), "a job that lies in a root reads nothing of it");
+        let mut found = closed.in_folders(std::slice::from_ref(&job));
+        found.sort();
+        assert_eq!(found, [own, other, old]);
     }
 }

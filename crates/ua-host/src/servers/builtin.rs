@@ -50,7 +50,7 @@ pub fn builtin_server(
         args.push("--enable-command".to_owned());
         args.extend(crate::sandbox::flags(settings)?);
     }
-    args.extend(crate::sandbox::private_flags(settings, root));
+    args.extend(crate::sandbox::private_flags(settings, root, launch.job_dir()));
     if launch.allows_private_addresses() {
         args.push("--allow-private-addresses".to_owned());
     }
