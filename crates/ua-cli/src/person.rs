@@ -4,13 +4,11 @@
 //! A job may run programs (`run_command`), and a model could have one of them answer its own question, or start a job that nobody asks about.
 //! Tool servers live below a shim; a command that finds the shim among its ancestors was started by one. A shim is the parent of whatever
 //! loses its own below it, so a daemon finds it, too, and ends with it. Where the ancestors cannot be told, nobody speaks: `/proc` has to be
-//! the kernel's own, with nothing mounted over a part of it, and whoever drives a run of this root has to be seen in it, so that a process
-//! namespace or a container of one's own hides nobody.
+//! the kernel's own, with nothing mounted over a part of it, whoever drives a run of this root has to be seen in it, and it may not be a process
+//! namespace of somebody's own making ([`ua_host::Standpoint`]).
 //!
 //! This is no wall against code that runs with the user's rights: it could have another program of the user start `ua` (a terminal multiplexer,
 //! `cron`, `systemd-run`), or write the database file itself. It keeps a model from approving itself by the front door.
-
-use std::path::Path;
 
 use ua_host::Host;
 use ua_runner::RunLock;
@@ -42,7 +40,7 @@ enum Place {
 /// A mistake of the caller's (exit code 2).
 pub(crate) fn required(command: &Command, host: &Host) -> Result<(), HostError> {
     let Some(doing) = persons_only(command) else { return Ok(()) };
-    match place(&host.home().locks()) {
+    match place(host) {
         Place::Outside => Ok(()),
         Place::Below => Err(HostError::usage(format!("cannot {doing} from inside a tool server"))
             .hint("run this command yourself, in a terminal of your own")),
@@ -117,16 +115,10 @@ fn persons_only(command: &Command) -> Option<&'static str> {
         Command::Gateway(args) => match args.command {
             Some(GatewayCommand::Install(_) | GatewayCommand::Uninstall(_)) => Some("change a client's configuration"),
             Some(GatewayCommand::Stop | GatewayCommand::Restart) => Some("stop the gateway's broker"),
+            Some(GatewayCommand::Start | GatewayCommand::Serve) => Some("start the gateway's broker"),
             Some(GatewayCommand::Token { list: false, .. }) => Some("change who may use the gateway over HTTP"),
-            // A client that an agent started has its tool servers behind the gateway as any other has.
-            Some(
-                GatewayCommand::Status { .. }
-                | GatewayCommand::Start
-                | GatewayCommand::Serve
-                | GatewayCommand::Hook
-                | GatewayCommand::Token { .. },
-            )
-            | None => None,
+            // A client that an agent started has its tool servers behind the gateway as any other has, where a person's broker serves it.
+            Some(GatewayCommand::Status { .. } | GatewayCommand::Hook | GatewayCommand::Token { .. }) | None => None,
         },
         #[cfg(feature = "toolserver")]
         Command::Toolserver(_) => None,
@@ -151,18 +143,30 @@ pub(crate) fn is_below_a_shim() -> bool {
     system::is_below_a_shim() == Ok(true)
 }
 
-fn place(locks: &Path) -> Place {
-    match system::is_below_a_shim() {
-        Ok(true) => Place::Below,
-        Err(why) => Place::Unclear(why),
-        // From here every process is seen.
-        Ok(false) if system::is_first_process_namespace() => Place::Outside,
-        Ok(false) => match RunLock::held_by_nobody_seen(locks) {
-            Ok(None) => Place::Outside,
-            Ok(Some(run)) => Place::Unclear(format!("run {run} is driven by a process that cannot be seen from here")),
-            Err(error) => Place::Unclear(crate::error::chain(&error)),
-        },
+fn place(host: &Host) -> Place {
+    let here = match system::is_below_a_shim().and_then(|is_below| Ok((is_below, system::standpoint()?))) {
+        Ok((true, _)) => return Place::Below,
+        Err(why) => return Place::Unclear(why),
+        // Other systems have no such namespaces.
+        Ok((false, None)) => return Place::Outside,
+        Ok((false, Some(here))) => here,
+    };
+    let notes = host.home().notes();
+    let notes = || notes.iter().map(std::path::PathBuf::as_path);
+    if !here.is_of_the_machine() {
+        match RunLock::held_by_nobody_seen(&host.home().locks()) {
+            Ok(None) => {}
+            Ok(Some(run)) => {
+                return Place::Unclear(format!("run {run} is driven by a process that cannot be seen from here"));
+            }
+            Err(error) => return Place::Unclear(crate::error::chain(&error)),
+        }
+        if let Some(why) = here.unclear(notes()) {
+            return Place::Unclear(why);
+        }
     }
+    here.note(notes());
+    Place::Outside
 }
 
 /// Whether the command line of a process, as the kernel shows it, is a shim's: `ua __shim …`.
@@ -179,6 +183,7 @@ mod system {
 
     use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat2, readlinkat};
     use rustix::io::Errno;
+    use ua_host::Standpoint;
 
     /// How often the walk begins anew because a process on the way ended meanwhile.
     const WALKS: usize = 5;
@@ -196,9 +201,11 @@ mod system {
         Err("its parent processes ended while they were examined".to_owned())
     }
 
-    /// Whether this is the machine's own process namespace, not one of a container or of somebody's making. It has a number of its own.
-    pub(super) fn is_first_process_namespace() -> bool {
-        Proc::open().and_then(|proc| proc.namespace()).is_ok_and(|name| name == b"pid:[4026531836]")
+    /// In which namespaces this process is. A kernel without one of them has no name for it, and it is in the same one as everybody.
+    pub(super) fn standpoint() -> Result<Option<Standpoint>, String> {
+        let proc = Proc::open()?;
+        let name = |kind: &str| proc.namespace(kind).unwrap_or_default();
+        Ok(Some(Standpoint::new(&name("pid"), &name("user"))))
     }
 
     /// The kernel's own table of processes.
@@ -218,15 +225,15 @@ mod system {
             }
         }
 
-        /// The process namespace of this process.
-        fn namespace(&self) -> Result<Vec<u8>, String> {
-            let fail = |why: Errno| format!("/proc/self/ns/pid: {why}");
+        /// The namespace of this kind that this process is in.
+        fn namespace(&self, kind: &str) -> Result<String, String> {
+            let fail = |why: Errno| format!("/proc/self/ns/{kind}: {why}");
             let own = readlinkat(&self.0, "self", Vec::new()).map_err(fail)?;
-            let path = format!("{}/ns/pid", own.to_string_lossy());
+            let path = format!("{}/ns/{kind}", own.to_string_lossy());
             let link = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let within = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
             let link = openat2(&self.0, path.as_str(), link, Mode::empty(), within).map_err(fail)?;
-            Ok(readlinkat(&link, "", Vec::new()).map_err(fail)?.into_bytes())
+            Ok(readlinkat(&link, "", Vec::new()).map_err(fail)?.to_string_lossy().into_owned())
         }
 
         /// Up to the first process; nothing when one on the way is gone.
@@ -291,7 +298,8 @@ mod system {
             assert_eq!(proc.parent_of(std::process::id()), Ok(Some(std::os::unix::process::parent_id())));
             assert_eq!(proc.parent_of(u32::MAX), Ok(None));
             assert_eq!(is_below_a_shim(), Ok(false));
-            assert!(proc.namespace().unwrap().starts_with(b"pid:["));
+            assert!(proc.namespace("pid").unwrap().starts_with("pid:["));
+            assert!(proc.namespace("user").unwrap().starts_with("user:["));
         }
     }
 }
@@ -303,9 +311,9 @@ mod system {
     /// More ancestors than a process has.
     const MAX_ANCESTORS: usize = 10_000;
 
-    /// Other systems have one.
-    pub(super) fn is_first_process_namespace() -> bool {
-        true
+    /// Other systems have none.
+    pub(super) fn standpoint() -> Result<Option<ua_host::Standpoint>, String> {
+        Ok(None)
     }
 
     pub(super) fn is_below_a_shim() -> Result<bool, String> {
@@ -366,6 +374,8 @@ mod tests {
             "ua db migrate",
             "ua db copy",
             "ua gateway stop",
+            "ua gateway start",
+            "ua gateway serve",
             "ua gateway restart",
             "ua gateway token x",
             "ua gateway install --file x.json",

@@ -165,6 +165,11 @@ impl Home {
         self.state().join("locks")
     }
 
+    /// The folders in which it is noted where commands are given from.
+    pub fn notes(&self) -> Vec<PathBuf> {
+        [Some(self.locks()), self.roots.state().map(Path::to_path_buf)].into_iter().flatten().collect()
+    }
+
     /// The file of answers that the database did not take.
     pub fn late_replies(&self) -> PathBuf {
         self.state().join(LateFile::NAME)

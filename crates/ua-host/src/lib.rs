@@ -64,6 +64,7 @@ pub mod session;
 pub mod settings;
 mod spans;
 pub mod standing;
+mod standpoint;
 pub mod text;
 pub mod tool_lock;
 pub mod tree;
@@ -78,6 +79,7 @@ pub use people::People;
 pub use session::Ending;
 pub use settings::Settings;
 pub use spans::Spans;
+pub use standpoint::Standpoint;
 pub use ua_runner::Seams;
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::{Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
 use crate::roots::{Belief, first_link};
+use crate::standpoint::Standpoint;
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
 pub fn close(store: Database) {
@@ -112,6 +113,9 @@ impl Home {
         });
         if let (Err(error), _) | (_, Some(Err(error))) = (adopted, beside) {
             tracing::debug!(%error, "the root could not be noted as this user's own");
+        }
+        if Folder::open(self.state()).and_then(|state| state.make_folder("locks")).is_ok() {
+            self.notes().iter().for_each(|folder| Standpoint::note_first(folder));
         }
         Ok(())
     }
