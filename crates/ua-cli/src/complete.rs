@@ -134,12 +134,19 @@ pub(crate) fn packs(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Those words that begin as what was typed, each with what it is.
 fn among(current: &OsStr, words: impl Iterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
     let typed = current.to_string_lossy();
-    words.filter(|(word, _)| word.starts_with(&*typed)).map(candidate).collect()
+    words.filter(|(word, _)| word.starts_with(&*typed)).filter_map(candidate).collect()
 }
 
-fn candidate((word, about): (String, String)) -> CompletionCandidate {
-    let help = Some(about).filter(|about| !about.is_empty()).map(|about| line(&about, 80).into());
-    CompletionCandidate::new(word).help(help)
+/// A candidate, unless a shell would take it for more than a word: it puts what it is given on the line as it is, and files of a project, a
+/// model and tool servers decide what things are called.
+fn candidate((word, about): (String, String)) -> Option<CompletionCandidate> {
+    if !ua_core::is_plain_name(&word) {
+        return None;
+    }
+    // Shells show what it is, and some read it again.
+    let about: String = line(&about, 80).chars().map(|c| if "$`\\\"'!".contains(c) { ' ' } else { c }).collect();
+    let help = Some(about).filter(|about| !about.is_empty()).map(Into::into);
+    Some(CompletionCandidate::new(word).help(help))
 }
 
 fn from_database(
@@ -156,7 +163,7 @@ fn from_database(
         })
     })();
     let candidates = found.unwrap_or_default().into_iter().enumerate();
-    candidates.map(|(index, found)| candidate(found).display_order(Some(index))).collect()
+    candidates.filter_map(|(index, found)| Some(candidate(found)?.display_order(Some(index)))).collect()
 }
 
 /// The value of `--root` on the line that is being completed.
@@ -165,4 +172,25 @@ fn root_on_the_line() -> Option<PathBuf> {
     let after = words.iter().position(|word| word == "--root").and_then(|at| words.get(at + 1));
     let joined = words.iter().find_map(|word| word.to_str()?.strip_prefix("--root="));
     after.map(PathBuf::from).or_else(|| joined.map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_candidate_is_more_than_a_word_to_a_shell() {
+        let offered = |words: &[&str]| {
+            let words = words.iter().map(|word| ((*word).to_owned(), "$(touch x) `y`".to_owned()));
+            among(OsStr::new(""), words)
+        };
+        let plain = ["claude-sonnet-4-5", "run_1", "mcp__ua__send_email", "meta/llama-3:70b@v1.2", "policy,tools"];
+        assert_eq!(offered(&plain).len(), plain.len());
+        for candidate in offered(&plain) {
+            let help = candidate.get_help().unwrap().to_string();
+            assert!(!help.contains(['$', '`']), "{help}");
+        }
+        let more = ["m$(touch${IFS}PWN)", "a b", "a;b", "a\nb", "`x`", "a\u{1b}[0m", "a'b", "a>b", "~x", "-x", "ä", ""];
+        assert_eq!(offered(&more).len(), 0);
+    }
 }

@@ -77,3 +77,9 @@ pub fn size_in_words(bytes: u64) -> String {
     let tenth = ((bytes >> (shift - 10)) & 1023) * 10 / 1024;
     if whole < 10 && tenth > 0 { format!("{whole}.{tenth} {unit}") } else { format!("{whole} {unit}") }
 }
+/// Whether a name from a file of somebody else's is a word and nothing more, wherever it is shown or put: of letters and digits of ASCII, and
+/// `._:/@+,-`, which no shell, terminal or pattern reads as anything. It does not begin like a flag.
+pub fn is_plain_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:/@+,-".contains(c);
+    !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
+}

@@ -16,6 +16,11 @@ fn file(settings: &Settings) -> Option<PathBuf> {
     settings.var("UA_MODELS").map(PathBuf::from).or_else(|| settings.user_file("models.toml"))
 }
 
+/// Whether nobody but a project names that file.
+pub fn are_the_projects(settings: &Settings) -> bool {
+    settings.is_the_projects("UA_MODELS")
+}
+
 /// The user's own entries.
 pub fn of_user(settings: &Settings) -> Result<ModelTable, HostError> {
     let Some(file) = file(settings) else { return Ok(ModelTable::default()) };

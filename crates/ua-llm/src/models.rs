@@ -101,7 +101,19 @@ impl ModelTable {
             let toml::Value::Table(models) = models else {
                 return Err(error(format!("`{provider}` is not a table of models")));
             };
+            let not_plain = |name: &str| {
+                error(format!(
+                    "the name {name:?} must be of letters, digits and `._:/@+,-`, for a model with `*` at its end"
+                ))
+            };
+            if !ua_core::is_plain_name(&provider) {
+                return Err(not_plain(&provider));
+            }
             for (name, facts) in models {
+                // A project may name the file, and completion puts these names on a shell's line.
+                if !ua_core::is_plain_name(name.strip_suffix('*').unwrap_or(&name)) {
+                    return Err(not_plain(&name));
+                }
                 let facts: ModelFacts = facts.try_into().map_err(|e: toml::de::Error| {
                     error(format!("[{provider}.{name:?}]: {}", ua_core::value_fault(e.message())))
                 })?;
@@ -169,6 +181,21 @@ impl ModelFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Completion puts them on the line of a shell, and a project may name the file.
+    #[test]
+    fn names_of_models_are_plain() {
+        for name in ["qwen3:8b", "meta/llama-3*", "claude-sonnet-4-5@20250929"] {
+            let table = ModelTable::parse("m.toml", &format!("[openai.{name:?}]\ncontext = 10\n")).unwrap();
+            assert_eq!(table.all().count(), 1);
+        }
+        for name in ["m$(touch${IFS}PWN)", "a b", "a*b", "-x", "`x`", "m\u{1b}[0m", ""] {
+            for table in [format!("[openai.{name:?}]\ncontext = 10\n"), format!("[{name:?}.m]\ncontext = 10\n")] {
+                let why = ModelTable::parse("m.toml", &table.replace("\\u{1b}", "\\u001b")).unwrap_err().to_string();
+                assert!(why.contains("must be of letters, digits"), "{table}: {why}");
+            }
+        }
+    }
 
     #[test]
     fn the_shipped_models_are_readable_and_dated() {

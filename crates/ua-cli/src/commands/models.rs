@@ -21,7 +21,7 @@ Examples:
   ua models list --provider anthropic
   ua models list --json | jq '.[] | select(.context_tokens > 500000)'
 
-Entries of the user's models.toml (or UA_MODELS) override those of this version. Prices are those of the day that is shown; what a \
+Entries of the user's models.toml (or UA_MODELS) override those of this version; SOURCE says `project` where the project's ua.toml names the file. Prices are those of the day that is shown; what a \
 run is charged is what your own price table says.")]
     List {
         /// Only those of this provider
@@ -61,12 +61,13 @@ pub(crate) fn run(settings: &Settings, command: &ModelsCommand) -> Result<u8, Ho
 fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, HostError> {
     let own = models::of_user(settings)?;
     let all = ModelTable::shipped().overlaid(own.clone());
+    let whose = if models::are_the_projects(settings) { "project" } else { "user" };
     let kind = provider.map(|provider| provider.strip_suffix("-chat").unwrap_or(provider));
     let wanted = |name: &str| provider.is_none() || provider == Some(name) || kind == Some(name);
     let rows: Vec<ModelRow> = all
         .all()
         .filter(|(provider, _, _)| wanted(provider))
-        .map(|(provider, name, facts)| row(provider, name, facts, &own, all.prices_as_of()))
+        .map(|(provider, name, facts)| row(provider, name, facts, (&own, whose), all.prices_as_of()))
         .collect();
     if json || crate::terminal::is_json() {
         print_json(&rows)?;
@@ -94,7 +95,13 @@ fn list(settings: &Settings, provider: Option<&str>, json: bool) -> Result<u8, H
     Ok(OK)
 }
 
-fn row(provider: &str, name: &str, facts: &ModelFacts, own: &ModelTable, day: Option<&str>) -> ModelRow {
+fn row(
+    provider: &str,
+    name: &str,
+    facts: &ModelFacts,
+    (own, whose): (&ModelTable, &str),
+    day: Option<&str>,
+) -> ModelRow {
     let is_own = own.all().any(|(of, model, _)| of == provider && model == name);
     ModelRow {
         provider: provider.to_owned(),
@@ -104,7 +111,7 @@ fn row(provider: &str, name: &str, facts: &ModelFacts, own: &ModelTable, day: Op
         images: facts.images,
         structured: facts.structured,
         price: facts.price.as_ref().map(|price| shown_price(price, day.filter(|_| !is_own))),
-        source: if is_own { "user" } else { "shipped" }.to_owned(),
+        source: if is_own { whose } else { "shipped" }.to_owned(),
     }
 }
 
@@ -127,7 +134,9 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
     let output = models::output_tokens(facts);
     let wanted = JobSettings::default().history_max_tokens;
     let history = facts.and_then(|facts| facts.history_tokens(output)).map_or(wanted, |most| most.min(wanted));
-    let prices = pricing::file(settings, None).and_then(|file| pricing::table(file.as_deref()))?;
+    let of_project = pricing::is_the_projects(settings, None);
+    let prices =
+        pricing::file(settings, None).and_then(|file| pricing::table(settings, file.as_deref(), of_project))?;
     let shown = ModelShown {
         provider: provider.clone(),
         model: model.to_owned(),

@@ -101,7 +101,7 @@ pub(crate) struct ModelRow {
     pub(crate) structured: bool,
     /// What it was said to cost.
     pub(crate) price: Option<ModelPriceShown>,
-    /// Who says so: `shipped` with this version, or the `user`.
+    /// Who says so: `shipped` with this version, the `user`, or the `project` whose ua.toml names the file.
     pub(crate) source: String,
 }
 
