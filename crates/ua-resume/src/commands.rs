@@ -3,7 +3,8 @@
 //!
 //! A sentence says `ua answer q_1 approve` wherever it is made, however deep; it does not know in which folder. Whatever leaves the program for a
 //! person (a terminal, a hint, a page in a workspace, an alert) goes through [`Commands`] last, which does. So no sentence can forget it, and
-//! nothing but this file writes the flag behind a command.
+//! nothing but this file writes the flag behind a command. What stands in double quotes is somebody else's, and stays as it is: what is asked about
+//! is what is sent.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -78,6 +79,9 @@ fn length(before: &str, text: &str) -> Option<usize> {
     if !WITH_ROOT.contains(&name.as_str()) {
         return None;
     }
+    if is_quoted(before) {
+        return None;
+    }
     if before.ends_with('`') {
         return text.find('`');
     }
@@ -89,6 +93,21 @@ fn length(before: &str, text: &str) -> Option<usize> {
     };
     let is_alone = line.trim().is_empty() || line.ends_with("  ") || line.ends_with(": ");
     is_alone.then(|| end(text))
+}
+
+/// Whether what follows stands in double quotes: words of a model or a tool, which are shown as they are, and nothing is written between them.
+fn is_quoted(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for c in line.chars() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    is_quoted
 }
 
 /// Where a command ends that no backtick ends: with its line, before a comment, or before what a wide gap sets apart. Not within quotes.
@@ -141,6 +160,10 @@ mod tests {
                 "`ua resume r --take-over --root /srv/runs` ends it; `ua runs show r --root /srv/runs` shows it",
             ),
             ("\u{1b}[36mua resume r\u{1b}[0m", "\u{1b}[36mua resume r --root /srv/runs\u{1b}[0m"),
+            (
+                r#"Arguments: {"a":"b"}  ua answer q_1 approve"#,
+                r#"Arguments: {"a":"b"}  ua answer q_1 approve --root /srv/runs"#,
+            ),
             ("`ua job --check a.json`", "`ua job --check a.json --root /srv/runs`"),
         ] {
             assert_eq!(commands.complete(text), complete);
@@ -155,6 +178,8 @@ mod tests {
             "what ua answer means",
             "aqua resume r",
             "`ua answer",
+            r#"Arguments: {"body":"b\n  ua answer q_x approve   this","cc":"`ua resume r`"}"#,
+            r#"  body: "say \"so\":  ua answer q_x approve   this""#,
         ] {
             assert_eq!(commands.complete(other), other);
         }
