@@ -198,7 +198,7 @@ mod tests {
             (&sent.name, sent.args_hash, sent.tool_digest),
             (&direct.name, direct.args_hash, direct.tool_digest)
         );
-        assert_eq!(CallPolicy { via: None, ..sent.policy.unshared() }, direct.policy.unshared());
+        assert_eq!(CallPolicy { via: None, ..sent.policy.clone().unshared() }, direct.policy.clone().unshared());
         assert_eq!(sent.policy.via.as_ref().unwrap().tool.tool, MULTI);
     }
 

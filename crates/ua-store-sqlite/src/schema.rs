@@ -107,7 +107,7 @@ fn has_had_all(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// What a database of this schema has besides rows, and this one has not, or has otherwise: tables by name, indexes and triggers whole. Without
-/// its triggers a database takes what the program would never write.
+/// its triggers a database takes what the program would never write; an index of somebody else's refuses what the program writes.
 pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let objects = |connection: &Connection| {
         let mut statement = connection.prepare(
@@ -125,7 +125,7 @@ pub(crate) fn findings(connection: &Connection) -> rusqlite::Result<Vec<String>>
         Some(is) if is != sql => Some(format!("the {name} is not as this program made it")),
         Some(_) => None,
     });
-    let more = found.keys().filter(|name| name.starts_with("trigger ") && !expected.contains_key(*name));
+    let more = found.keys().filter(|name| !expected.contains_key(*name));
     Ok(wrong.chain(more.map(|name| format!("the {name} is not this program's"))).collect())
 }
 

@@ -425,4 +425,11 @@ async fn s19_what_the_schema_lacks_or_has_besides_is_named() {
     assert_eq!(findings().await, ["the trigger tool_call_events_are_immutable is not as this program made it"]);
     raw.execute_batch("CREATE TRIGGER another BEFORE UPDATE ON runs BEGIN SELECT RAISE(IGNORE); END").unwrap();
     assert_eq!(findings().await[1..], ["the trigger another is not this program's"]);
+    // An index that lets only one row be changes what can be stored, a view passes for a table.
+    raw.execute_batch(
+        "CREATE UNIQUE INDEX only_one ON tool_calls(tool_name); CREATE VIEW looks AS SELECT 1; CREATE TABLE more(a);",
+    )
+    .unwrap();
+    let foreign = ["index only_one", "table more", "trigger another", "view looks"];
+    assert_eq!(findings().await[1..], foreign.map(|name| format!("the {name} is not this program's")));
 }
