@@ -39,6 +39,9 @@ pub(crate) enum Era {
     Stateless,
 }
 
+/// The most characters of a client's name and of its version: they stand in lists.
+const MAX_WORD: usize = 100;
+
 /// What a client says about itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Client {
@@ -60,7 +63,7 @@ impl Client {
     }
 
     fn of(info: &Value, capabilities: &Value) -> Self {
-        let word = |name: &str| info[name].as_str().unwrap_or_default().to_owned();
+        let word = |name: &str| info[name].as_str().unwrap_or_default().chars().take(MAX_WORD).collect();
         Self { name: word("name"), version: word("version"), capabilities: capabilities.clone(), info: info.clone() }
     }
 

@@ -404,11 +404,11 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
 /// A web page that a browser shows must not reach tools, whatever name it has this machine resolved to.
 fn is_of_this_machine(headers: &HeaderMap) -> bool {
     let is_own = |host: &str| {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.split(':').next().unwrap_or_default(),
-        };
-        matches!(name, "127.0.0.1" | "localhost" | "::1")
+        let rest = ["127.0.0.1", "localhost", "[::1]"].iter().find_map(|name| host.strip_prefix(name));
+        // Behind the name there is a port or nothing: `127.0.0.1:80@evil.example` is another host.
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+        })
     };
     let origin = headers.get(ORIGIN).map(|origin| {
         let origin = origin.to_str().unwrap_or_default();
@@ -490,6 +490,12 @@ mod tests {
             ("[::1]:7433", Some("https://[::1]"), true),
             ("evil.example.com", None, false),
             ("127.0.0.1.evil.example.com", None, false),
+            ("127.0.0.1:7499@evil.example.com", None, false),
+            ("127.0.0.1@evil.example.com", None, false),
+            ("[::1]@evil.example.com:80", None, false),
+            ("localhost:", None, false),
+            ("127.0.0.1", Some("http://127.0.0.1:80@evil.example.com"), false),
+            ("127.0.0.1", Some("http://localhost/x"), false),
             ("127.0.0.1", Some("http://evil.example.com"), false),
             ("127.0.0.1", Some("null"), false),
         ] {
