@@ -136,7 +136,7 @@ fn a_job_that_is_queued_is_not_queued_again_unless_it_is_asked_for() {
     env.run(&["submit", &job]).code(0);
     let run = env.value("SELECT run_id FROM runs");
     let resume = format!("ua resume {run}");
-    env.run(&["submit", &job]).refused(75, &[&run, "is in the queue `default` already", "--new", "nothing was queued"]);
+    env.run(&["submit", &job]).refused(75, &[&run, "is already in the queue `default`", "--new", "nothing was queued"]);
     env.run(&["job", &job]).refused(75, &[&run, "is in the queue `default`", &resume, "--new", "nothing was started"]);
     env.run(&["job", "--check", &job]).code(75).says(&[&run, "is in the queue"]).shows(&["Queued         run"]);
     let told: serde_json::Value = serde_json::from_str(&env.run(&["submit", &job, "--json"]).code(75).stderr).unwrap();

@@ -145,7 +145,7 @@ impl Args {
         };
         (!is_found).then(|| {
             format!(
-                "the tool server's program `{}` is not there: install it, or correct the command behind `--` in the client's configuration",
+                "the tool server's program `{}` was not found: install it, or correct the command after `--` in the client's configuration",
                 program.display()
             )
         })

@@ -381,7 +381,7 @@ fn ago(span: Duration) -> String {
 pub(crate) fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
     HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
         .hint(format!(
-            "`ua runs tail {}` follows it; `{}` starts another run beside it, which does again what that run does outside; {}",
+            "`ua runs tail {}` follows it; `{}` starts another run beside it, which repeats what that run does outside; {}",
             run.run_id,
             request.anew(),
             request.nothing_done()
@@ -399,11 +399,11 @@ pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry
         (QueueState::Claimed, _) => (
             format!("is with a worker of the queue `{queue}`"),
             format!(
-                "`ua runs tail {id}` follows it, and where that worker is gone, another one takes it, or `{resume}` here"
+                "`ua runs tail {id}` follows it, and if that worker is gone, another one takes it, or `{resume}` here"
             ),
         ),
         (QueueState::Ready | QueueState::Parked, true) => (
-            format!("is in the queue `{queue}` already"),
+            format!("is already in the queue `{queue}`"),
             "a worker (`ua worker`) takes it, and `ua queue list` shows it".to_owned(),
         ),
         (QueueState::Ready | QueueState::Parked, false) => (
@@ -413,7 +413,7 @@ pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry
     };
     HostError::waiting(format!("run {id} of the same job {how}"))
         .hint(format!(
-            "{then}; `{}` {} another run beside it, which does again what that run does outside; {}",
+            "{then}; `{}` {} another run beside it, which repeats what that run does outside; {}",
             request.anew(),
             if request.for_queue { "queues" } else { "starts" },
             request.nothing_done()
@@ -429,7 +429,7 @@ pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry
 pub(crate) fn unfinished_run(host: &Host, request: &JobRequest, run: &RunRecord, standing: &Standing) -> HostError {
     let id = &run.run_id;
     let (resume, does) = if request.for_queue {
-        (format!("ua submit --run {id}"), "has a worker finish it")
+        (format!("ua submit --run {id}"), "makes a worker finish it")
     } else {
         (restart::resume_command(host.home(), run), "finishes it")
     };
@@ -457,7 +457,7 @@ fn new_of_a_done_key(done: &RunRecord) -> HostError {
         "run {id} succeeded under the job key {key:?}, and `--new` starts no second run of a key: it is a promise that the job is done once"
     ))
     .hint(format!(
-        "`--again` in its place does the job once more; without `--new` the result is shown, as `ua runs show {id}` does; nothing was started"
+        "`--again` instead does the job once more; without `--new` the result is shown, as `ua runs show {id}` does; nothing was started"
     ))
     .field("kind", "job_key_done")
     .field("job_key", key)
@@ -544,7 +544,7 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
     };
     // One that is not finished is resumed later; another one is a mistake of whoever starts it again.
     let kind = if earlier.status.is_terminal() { Kind::Usage } else { Kind::Waiting };
-    HostError::new(kind, format!("the job key {key:?} was used by run {id} already"))
+    HostError::new(kind, format!("the job key {key:?} has already been used by run {id}"))
         .hint(hint)
         .field("kind", "job_key_taken")
         .field("job_key", key)

@@ -181,8 +181,8 @@ fn cost(shown: &ModelShown, price: Option<&TokenPrice>, table: Option<&Path>) ->
         return format!("not counted: {table} has no price for it (docs/guide/models.md shows one)");
     };
     let mut entry = format!(
-        "not counted: the price above is shown only, and `max_cost` and the cost of runs go by a price table of your own. Once you checked it, \
-         this in {table} counts it:\n\n  [providers.{}.{:?}]\n",
+        "not counted: the price above is shown only, and `max_cost` and the cost of runs go by a price table of your own. Once you have checked \
+         it, this in {table} counts it:\n\n  [providers.{}.{:?}]\n",
         shown.provider, shown.model
     );
     let rates = [

@@ -185,7 +185,7 @@ fn no_such_tool(name: &str, specs: &[ToolSpec]) -> HostError {
     servers.sort_unstable();
     servers.dedup();
     if servers.contains(&name) {
-        return HostError::usage(format!("`{}` is a tool server, and no tool", line(name, 100)))
+        return HostError::usage(format!("`{}` is a tool server, not a tool", line(name, 100)))
             .hint(format!("its tools are {}; {all}", few(tools_of(name))));
     }
     let message = format!("no server offers a tool `{}`", line(name, 100));
@@ -197,7 +197,7 @@ fn no_such_tool(name: &str, specs: &[ToolSpec]) -> HostError {
     } else if holding.is_empty() {
         HostError::usage(message).hint(format!("the servers here are {}; {all}", few(servers)))
     } else {
-        HostError::usage(message).hint(format!("like it are {}; {all}", few(holding)))
+        HostError::usage(message).hint(format!("similar names are {}; {all}", few(holding)))
     }
 }
 

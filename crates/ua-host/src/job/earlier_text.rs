@@ -77,7 +77,7 @@ fn warning(run: &RunRecord, call: &CallRecord, open: &[QuestionRecord]) -> Strin
         None => (String::new(), format!("`ua resume {}` finds out first, or asks you", run.run_id)),
     };
     format!(
-        "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is not known{which}; this run may do it \
+        "warning: run {} of an earlier text of this job is not finished, and whether its {} happened is unknown{which}; this run may do it \
          again; {how}",
         run.run_id,
         line(&call.name.tool, 60)
