@@ -254,7 +254,7 @@ mod tests {
         }
         for gone in ["no-such-server", "/no/such", "./no-such-server"] {
             assert!(
-                missing(gone).is_some_and(|why| why.contains(&format!("`{gone}` is not there: install"))),
+                missing(gone).is_some_and(|why| why.contains(&format!("`{gone}` was not found: install"))),
                 "{gone}"
             );
         }

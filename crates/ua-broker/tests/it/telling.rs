@@ -222,5 +222,5 @@ fn a_program_that_is_not_there_is_said_to_the_person_and_to_the_client() {
     let alone = start(Stdio::null()).wait_with_output().unwrap();
     let said = String::from_utf8(alone.stderr).unwrap();
     assert_eq!(alone.status.code(), Some(127), "{said}");
-    assert!(said.contains("`no-such-server` is not there: install it, or correct the command"), "{said}");
+    assert!(said.contains("`no-such-server` was not found: install it, or correct the command"), "{said}");
 }
