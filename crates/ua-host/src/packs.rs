@@ -153,7 +153,7 @@ fn redirects(arg: &str) -> bool {
     let is_variable =
         arg.contains('=') || name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
     // `-e HOME` of a container gives the variable on as it is outside.
-    match name.strip_prefix("--env=").or_else(|| arg.strip_prefix("--env=")) {
+    match arg.strip_prefix("--env=") {
         Some(variable) => decides(variable.split('=').next().unwrap_or_default()),
         None if name.starts_with("--") => {
             name == "--env-file"

@@ -302,7 +302,7 @@ impl Covered {
     fn where_it_leads(&mut self, script: &Path) {
         let (Ok(real), Some(folder)) = (script.canonicalize(), script.parent()) else { return };
         let Ok(folder) = folder.canonicalize() else { return };
-        if real.parent() != Some(&folder) && self.files.len() < MAX_FILES {
+        if real.parent() != Some(folder.as_path()) && self.files.len() < MAX_FILES {
             self.files.insert(real.clone());
             self.beside(&real);
         }
@@ -478,7 +478,7 @@ impl Covered {
                 // What is linked in is loaded with what lies beside it.
                 let is_link = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink());
                 self.files.insert(path.clone());
-                if is_link && (is_code(&path) || is_script(&path)) {
+                if is_link && !has_ending(&path, &DATA) && (is_code(&path) || is_script(&path)) {
                     self.where_it_leads(&path);
                 }
             }

@@ -142,14 +142,15 @@ pub(super) fn invocations(command: &str, args: &[String], base: &Path) -> Vec<In
     all
 }
 
-/// Wrappers within wrappers are followed this deep.
+/// Wrappers within wrappers are followed this deep, and so many command lines in all.
 const MAX_DEPTH: usize = 8;
+const MAX_INVOCATIONS: usize = 64;
 
 fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut Vec<Invocation>) {
     let name = name_of(command);
     let is_of_projects = OF_PROJECTS.contains(&name);
-    let inner = if depth < MAX_DEPTH { inner_at(name, args) } else { None };
-    let own = &args[..inner.unwrap_or(args.len())];
+    let inner = if depth < MAX_DEPTH && all.len() < MAX_INVOCATIONS { inner_at(name, args) } else { None };
+    let own = &args[..inner.unwrap_or(args.len()).min(args.len())];
     let wraps = WRAPPERS.iter().any(|(wrapper, ..)| *wrapper == name);
     let named = if is_of_projects || wraps { folders(name, own) } else { Vec::new() };
     let (mut bases, mut projects) = (Vec::new(), Vec::new());
@@ -201,7 +202,7 @@ fn inner_at(name: &str, args: &[String]) -> Option<usize> {
         let mut at = 0;
         while let Some(arg) = args.get(at) {
             if arg == "--" {
-                return (own == 0).then_some(at + 1).or(Some(at + 1 + own));
+                return Some(at + 1 + own);
             }
             if with_value.contains(&arg.as_str()) {
                 at += 2;
