@@ -93,8 +93,13 @@ const DECIDING_PARTS: [&str; 10] =
 /// Whether a variable, or an option of this name, decides what is run or where that talks to.
 fn decides(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_uppercase().replace('-', "_");
-    DECIDING.iter().any(|beginning| name.starts_with(beginning))
-        || DECIDING_PARTS.iter().any(|part| name.contains(part))
+    let begins = |beginning: &&str| {
+        let is_open = beginning.ends_with('_') || matches!(*beginning, "CONTAINER" | "PERL5" | "PYTHON" | "RUBY");
+        name == **beginning || (is_open && name.starts_with(*beginning))
+    };
+    // They say how, and nothing else.
+    let is_harmless = matches!(name.as_str(), "NODE_ENV" | "PYTHONUNBUFFERED");
+    (!is_harmless && DECIDING.iter().any(begins)) || DECIDING_PARTS.iter().any(|part| name.contains(part))
 }
 
 /// The pack of each server that somebody vouches for, by the server's name; `None` where the user wants none.
