@@ -217,10 +217,11 @@ BEGIN
   SELECT RAISE(ABORT, 'a tool call does not move that way');
 END;
 
+-- What was taken for lost may turn out to have been answered: its reply was kept beside the database.
 DROP TRIGGER tool_attempts_end_once;
 CREATE TRIGGER tool_attempts_end_once
 AFTER UPDATE ON tool_attempts
-WHEN OLD.ended_at IS NOT NULL OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
+WHEN (OLD.ended_at IS NOT NULL AND NOT (OLD.outcome IS 'lost' AND NEW.outcome IS 'replied' AND NEW.ended_at IS NOT NULL)) OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
   OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.server_generation IS NOT OLD.server_generation
   OR NEW.started_at <> OLD.started_at
 BEGIN

@@ -542,7 +542,7 @@ mod tests {
             CallPolicy { kind_is_guessed: false, ..foreign(ClassSource::Shipped, Some("message.post")) },
             foreign(ClassSource::Name, Some("issue.create")),
         ] {
-            story.call(&call).policy = other;
+            story.call(&call).policy = other.into();
             assert!(
                 !judge(&story).needs_a_person() && judge(&story).missing_for_model().contains("To do: call the tool")
             );

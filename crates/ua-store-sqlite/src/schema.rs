@@ -46,7 +46,7 @@ const HISTORY: [(i64, &str, &str); 19] = [
     (16, "fleet", "15250693134583360685"),
     (17, "fewer_pages", "15323258226831208595"),
     (18, "processes", "4724768010424708086"),
-    (19, "places", "1855822764132043466"),
+    (19, "places", "5286328341816548998"),
 ];
 
 /// The schema this program works with.
