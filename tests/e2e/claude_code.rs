@@ -263,7 +263,7 @@ fn a_claude_that_is_not_there_or_cannot_sign_in_is_refused_before_anything_is_st
     let env = env().with_env("ANTHROPIC_API_KEY", "a-key").with_env("UA_CLAUDE_CODE", "/nowhere/claude");
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["claude", "npm install", "UA_CLAUDE_CODE"]);
     let env = super::env().with_env("UA_CLAUDE_CODE", env!("CARGO_BIN_EXE_ua-e2e-claude"));
-    env.run(&["job", &job(&env, &json!({}))]).refused(2, &["sign in", "ANTHROPIC_API_KEY"]);
+    env.run(&["job", &job(&env, &json!({}))]).refused(2, &["no credentials", "ANTHROPIC_API_KEY"]);
     let output = env.run(&["doctor", "--verbose"]);
     assert!(output.shown().contains("stand-in for Claude Code"), "{}", output.shown());
 }

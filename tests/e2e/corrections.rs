@@ -117,7 +117,7 @@ fn what_was_never_sent_has_nothing_to_correct() {
     let job = env.job(&json!({}), &turns());
     env.run_killed_at("after:store.record_turn#1", &["job", &job, "--run-id", "r"]);
     let said = ["calls", "resolve", &call(&env), "--as", "happened", "--reason", "no", "--yes"];
-    env.run(&said).refused(2, &["prepared", "never sent"]);
+    env.run(&said).refused(2, &["was never sent"]);
 }
 
 #[test]

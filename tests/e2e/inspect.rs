@@ -174,7 +174,7 @@ fn calls_are_shown_with_attempts_receipt_and_history() {
         "external",
         "hold",
         "posted",
-        "planned → prepared",
+        "planned → not sent yet",
         "running → succeeded",
     ]);
     env.run(&["calls", "list"]).code(0).shows(&[id, "post_comment", "succeeded"]);

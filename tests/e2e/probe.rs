@@ -429,7 +429,7 @@ fn a_probe_by_hand_answers_the_question_when_it_is_told_to() {
     env.run(&["resume", "r"]).code(75).shows(&["waiting for you", "cannot be decided before"]);
     let call = call_id(&env);
     let probe = ["calls", "probe", &call, "--apply"];
-    env.run(&probe).code(0).shows(&["absent", "counts from"]).says(&["proves nothing yet"]);
+    env.run(&probe).code(0).shows(&["absent", "conclusive from"]).says(&["proves nothing yet"]);
     assert_eq!(env.value("SELECT status FROM questions"), "open");
 
     // Now it comes after all.

@@ -113,7 +113,7 @@ fn over_stdio() -> Left {
 }
 
 fn over_http() -> Left {
-    let env = env().with_pdf();
+    let env = env().with_pdf().with_env("UA_TOOLSERVER_TOKEN", "a-token-of-this-test");
     let workspace = env.path("served");
     let mut args = server_args(&env, &workspace);
     args.extend(["--http".to_owned(), "127.0.0.1:0".to_owned()]);
@@ -124,7 +124,10 @@ fn over_http() -> Left {
         let line = said[start..].split_once(['\n', ' '])?.0;
         Some(line.to_owned())
     });
-    env.mcp_config("work/.mcp.json", &json!({"office": {"type": "http", "url": url}}));
+    env.mcp_config(
+        "work/.mcp.json",
+        &json!({"office": {"type": "http", "url": url, "headers": {"Authorization": "Bearer ${UA_TOOLSERVER_TOKEN}"}}}),
+    );
     run(&env, "office");
     assert_eq!(env.value("SELECT DISTINCT tool_namespace FROM tool_calls"), "mcp");
     left(&env, &workspace)

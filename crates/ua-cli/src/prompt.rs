@@ -269,7 +269,7 @@ mod tests {
         );
         let narrow = offered(&offers, Some(36));
         assert!(
-            narrow.contains("  [s]   skip\n        leave it unresolved; the\n        model is told that nobody\n"),
+            narrow.contains("  [s]   skip\n        leave it unresolved; the\n        model is told that the\n"),
             "{narrow}"
         );
         // Whatever the width: each key, each word and each meaning is there, and no line is wider.

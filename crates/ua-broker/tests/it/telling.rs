@@ -215,7 +215,7 @@ fn a_program_that_is_not_there_is_said_to_the_person_and_to_the_client() {
     let mut answer = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut answer).unwrap();
     let answer: Value = serde_json::from_str(&answer).unwrap();
-    assert!(answer["error"]["message"].as_str().unwrap().contains("`no-such-server` is not there"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("`no-such-server` was not found"), "{answer}");
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(127));
 

@@ -217,7 +217,7 @@ async fn a_search_of_the_same_run_is_made_once() {
     assert_eq!(names(&world.workspace().join("search_results")).len(), 2);
     let refused = world.call("web_search", json!({ "query": "forbidden" })).await.refused("status 403");
     assert!(refused.contains("search.formats"), "{refused}");
-    world.call("web_search", json!({ "query": "broken" })).await.refused("no list of results");
+    world.call("web_search", json!({ "query": "broken" })).await.refused("not a list of results");
     world.call("web_search", json!({ "query": " " })).await.refused("0 characters");
 }
 

@@ -51,9 +51,9 @@ async fn names_stay_on_the_workbench_and_files_in_the_workspace() {
         world.put("a.txt", "a");
         for outside in ["../a.txt", "/a.txt", "a/../../b", ""] {
             let arguments = json!({"local_path": "a.txt", "remote_path": outside});
-            world.call("workbench_upload", arguments).await.refused("no name on the workbench");
+            world.call("workbench_upload", arguments).await.refused("not a name on the workbench");
             let arguments = json!({"local_path": "b.txt", "remote_path": outside});
-            world.call("workbench_download", arguments).await.refused("no name on the workbench");
+            world.call("workbench_download", arguments).await.refused("not a name on the workbench");
         }
         let missing = json!({"local_path": "b.txt", "remote_path": "missing.txt"});
         world.call("workbench_download", missing).await.refused("there is no object");
