@@ -343,7 +343,6 @@ pub struct CallCancel {
 }
 
 /// Evidence, or a person's word, about a call that is `unknown`.
-#[expect(clippy::large_enum_variant, reason = "one per decision about a call, never kept in numbers")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum UnknownResolution {
     /// It happened: a receipt of level `evidence` is stored and the call succeeds.

@@ -147,11 +147,11 @@ fn a_secret_is_known_three_layers_deep_and_where_lines_are_set_off() {
         });
         lines.collect::<String>()
     };
-    let reversed = |word: &[u8]| word.iter().rev().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let reversed = |word: &[u8]| word.iter().rev().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     let bits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:08b}")).collect::<Vec<_>>().join(" ");
     let mut dresses = vec![
         coded(twice.as_bytes()),
-        secret.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect(),
+        secret.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect::<Vec<_>>().concat(),
         words(secret.as_bytes(), &reversed),
         words(secret.as_bytes(), &bits),
     ];
