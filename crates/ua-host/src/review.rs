@@ -168,8 +168,7 @@ impl ServerReview {
         let mut warnings = Vec::new();
         // A variable that a word of the command line sets is one of the environment.
         let of_words = assignments(args);
-        let all =
-            env.iter().map(|(name, value)| (name, value)).chain(of_words.iter().map(|(name, value)| (name, value)));
+        let all = env.iter().chain(of_words.iter().map(|(name, value)| (name, value)));
         for (name, value) in all.filter(|(name, _)| LOADERS.contains(&name.as_str())) {
             warnings.push(format!("{name}={value} decides what code it loads"));
         }

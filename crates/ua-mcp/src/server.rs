@@ -194,14 +194,12 @@ impl Server {
     async fn compare(&self, connection: &Connection, shared: &Shared) -> Result<(), TransportError> {
         let Some(expected) = self.expected() else { return Ok(()) };
         let tools = self.tools(connection, shared).await.map_err(|why| self.not_listed(why))?;
-        match expected.differs(&connection.dialect(), &tools) {
+        if let Some(why) = expected.differs(&connection.dialect(), &tools) {
             // It stays expected, so that nothing goes there however often somebody asks.
-            Some(why) => Err(TransportError::Changed { server: self.spec.name.clone(), why }),
-            None => {
-                *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                Ok(())
-            }
+            return Err(TransportError::Changed { server: self.spec.name.clone(), why });
         }
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
     }
 
     /// What the server is foretold to be, unless its tools were listed already. Whoever makes it ready from now on compares, whether it runs by

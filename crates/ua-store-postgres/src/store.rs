@@ -207,7 +207,9 @@ impl PostgresStore {
         };
         let done = self.transaction(Purpose::Write(durability), work).await?;
         Ok(done.map(|(committed, kept)| {
-            kept.into_iter().for_each(|kept| self.kept.put(kept));
+            if let Some(kept) = kept {
+                self.kept.put(kept);
+            }
             committed
         }))
     }

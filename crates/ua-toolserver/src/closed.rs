@@ -142,6 +142,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what the test makes is its own")]
     fn every_other_root_below_a_folder_is_closed() {
         let folder = tempfile::tempdir().unwrap();
         let job = folder.path().canonicalize().unwrap().join("job");

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_queue_that_nobody_serves_and_nobody_named_before_is_told_with_the_nearest_name() {
         let now = Env::simulated(1).now();
-        let later = now.plus(std::time::Duration::from_secs(60));
+        let later = now.plus(std::time::Duration::from_mins(1));
         let run = RunId::parse("mine").unwrap();
         let mut state = FleetState { queue: vec![entry("mine", "emial", now)], ..FleetState::default() };
         let said = |state: &FleetState, queue: &str| of_a_submission(state, now, queue, &run);

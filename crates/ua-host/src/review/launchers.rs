@@ -317,8 +317,7 @@ fn fetched(name: &str, words: &[&str]) -> Option<String> {
             let at = words.iter().position(|word| matches!(*word, "exec" | "x" | "dlx" | "create" | "run"))?;
             if words[at] == "run" { None } else { package(name, &words[at + 1..]) }
         }
-        ("pipx", "run") | ("uv", "tool" | "x") => package(name, behind),
-        ("pip" | "pip3", "install" | "download") => package(name, behind),
+        ("pipx", "run") | ("uv", "tool" | "x") | ("pip" | "pip3", "install" | "download") => package(name, behind),
         ("uv", _) if words.contains(&"run") => with_packages(words),
         ("uv", _) if words.contains(&"tool") => {
             package(name, &words[words.iter().position(|word| *word == "tool")? + 1..])
@@ -339,7 +338,8 @@ fn fetched(name: &str, words: &[&str]) -> Option<String> {
         }
         ("pixi", "exec") | ("go", "run") => {
             let named = behind.iter().find(|word| !word.starts_with('-'))?;
-            let is_here = name == "go" && (!named.contains('.') || named.starts_with('.') || named.ends_with(".go"));
+            let is_source = Path::new(named).extension().is_some_and(|extension| extension == "go");
+            let is_here = name == "go" && (!named.contains('.') || named.starts_with('.') || is_source);
             (!is_here && !is_pinned(&named.replace("@v", "@"))).then(|| (*named).to_owned())
         }
         ("cargo", "run" | "install" | "binstall") if words.contains(&"--git") => Some("a repository of Git".to_owned()),

@@ -45,14 +45,14 @@ impl Flights {
                     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
                         (client.into_split(), server.into_split());
                     let asked = async {
-                        let mut bytes = [0; 65_536];
+                        let mut bytes = vec![0; 65_536];
                         while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
                             flights.has_asked.store(true, Ordering::SeqCst);
                             to_server.write_all(&bytes[..count]).await.unwrap();
                         }
                     };
                     let answered = async {
-                        let mut bytes = [0; 65_536];
+                        let mut bytes = vec![0; 65_536];
                         while let Ok(count @ 1..) = from_server.read(&mut bytes).await {
                             if flights.has_asked.swap(false, Ordering::SeqCst) {
                                 flights.count.fetch_add(1, Ordering::SeqCst);

@@ -186,13 +186,11 @@ async fn admitted_next(member: &Member, call: &CallId, kept: Arc<Kept>) -> Admis
     let (env, root) = (Env::simulated(8), member.lease.run_id.clone());
     let trace = Trace::new(&env);
     let ledger = Ledger::new(outbox, lease, root, LedgerConfig::default(), env, trace);
-    match ledger.admit(call, FIRST.facts()).await.unwrap() {
-        Admission::Unknown(unknown) => match ledger.recover(&unknown, &FIRST.facts()).await.unwrap() {
-            Recovery::Decided(admission) => *admission,
-            other => panic!("not decided: {other:?}"),
-        },
-        admission => admission,
-    }
+    let admission = ledger.admit(call, FIRST.facts()).await.unwrap();
+    let Admission::Unknown(unknown) = admission else { return admission };
+    let recovery = ledger.recover(&unknown, &FIRST.facts()).await.unwrap();
+    let Recovery::Decided(admission) = recovery else { panic!("not decided: {recovery:?}") };
+    *admission
 }
 
 /// A call whose process died after this came and could not be stored.
