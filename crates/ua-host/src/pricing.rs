@@ -14,7 +14,7 @@ pub fn file(settings: &Settings, named: Option<&Path>) -> Result<Option<PathBuf>
     named.or_else(|| settings.user_file("pricing.toml")).map(|file| settings.absolute(&file)).transpose()
 }
 
-/// Whether nobody but a project names the file that [`file`] finds.
+/// Whether nobody but a project names the file that `file` finds.
 pub fn is_the_projects(settings: &Settings, named: Option<&Path>) -> bool {
     named.is_none() && settings.is_the_projects("UA_PRICING")
 }

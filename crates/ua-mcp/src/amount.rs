@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// The most values of one message: elements of lists, members of objects, and these themselves.
 pub(crate) const MAX_VALUES: usize = 200_000;
 
-/// Reads a message. One with more than [`MAX_VALUES`] values is an answer that says so in the place of its result, a success or a failure as
+/// Reads a message. One with more than `MAX_VALUES` values is an answer that says so in the place of its result, a success or a failure as
 /// it was; a question or notice of that kind is an error.
 ///
 /// # Errors

@@ -144,7 +144,9 @@ fn no_page_for_readers_has_a_private_word() {
     let mut wrong = Vec::new();
     for page in pages {
         let place = page.strip_prefix(workspace_root()).unwrap().display().to_string();
-        for paragraph in fs::read_to_string(&page).unwrap().split("\n\n") {
+        // What a tool says of itself is written for models, and pinned by runs that have begun.
+        let is_of_a_tool = |paragraph: &&str| place == "docs/guide/tools.md" && paragraph.starts_with("**`");
+        for paragraph in fs::read_to_string(&page).unwrap().split("\n\n").filter(|paragraph| !is_of_a_tool(paragraph)) {
             wrong.extend(
                 found_in(paragraph)
                     .into_iter()
