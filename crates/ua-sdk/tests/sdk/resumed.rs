@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 use ua_sdk::crates::{ua_core, ua_store_sqlite};
@@ -124,12 +124,25 @@ async fn a_run_whose_drive_was_dropped_is_found_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::open(folder.path()).unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
-    let step = invoices(&sending(), &sent);
+    // The second turn is not over before the drive is dropped, however fast it is.
+    let is_shut = Arc::new(AtomicBool::new(true));
+    let shut = is_shut.clone();
+    let look = tool("look", "Looks into the mailbox.", async move |_: Call, _: Invoice| {
+        if shut.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, Failure>(json!({"mails": 0}))
+    });
+    let mut turns = sending();
+    let looking = json!({"tools": [{"name": "mcp__program__look", "input": {"order": "A-17", "cents": 900}}]});
+    turns.as_array_mut().unwrap().insert(1, looking);
+    let step = invoices(&turns, &sent).tool(look.reads());
     let mut run = runs.stream(&step, "november");
     while !matches!(run.next().await, Some(ua_sdk::RunEvent::Committed { turn: 1 }) | None) {}
     assert!(runs.is_driven("november").unwrap());
     assert!(runs.unfinished().await.unwrap().is_empty());
     drop(run);
+    is_shut.store(false, Ordering::SeqCst);
 
     assert_eq!(runs.wait("november").await.unwrap().status, RunStatus::Running);
     let other = step.clone().system("Be brief.");
