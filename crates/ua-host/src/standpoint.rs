@@ -6,8 +6,9 @@
 //! the machine itself, which nobody leaves by a command, or of another user namespace: without the rights of an administrator a process
 //! namespace is only made together with one.
 //!
-//! Invariants: a note of this start of the machine is replaced only by whoever was judged by it; it lies where the database lies, so who can
-//! write it can write that. Not closed: an administrator of a container who makes a process namespace in it.
+//! Invariants: nothing is read or written where a folder of ours is a link (it came with a checkout, and leads where its maker says); a note of
+//! this start of the machine is replaced only by whoever was judged by it; it lies where the database lies, so who can write it can write that.
+//! Not closed: an administrator of a container who makes a process namespace in it.
 
 use std::path::Path;
 
@@ -77,7 +78,7 @@ impl Standpoint {
                 continue;
             }
             let text = format!("{}\n{}\n{}\n", self.boot, self.processes, self.users);
-            let noted = Folder::open(folder).and_then(|folder| folder.replace(NOTE, text.as_bytes()));
+            let noted = Folder::open_itself(folder).and_then(|folder| folder.replace(NOTE, text.as_bytes()));
             if let Err(error) = noted {
                 tracing::debug!(%error, folder = %folder.display(), "where commands are given from was not noted");
             }
@@ -94,7 +95,7 @@ impl Standpoint {
 }
 
 fn read(folder: &Path) -> Option<Standpoint> {
-    let text = String::from_utf8(Folder::open(folder).ok()?.read(NOTE, MAX_BYTES).ok()?).ok()?;
+    let text = String::from_utf8(Folder::open_itself(folder).ok()?.read(NOTE, MAX_BYTES).ok()?).ok()?;
     let mut lines = text.lines().map(str::to_owned);
     Some(Standpoint { boot: lines.next()?, processes: lines.next()?, users: lines.next()? })
 }
@@ -135,5 +136,17 @@ mod tests {
         Standpoint { boot: "earlier".to_owned(), ..own }.note(folders());
         Standpoint::note_first(root.path());
         assert_eq!(read(root.path()), Standpoint::of_process());
+    }
+
+    #[test]
+    fn s5_no_note_is_written_or_read_where_a_link_leads() {
+        let (elsewhere, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let locks = root.path().join("locks");
+        std::os::unix::fs::symlink(elsewhere.path(), &locks).unwrap();
+        Standpoint::note_first(&locks);
+        Standpoint::new(OF_THE_MACHINE, "user:[1]").note([locks.as_path()]);
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+        Standpoint::new(OF_THE_MACHINE, "user:[1]").note([elsewhere.path()]);
+        assert_eq!(read(&locks), None);
     }
 }
