@@ -67,21 +67,30 @@ enum BrokenRule {
     UnhonouredKeys,
 }
 
+impl Options {
+    /// The kill points of a route that these options ask for.
+    fn named(&self, route: Route) -> Vec<(Route, Point)> {
+        let is_wanted = |point: &Point| {
+            let name = format!("{}: {}", route.name(), point.name);
+            (!self.quick || point.is_quick) && self.only.as_ref().is_none_or(|only| name.contains(only))
+        };
+        kill::points(route).into_iter().filter(is_wanted).map(|point| (route, point)).collect()
+    }
+
+    /// Whether there is a kill point that these options ask for.
+    #[cfg(test)]
+    pub(crate) fn choose_something(&self) -> bool {
+        Route::ALL.into_iter().any(|route| !self.named(route).is_empty())
+    }
+}
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let bench = Bench { program: ua_program(), options, started: Instant::now() };
-    let is_wanted = |route: Route, point: &Point| {
-        let name = format!("{}: {}", route.name(), point.name);
-        (!options.quick || point.is_quick) && options.only.as_ref().is_none_or(|only| name.contains(only))
-    };
-    let named = |route: &Route| {
-        let points = kill::points(*route).into_iter();
-        points.filter(|point| is_wanted(*route, point)).map(|point| (*route, point)).collect::<Vec<_>>()
-    };
     let random_count = options.random.unwrap_or(if options.quick { 1 } else { 6 });
     // A route without a wanted point is not run at all, unless there are random kills of all of them.
     let routes: Vec<Route> = Route::ALL
         .into_iter()
-        .filter(|route| !named(route).is_empty() || (random_count > 0 && options.only.is_none()))
+        .filter(|route| !options.named(*route).is_empty() || (random_count > 0 && options.only.is_none()))
         .collect();
     ensure!(!routes.is_empty(), "no kill point is called like that");
 
@@ -94,7 +103,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut random = Random(options.seed);
     let mut planned: Vec<(Route, Point)> = Vec::new();
     for cell in &clean {
-        planned.extend(named(&cell.route));
+        planned.extend(options.named(cell.route));
         planned.extend(kill::random(&mut random, random_count, cell.took).into_iter().map(|point| (cell.route, point)));
     }
     let mut cells = clean;

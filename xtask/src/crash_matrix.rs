@@ -78,6 +78,14 @@ impl Options {
     }
 }
 
+#[cfg(test)]
+impl Options {
+    /// Whether there is a cell that these options ask for.
+    pub(crate) fn choose_something(&self) -> bool {
+        !cells(self, Vec::new()).is_empty()
+    }
+}
+
 /// One cell and what became of it.
 pub(crate) struct Judged {
     pub(crate) cell: Cell,
@@ -97,7 +105,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         fs::write(folder.path().join(job_file(index)), class.job().to_string())?;
     }
     let started = Instant::now();
-    let (cells, note) = cells(options, &program, folder.path())?;
+    let (pages, note) =
+        if options.broken_rule.is_none() { page_writes(options, &program, folder.path())? } else { Default::default() };
+    let cells = cells(options, pages);
     ensure!(!cells.is_empty(), "no cell fits");
     let clean = clean_runs(&cells, &program, folder.path())?;
     let judged = all(&cells, &program, folder.path(), options.broken_rule.as_deref(), &clean)?;
@@ -133,8 +143,8 @@ fn clean_runs(cells: &[Cell], program: &Path, root: &Path) -> anyhow::Result<Vec
     Ok(clean)
 }
 
-/// Every cell, and what to say about those that could not be made.
-fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<Cell>, String)> {
+/// Every cell that is asked for, of all there are and those that die at a page write.
+fn cells(options: &Options, pages: Vec<Cell>) -> Vec<Cell> {
     let mut random = Random(options.seed);
     let mut cells = Vec::new();
     for (class, row) in CLASSES.iter().enumerate() {
@@ -163,8 +173,7 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             }
         }
     }
-    let note =
-        if options.broken_rule.is_none() { page_writes(options, program, root, &mut cells)? } else { String::new() };
+    cells.extend(pages);
     if let Some(only) = &options.only {
         cells.retain(|cell| cell.name(&CLASSES[cell.class]).contains(only.as_str()));
     }
@@ -191,18 +200,20 @@ fn cells(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<
             part.holds(index - 1)
         });
     }
-    Ok((cells, note))
+    cells
 }
 
-/// Adds cells that die just before the n-th page of the database is written, where `strace` can stop a process there.
-fn page_writes(options: &Options, program: &Path, root: &Path, cells: &mut Vec<Cell>) -> anyhow::Result<String> {
+/// Cells that die just before the n-th page of the database is written, where `strace` can stop a process there, and what to say
+/// about those that could not be made.
+fn page_writes(options: &Options, program: &Path, root: &Path) -> anyhow::Result<(Vec<Cell>, String)> {
+    let mut cells = Vec::new();
     let chosen =
         CLASSES.iter().enumerate().filter(|(_, c)| ["external opaque", "external, key in _meta"].contains(&c.name));
     let log = root.join("page-writes");
     let traced =
         Command::new("strace").args(["-f", "-qq", "-e", "trace=pwrite64", "-o"]).arg(&log).arg("true").status();
     if !traced.is_ok_and(|status| status.success()) {
-        return Ok("Page writes are left out: `strace` is missing or may not trace here.".to_owned());
+        return Ok((cells, "Page writes are left out: `strace` is missing or may not trace here.".to_owned()));
     }
     let stage = Stage::new(program, root, 98, None)?;
     for (class, row) in chosen {
@@ -219,7 +230,7 @@ fn page_writes(options: &Options, program: &Path, root: &Path, cells: &mut Vec<C
             cells.push(Cell { class, boundary: Some(boundary), protection: Protection::Resume });
         }
     }
-    Ok(String::new())
+    Ok((cells, String::new()))
 }
 
 /// Runs the cells on a few threads, each with an outside world of its own.

@@ -82,8 +82,10 @@ fn problem(words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('+')).collect();
     let why = match words.as_slice() {
         [_, "xtask", rest @ ..] => {
-            let error = Cli::try_parse_from(std::iter::once("xtask").chain(rest.iter().copied())).err()?;
-            error.render().to_string().lines().next().unwrap_or_default().to_owned()
+            match Cli::try_parse_from(std::iter::once("xtask").chain(rest.iter().copied())) {
+                Ok(cli) => (!cli.chooses_something()).then(|| "there is nothing called like that".to_owned())?,
+                Err(error) => error.render().to_string().lines().next().unwrap_or_default().to_owned(),
+            }
         }
         [_, "fuzz", "run", target, ..] => {
             let file = workspace_root().join("fuzz/fuzz_targets").join(format!("{target}.rs"));
@@ -195,7 +197,8 @@ fn a_made_up_cargo_command_is_seen() {
     let page = "`cargo xtask crash-matrx`, `cargo xtask sim --seed 7`, `cargo test -p ua-core the_transition_table_is_exactly_this`\n\n```sh\n\
                 cargo xtask sim --sed 7\ncargo test -p ua-cor\ncargo test -p ua-e2e --test e3e\ncargo test -p ua-e2e --test e2e resumed::\n\
                 cargo run -p ua-runner --example granular_steps -- /tmp/x --die\ncargo build -p ua-cli --features crash-point\n\
-                cargo +nightly fuzz run job_files\ncargo tset\ncargo run -p ua-core\n```\n";
+                cargo +nightly fuzz run job_files\ncargo tset\ncargo run -p ua-core\n\
+                cargo xtask acceptance --only mail-by-pigeon\n```\n";
     let (wrong, count) = commands(&Page::parse("docs/x.md", page));
     let wanted = [
         "docs/x.md:4: `cargo xtask sim --sed 7`: error: unexpected argument '--sed' found",
@@ -207,9 +210,10 @@ fn a_made_up_cargo_command_is_seen() {
         "docs/x.md:10: `cargo fuzz run job_files`: there is no fuzz target job_files",
         "docs/x.md:11: `cargo tset`: no page uses such a command yet; say here what has to be true of it",
         "docs/x.md:12: `cargo run -p ua-core`: there is no program to run",
+        "docs/x.md:13: `cargo xtask acceptance --only mail-by-pigeon`: there is nothing called like that",
         "docs/x.md:1: `cargo xtask crash-matrx`: error: unrecognized subcommand 'crash-matrx'",
     ];
-    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 12));
+    assert_eq!((wrong, count), (wanted.map(str::to_owned).to_vec(), 13));
 }
 
 // Flags.

@@ -389,7 +389,7 @@ const MUTANTS: [Mutant; 63] = [
             "--broken-rule",
             "unhonoured-keys",
             "--only",
-            "bare SMTP: during the notification",
+            "plain SMTP: during the notification",
             "--random",
             "0",
         ],
@@ -613,6 +613,8 @@ impl Mutant {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -633,6 +635,15 @@ mod tests {
         }
         lanes.sort_unstable();
         assert_eq!(lanes, ["acceptance", "crash-matrix", "power-cut", "sim"]);
+    }
+
+    #[test]
+    fn every_lane_is_asked_for_something_that_it_has() {
+        for mutant in &MUTANTS {
+            let Seen::Lane(words) = mutant.seen else { continue };
+            let cli = crate::Cli::try_parse_from(std::iter::once("xtask").chain(words.iter().copied())).unwrap();
+            assert!(cli.chooses_something(), "{words:?}");
+        }
     }
 
     #[test]
