@@ -81,12 +81,10 @@ const OPTIONS: [(&str, bool); 18] = [
 fn problem(words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.starts_with('+')).collect();
     let why = match words.as_slice() {
-        [_, "xtask", rest @ ..] => {
-            match Cli::try_parse_from(std::iter::once("xtask").chain(rest.iter().copied())) {
-                Ok(cli) => (!cli.chooses_something()).then(|| "there is nothing called like that".to_owned())?,
-                Err(error) => error.render().to_string().lines().next().unwrap_or_default().to_owned(),
-            }
-        }
+        [_, "xtask", rest @ ..] => match Cli::try_parse_from(std::iter::once("xtask").chain(rest.iter().copied())) {
+            Ok(cli) => (!cli.chooses_something()).then(|| "there is nothing called like that".to_owned())?,
+            Err(error) => error.render().to_string().lines().next().unwrap_or_default().to_owned(),
+        },
         [_, "fuzz", "run", target, ..] => {
             let file = workspace_root().join("fuzz/fuzz_targets").join(format!("{target}.rs"));
             (!file.exists()).then(|| format!("there is no fuzz target {target}"))?

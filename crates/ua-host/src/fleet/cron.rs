@@ -1,10 +1,12 @@
 //! When a schedule is due: five fields of cron in a time zone.
 //!
 //! Minute, hour, day of the month, month, day of the week: numbers, names of months and days, lists, ranges and steps. As in cron, when both days are
-//! restricted either may match. A time that a clock change leaves out is moved to behind the gap; of one that comes twice the first counts.
+//! restricted either may match. As in cron, too, a schedule for certain hours is had once a day of clock changes: a time that is left out is moved to
+//! behind the gap, of one that comes twice the first counts. A schedule for every hour (`*`, `*/2`) goes by time that passes: what comes twice counts
+//! twice.
 
 use jiff::civil::{Date, Time};
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use ua_core::Timestamp;
 
 /// How many days ahead an instant is looked for: a leap day is there within eight years.
@@ -23,6 +25,8 @@ pub struct Cron {
     weekdays: Vec<i8>,
     /// Both kinds of day are restricted.
     is_either: bool,
+    /// It is for all hours, or each so many, and not for certain ones.
+    is_every_hour: bool,
     zone: TimeZone,
 }
 
@@ -56,6 +60,7 @@ impl Cron {
             months: field(months, 1, 12, &MONTHS, 1)?,
             weekdays: on,
             is_either: !days.starts_with('*') && !weekdays.starts_with('*'),
+            is_every_hour: hours.starts_with('*'),
             zone: TimeZone::get(zone)
                 .map_err(|_| format!("{zone:?} is not a valid time zone; write for example Europe/Berlin"))?,
         };
@@ -72,17 +77,37 @@ impl Cron {
         for _ in 0..FAR {
             if self.is_on(date) {
                 let times = self.hours.iter().flat_map(|hour| self.minutes.iter().map(move |minute| (*hour, *minute)));
-                for (hour, minute) in times {
-                    let civil = date.to_datetime(Time::new(hour, minute, 0, 0).ok()?);
-                    let instant = self.zone.to_ambiguous_timestamp(civil).compatible().ok()?;
-                    if instant > from {
-                        return Some(Timestamp::from_millis(instant.as_millisecond()));
-                    }
+                let mut later = times.flat_map(|time| self.instants(date, time)).filter(|instant| *instant > from);
+                // On a day of a clock change later words need not be later times.
+                let found = if self.is_of_one_offset(date) { later.next() } else { later.min() };
+                if let Some(instant) = found {
+                    return Some(Timestamp::from_millis(instant.as_millisecond()));
                 }
             }
             date = date.tomorrow().ok()?;
         }
         None
+    }
+
+    /// When a time of day is, on a day: not at all or twice where a clock change has it so and the schedule is for every hour.
+    fn instants(&self, date: Date, (hour, minute): (i8, i8)) -> impl Iterator<Item = jiff::Timestamp> + use<> {
+        let civil = Time::new(hour, minute, 0, 0).map(|time| date.to_datetime(time)).ok();
+        let found = civil.map(|civil| self.zone.to_ambiguous_timestamp(civil));
+        let (first, second) = match found {
+            Some(found) if self.is_every_hour => match found.offset() {
+                AmbiguousOffset::Unambiguous { .. } => (found.compatible().ok(), None),
+                AmbiguousOffset::Gap { .. } => (None, None),
+                AmbiguousOffset::Fold { .. } => (found.earlier().ok(), found.later().ok()),
+            },
+            found => (found.and_then(|found| found.compatible().ok()), None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// Whether no clock is changed on a day.
+    fn is_of_one_offset(&self, date: Date) -> bool {
+        let offset = |date: Date| self.zone.to_ambiguous_timestamp(date.to_datetime(Time::midnight())).offset();
+        date.tomorrow().is_ok_and(|tomorrow| offset(date) == offset(tomorrow))
     }
 
     fn is_on(&self, date: Date) -> bool {
@@ -157,6 +182,28 @@ mod tests {
         let first = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z");
         assert!(first.starts_with("2026-10-25T00:30:00"), "{first}");
         assert!(next("30 2 * * *", "Europe/Berlin", &first).starts_with("2026-10-26T01:30:00"));
+    }
+
+    #[test]
+    fn what_is_for_every_hour_goes_by_time_that_passes() {
+        let times = |cron: &str, from: &str, count: usize| {
+            let cron = Cron::parse(cron, "Europe/Berlin").unwrap();
+            let mut at = Timestamp::parse(from).unwrap();
+            let mut found = Vec::new();
+            for _ in 0..count {
+                at = cron.after(at).unwrap();
+                found.push(at.to_string()[11..16].to_owned());
+            }
+            found
+        };
+        // The hour from two to three comes twice on 25 October, from midnight UTC to two, and is left out on 29 March.
+        let half_hours = ["00:00", "00:30", "01:00", "01:30", "02:00"];
+        assert_eq!(times("*/30 * * * *", "2026-10-24T23:30:00Z", 5), half_hours);
+        assert_eq!(times("*/30 * * * *", "2026-03-28T23:30:00Z", 5), half_hours);
+        assert_eq!(times("0 */2 * * *", "2026-10-24T21:00:00Z", 4), ["22:00", "00:00", "01:00", "03:00"]);
+        // For certain hours, once.
+        assert_eq!(times("*/30 2 * * *", "2026-10-24T12:00:00Z", 3), ["00:00", "00:30", "01:00"]);
+        assert_eq!(times("*/30 2-3 * * *", "2026-03-28T12:00:00Z", 3), ["01:00", "01:30", "00:00"]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ use crate::session::{self, Ending};
 const POLL: Duration = Duration::from_millis(500);
 /// How often it says that it is alive.
 const RENEWAL: Duration = Duration::from_secs(5);
+/// So many instants of each schedule are submitted at a look.
+const INSTANTS_AT_ONCE: usize = 20;
 /// How long a run is left alone that cannot be driven here, or not now.
 const MISFIT: Duration = Duration::from_secs(5);
 /// How long a run is left alone whose model provider was not available.
@@ -220,8 +222,10 @@ impl Worker {
                     is_reachable = false;
                 }
             }
+            let is_looked_at = self.env().now().since(renewed_at) < RENEWAL;
             if until_empty
                 && is_reachable
+                && is_looked_at
                 && runs.is_empty()
                 && let Some(found) = self.left_behind().await
             {
@@ -300,7 +304,10 @@ impl Worker {
             *renewed_at = self.env().now();
             let depths = self.depths().await?;
             self.health.state().depths = depths;
-            self.submit_what_is_due().await?;
+            if self.submit_what_is_due().await? {
+                // The next look goes on with them, and nobody takes the queue for empty before.
+                *renewed_at = renewed_at.minus(RENEWAL);
+            }
         }
         let free = (self.record.slots as usize).saturating_sub(runs.len());
         if free > 0 {
@@ -322,17 +329,25 @@ impl Worker {
         Ok(())
     }
 
-    async fn submit_what_is_due(&self) -> Result<(), StoreError> {
-        let schedules = self.store.fleet_state(0).await?.schedules;
-        if !schedules.is_empty() {
+    /// Submits what schedules have due, several missed instants of one as well; whether more may be due.
+    async fn submit_what_is_due(&self) -> Result<bool, StoreError> {
+        for _ in 0..INSTANTS_AT_ONCE {
+            let schedules = self.store.fleet_state(0).await?.schedules;
+            if schedules.is_empty() || self.stop.is_stopping() {
+                return Ok(false);
+            }
             let people: Arc<dyn People> = Arc::new(Nobody { stop: self.stop.clone() });
             let now = self.now().await?;
-            for told in super::schedule::tick(&self.host, &self.store, &people, &schedules, now).await {
-                let (Ok(sentence) | Err(sentence)) = told;
+            let told = super::schedule::tick(&self.host, &self.store, &people, &schedules, now).await;
+            let is_any = told.iter().any(Result::is_ok);
+            for (Ok(sentence) | Err(sentence)) in told {
                 self.say(&sentence);
             }
+            if !is_any {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn claim(&self, most: u32) -> Result<FleetDone, StoreError> {
