@@ -340,7 +340,7 @@ impl Worker {
             let now = self.now().await?;
             let told = super::schedule::tick(&self.host, &self.store, &people, &schedules, now).await;
             let is_any = told.iter().any(Result::is_ok);
-            for (Ok(sentence) | Err(sentence)) in told {
+            for Ok(sentence) | Err(sentence) in told {
                 self.say(&sentence);
             }
             if !is_any {
