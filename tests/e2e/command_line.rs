@@ -327,6 +327,14 @@ fn a_run_that_is_not_finished_is_deleted_by_force_only() {
     env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
     env.run(&["runs", "delete", "r"]).refused(2, &["run r is running, not finished", "--force"]);
     env.run(&["runs", "delete", "--older-than", "0s"]).code(0).shows(&["deleted 0 runs"]);
+    // Cancelled, it is finished; and its record is what is known of a comment that may be there.
+    env.run(&["runs", "cancel", "r"]);
+    assert_eq!(env.value("SELECT status FROM tool_calls"), "unknown");
+    let doubt = ["1 call of run r may or may not have happened", "ua calls resolve", "--force"];
+    env.run(&["runs", "delete", "r", "--yes"]).refused(2, &doubt);
+    env.run(&["runs", "delete", "r", "--dry-run"]).refused(2, &doubt);
+    let kept = env.run(&["runs", "delete", "--older-than", "0s", "--yes"]).code(0);
+    kept.shows(&["deleted 0 runs"]).says(&["run r is kept"]);
     env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0).shows(&["deleted 1 run"]);
     env.run(&["resume", "r"]).refused(2, &["there is no run `r`"]);
     assert_eq!(env.run(&["questions", "--json"]).code(0).json(), json!([]));

@@ -46,6 +46,26 @@ fn a_session_shows_who_asked_what_went_out_and_what_was_handed_out_again() {
     env.run(&["runs", "export", "last", "--html"]).refused(2, &["has no folder of its own"]);
 }
 
+/// The client's project is nobody's to delete, wherever it lies; and a call that may have happened is not forgotten by the way.
+#[test]
+fn a_session_is_deleted_without_the_folder_that_its_client_works_in() {
+    let env = env();
+    let project = env.root().join("project");
+    std::fs::create_dir_all(&project).unwrap();
+    std::fs::write(project.join("thesis.tex"), "years of work").unwrap();
+    let said = env.run_by_bash(&format!(
+        "cd '{}'\n{CLIENT}\nwhile \"$1\" \"$2\" \"$3\" gateway status | grep -q '^broker'; do sleep 0.02; done",
+        project.display()
+    ));
+    said.code(0);
+    let session = env.value("SELECT run_id FROM runs");
+    let dry = env.run(&["runs", "delete", &session, "--dry-run", "--force"]).code(0);
+    dry.shows(&["the client's project stays"]);
+    env.run(&["runs", "delete", &session, "--yes", "--force"]).code(0).shows(&["the client's project stays"]);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), Vec::<String>::new());
+    assert_eq!(std::fs::read_to_string(project.join("thesis.tex")).unwrap(), "years of work");
+}
+
 /// Speaks with the gateway in front of all tool servers of the user, and asks a person.
 const ALL: &str = r#"
 coproc G { "$1" gateway "$2" "$3" --all; }

@@ -128,6 +128,31 @@ fn a_job_that_is_at_work_is_not_started_beside_itself() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// Processes that are told to run the same job at one moment: one of them does, and the others say so. Likewise with the queue.
+#[test]
+fn the_same_job_at_one_moment_begins_one_run() {
+    let env = env().with_forum();
+    let post = json!({"name": "mcp__forum__post_comment", "input": {"text": "once", "until": env.arg("go")}});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"tools": [post]}, {"text": "Posted."}]));
+    let refused = |command: &'static str| {
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (env, job, sender) = (&env, &job, sender.clone());
+                scope.spawn(move || sender.send(env.run(&[command, job])).unwrap());
+            }
+            let mut outputs: Vec<_> = (0..3).map(|_| ended.recv().unwrap()).collect();
+            env.write("go", "");
+            outputs.push(ended.recv().unwrap());
+            let refused = outputs.iter().filter(|output| output.stderr.contains("of the same job")).count();
+            (refused, env.rows("SELECT run_id FROM runs").len())
+        })
+    };
+    assert_eq!(refused("job"), (3, 1));
+    assert_eq!(env.comments().len(), 1);
+    assert_eq!(refused("submit"), (3, 2));
+}
+
 /// The same submission twice queues one run, and whoever runs the job here is told of it.
 #[test]
 fn a_job_that_is_queued_is_not_queued_again_unless_it_is_asked_for() {

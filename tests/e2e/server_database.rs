@@ -122,6 +122,12 @@ fn a_file_moves_to_a_server_with_its_waiting_run() {
     );
     assert!(moved["kept"].as_str().unwrap().contains("runtime_state.db.moved-"), "{moved}");
     // Without the URL there is nothing to go on with, and nothing is begun anew.
+    // What was done on the server since is not in the file, under whatever name.
+    let kept = std::path::PathBuf::from(moved["kept"].as_str().unwrap().rsplit(' ').next().unwrap());
+    std::fs::copy(&kept, env.database_path()).unwrap();
+    env.run(&["resume", "r"]).refused(74, &["was moved to a server by `ua db copy`", "PRAGMA application_id"]);
+    std::fs::remove_file(env.database_path()).unwrap();
+    env.run(&["db", "restore", &kept.display().to_string()]).refused(74, &["was moved to a server"]);
     env.run(&["resume", "r"]).refused(74, &["runtime_state.db is gone", "moved to a server", "--database-url"]);
     env.run(&["job", &comment_job(&env), "--run-id", "r"]).refused(74, &["moved to a server", "--database-url"]);
 

@@ -353,6 +353,9 @@ pub(crate) struct RunDeleted {
     /// Whether it sent anything that has an effect outside.
     #[serde(skip)]
     pub(crate) had_effects: bool,
+    /// Whether it is a session of the gateway.
+    #[serde(skip)]
+    pub(crate) is_of_gateway: bool,
 }
 
 /// A run that was asked to end.

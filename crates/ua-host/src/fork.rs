@@ -14,7 +14,7 @@ use crate::error::{HostError, chain};
 use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::People;
-use crate::session::{self, Ending};
+use crate::session::{self, Ending, Taking};
 use crate::settings::Settings;
 use crate::{input_files, paths, tree};
 
@@ -96,7 +96,7 @@ impl Fork {
         store: Database,
         fork: RunRecord,
     ) -> Result<Ending, HostError> {
-        Box::pin(session::run(host, people, store, fork, &self.launch, false)).await
+        Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Free)).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! A job file: reading it, and starting the run it describes, or resuming the one that is named.
 
+mod beginning;
 mod earlier_text;
 
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ use ua_store::{
     stored_name,
 };
 
+pub(crate) use self::beginning::Beginning;
+use self::beginning::Seen;
 use crate::alert::Alerts;
 use crate::consent;
 use crate::error::{HostError, Kind};
@@ -28,7 +31,7 @@ use crate::people::{People, Presence, WhichRun};
 use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
-use crate::session::{self, Ending};
+use crate::session::{self, Ending, Taking};
 use crate::standing::standing;
 use crate::text::line;
 
@@ -79,7 +82,7 @@ impl JobRequest {
 /// A job that was looked at, and what there is of it.
 enum Found {
     /// A run of it was stored just now.
-    New(Database, RunRecord, Box<Launch>),
+    New(Database, RunRecord, Box<Launch>, Beginning),
     /// The run that the request names, of the same job.
     Named(Database, RunRecord),
     /// The run that succeeded under its key.
@@ -97,7 +100,9 @@ enum Found {
 /// Starts a job and drives its run to a conclusion of this process.
 pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Ending, HostError> {
     match find(host, people, request).await? {
-        Found::New(store, run, launch) => Box::pin(session::run(host, people, store, run, &launch, false)).await,
+        Found::New(store, run, launch, beginning) => {
+            Box::pin(session::run(host, people, store, run, &launch, Taking::Begun(beginning))).await
+        }
         Found::Named(store, run) => {
             resume::resume(host, people, store, run, &request.launch, Changes::default(), false).await
         }
@@ -130,18 +135,18 @@ fn tell_changed(people: &dyn People, changed: &[String]) {
     }
 }
 
-/// Stores a run of a job for others to drive, or finds the one that answers for its name or its key.
+/// Stores a run of a job for others to drive, or finds the one that answers for its name or its key. A new one is to be in the queue before
+/// the right to begin it is dropped.
 pub(crate) async fn stored(
     host: &Host,
     people: &Arc<dyn People>,
     request: &JobRequest,
-) -> Result<(Database, RunRecord), HostError> {
+) -> Result<(Database, RunRecord, Option<Beginning>), HostError> {
     Ok(match find(host, people, request).await? {
-        Found::New(store, run, _)
-        | Found::Named(store, run)
-        | Found::Done(store, run, _)
-        | Found::Left(store, run)
-        | Found::Taken(store, run) => (store, run),
+        Found::New(store, run, _, beginning) => (store, run, Some(beginning)),
+        Found::Named(store, run) | Found::Done(store, run, _) | Found::Left(store, run) | Found::Taken(store, run) => {
+            (store, run, None)
+        }
         Found::AtWork(run) => return Err(at_work(request, &run)),
         Found::Queued(run, entry) => return Err(in_queue(host, request, &run, &entry)),
     })
@@ -211,6 +216,8 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
     let store = host.home().open()?;
+    let seen = Seen::now(host, &store).await?;
+    let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
     let earlier = match fate(host, &store, request, &spec).await? {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
         // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.
@@ -228,7 +235,10 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             let answer = if is_here { people.ask_which_run(&left, &standing).await? } else { WhichRun::Neither };
             match answer {
                 WhichRun::Resume => return Ok(Found::Left(store, left)),
-                WhichRun::New => None,
+                WhichRun::New => {
+                    is_new = true;
+                    None
+                }
                 WhichRun::Neither => return Err(unfinished_run(host, request, &left, &standing)),
             }
         }
@@ -260,12 +270,25 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
         tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
     }
+    let beginning = Beginning::take(host).await?;
+    // Whoever wants a run of its own begins it beside any other, and a key is looked at where it is stored.
+    if !is_new {
+        if let Some(run) = seen.begun_since(host, &store, &run.spec).await? {
+            return Err(begun_meanwhile(request, &run));
+        }
+        // What was between its row and its lock when it was looked for has one or the other now.
+        match unfinished(host, &store, &run.spec).await? {
+            Some(Fate::AtWork(run)) => return Ok(Found::AtWork(run)),
+            Some(Fate::Queued(run, entry)) => return Ok(Found::Queued(run, entry)),
+            _ => {}
+        }
+    }
     let submitted = match &earlier {
         Some(earlier) => store.submit_again(run, &earlier.run_id).await,
         None => store.submit_run(run).await,
     };
     match submitted {
-        Ok(run) => Ok(Found::New(store, run, Box::new(launch))),
+        Ok(run) => Ok(Found::New(store, run, Box::new(launch), beginning)),
         Err(StoreError::Exists { row }) if row.table() == "deleted_runs" => Err(deleted_name(&name)),
         // Another process was faster.
         Err(error @ (StoreError::Exists { .. } | StoreError::Conflict { .. })) => {
@@ -384,6 +407,21 @@ pub(crate) fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
             "`ua runs tail {}` follows it; `{}` starts another run beside it, which repeats what that run does outside; {}",
             run.run_id,
             request.anew(),
+            request.nothing_done()
+        ))
+        .field("kind", "run_at_work")
+        .field("run_id", &run.run_id)
+        .field("status", run.status)
+}
+
+/// The refusal of a job of which another process began a run while this one made its own ready.
+fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
+    HostError::waiting(format!("another process has just begun run {} of the same job", run.run_id))
+        .hint(format!(
+            "`ua runs show {}` shows it; `{}` {} another run, which repeats what that run does outside; {}",
+            run.run_id,
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
             request.nothing_done()
         ))
         .field("kind", "run_at_work")

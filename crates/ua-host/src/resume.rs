@@ -15,7 +15,7 @@ use crate::home;
 use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::{End, People};
-use crate::session::{self, Ending};
+use crate::session::{self, Ending, Taking};
 use crate::{budgets, gateway, input_files, restart, tree};
 
 /// What a person changes about a run with the command that resumes it.
@@ -88,7 +88,7 @@ pub async fn resume(
     consent::tell_untrusted_policies(host, people.as_ref(), &launch);
     launch.check(host, &changed)?;
     input_files::tell_changed(people.as_ref(), &run.spec, launch.job_dir());
-    Box::pin(session::run(host, people, store, run, &launch, take_over)).await
+    Box::pin(session::run(host, people, store, run, &launch, if take_over { Taking::Over } else { Taking::Free })).await
 }
 
 /// A run of a program is driven by that program, which alone has its tools and its model. What a person changes about its budgets is stored

@@ -17,6 +17,7 @@ use crate::alert::Alerts;
 use crate::error::HostError;
 use crate::home::{self, Home};
 use crate::host::Host;
+use crate::job::Beginning;
 use crate::launch::Launch;
 use crate::people::{Begun, End, People, Presence};
 use crate::{budgets, questions, restart, servers, tree};
@@ -59,18 +60,29 @@ struct Life {
     records: RunRecords,
 }
 
+/// How a session takes the lock of its run.
+#[derive(Debug)]
+pub(crate) enum Taking {
+    /// Nobody drives it.
+    Free,
+    /// A living process that drives the run is ended first.
+    Over,
+    /// It was stored just now by who begins it; once the run has its lock, others may begin.
+    Begun(Beginning),
+}
+
 /// Takes the run and drives it to a conclusion of this process. While somebody is here, a run that would wait asks them, and goes on as
-/// a resume would. With `take_over` a living process that drives the run is ended first.
-pub async fn run(
+/// a resume would.
+pub(crate) async fn run(
     host: &Host,
     people: &Arc<dyn People>,
     store: Database,
     run: RunRecord,
     launch: &Launch,
-    take_over: bool,
+    taking: Taking,
 ) -> Result<Ending, HostError> {
     let store = Arc::new(store);
-    let ending = Box::pin(shared(host, people, &store, run, launch, take_over)).await;
+    let ending = Box::pin(shared(host, people, &store, run, launch, taking)).await;
     if let Some(store) = Arc::into_inner(store) {
         home::close(store);
     }
@@ -84,7 +96,7 @@ pub(crate) async fn shared(
     store: &Arc<Database>,
     run: RunRecord,
     launch: &Launch,
-    take_over: bool,
+    taking: Taking,
 ) -> Result<Ending, HostError> {
     let (home, env) = (host.home(), host.env());
     let alerts = Alerts::from_settings(host.settings(), home)?;
@@ -93,15 +105,23 @@ pub(crate) async fn shared(
         servers::check_builtin(host.settings())?;
     }
     let owner = owner_stamp(Trace::new(env));
-    let _lock = if take_over {
-        RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?
-    } else {
-        RunLock::take(&home.locks(), &run.run_id, &owner)?
+    let is_taken_over = matches!(taking, Taking::Over);
+    let _lock = match taking {
+        Taking::Over => RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?,
+        Taking::Free => RunLock::take(&home.locks(), &run.run_id, &owner)?,
+        Taking::Begun(beginning) => {
+            let lock = RunLock::take(&home.locks(), &run.run_id, &owner)?;
+            drop(beginning);
+            lock
+        }
     };
     can_lock(home)?;
     // A process that was asked to end may have ended the run.
-    let mut run =
-        if take_over { store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))? } else { run };
+    let mut run = if is_taken_over {
+        store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?
+    } else {
+        run
+    };
     let stop = people.stop_signal(env)?;
     let is_attended = people.presence() == Presence::Here;
     let run_id = run.run_id.clone();

@@ -11,7 +11,7 @@ use ua_store::{Cell, StoreError};
 
 use crate::error::{refused, refused_because, sql_error};
 use crate::maintenance::keep_from_writing;
-use crate::open;
+use crate::{open, pragma};
 
 /// While this value lives no process writes to the database, and none takes a run.
 #[derive(Debug)]
@@ -84,12 +84,17 @@ impl Departure {
         Ok((behind + rows.len(), rows))
     }
 
-    /// Puts the file out of the way, log and all, and tells its new name.
+    /// Says in the file that it was moved, so that nobody continues from it beside the server, puts it out of the way, log and all, and
+    /// tells its new name.
     ///
     /// # Errors
     ///
-    /// `Unavailable` when it cannot be renamed.
+    /// `Unavailable` when it cannot be marked or renamed.
     pub fn finish(self, at: Timestamp) -> Result<PathBuf, StoreError> {
+        let mark = format!("PRAGMA application_id = {}; COMMIT", pragma::MOVED_ID);
+        self.connection.execute_batch(&mark).map_err(sql_error)?;
+        // In the file itself, so that it says so without the log beside it. Somebody who still reads may keep it there, which goes along.
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
         let named = |suffix: &str, end: &str| {
             let mut name = OsString::from(&self.path);
             name.push(suffix);
@@ -105,8 +110,6 @@ impl Departure {
                 Ok(()) | Err(_) => {}
             }
         }
-        // SQLite leaves alone what stands under the old name by now.
-        self.connection.execute_batch("ROLLBACK").ok();
         Ok(named(&stamp, ""))
     }
 }

@@ -210,6 +210,15 @@ fn recognise(connection: &Connection, path: &Path) -> Result<DatabaseFile, Store
     if tables == 0 && (application_id == 0 || application_id == pragma::APPLICATION_ID) {
         return Ok(DatabaseFile::Empty);
     }
+    if application_id == pragma::MOVED_ID {
+        return Err(refused(format!(
+            "{} was moved to a server by `ua db copy`, and what was done there since is not in it; if nothing was, \
+             `sqlite3 {} 'PRAGMA application_id = {:#x}'` makes it usable again",
+            path.display(),
+            path.display(),
+            pragma::APPLICATION_ID
+        )));
+    }
     if application_id != pragma::APPLICATION_ID {
         let why = format!("{} is a database of another program (application id {application_id:#x})", path.display());
         return Err(refused(why));

@@ -10,6 +10,8 @@ use crate::error::{refused, sql_error};
 
 /// `UAJR`, in the file's header: this database is ours.
 pub(crate) const APPLICATION_ID: i64 = 0x5541_4A52;
+/// What stands in its place once everything in the file was moved to a server: what is done there since, the file does not know.
+pub(crate) const MOVED_ID: i64 = 0x5541_4A4D;
 
 /// The first SQLite in which concurrent checkpoints cannot damage the write-ahead log.
 const OLDEST_SAFE_SQLITE: i32 = 3_051_003;

@@ -11,9 +11,9 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::Trace;
+use ua_core::{CallStatus, RunId, Trace};
 use ua_host::home::Home;
-use ua_host::{Host, tree};
+use ua_host::{Database, Host, tree};
 use ua_runner::{RunLock, owner_stamp};
 use ua_store::{LedgerStore as _, RunDeletion, RunQuery, RunStore as _, Store};
 
@@ -69,6 +69,19 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
         refuse(home, &run.run_id, run.status, args.force)?;
+        let in_doubt = calls_in_doubt(&look, &run.run_id).await?;
+        if in_doubt > 0 && !args.force {
+            return Err(HostError::usage(format!(
+                "{} of run {} may or may not have happened, and what is not known is forgotten with the run; nothing was deleted",
+                ua_core::counted(in_doubt, "call"),
+                run.run_id
+            ))
+            .hint(format!(
+                "`ua calls list --run {}` shows it, `ua calls resolve CALL --happened` (or --retry, --skip) says what became of it; --force \
+                 deletes it as it is, and an agent that asks for it again does it again",
+                run.run_id
+            )));
+        }
         if !wanted.contains(&run.run_id) {
             wanted.push(run.run_id);
         }
@@ -79,6 +92,13 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
         let all = look.find_runs(&query).await.map_err(|e| HostError::store("look for old runs", &e))?;
         let old = all.into_iter().filter(|run| run.status.is_terminal() && run.updated_at < before);
         for run in old {
+            if !args.force && calls_in_doubt(&look, &run.run_id).await? > 0 {
+                tell(format!(
+                    "run {} is kept: a call of it may or may not have happened (`ua calls list --run {}`)",
+                    run.run_id, run.run_id
+                ));
+                continue;
+            }
             if !wanted.contains(&run.run_id) {
                 wanted.push(run.run_id);
             }
@@ -88,6 +108,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     for id in &wanted {
         let run = look.run(id).await.map_err(|e| HostError::store("read the run", &e))?;
         deleted.push(RunDeleted {
+            is_of_gateway: ua_store::is_gateway(&run),
             run_id: run.run_id,
             status: run.status,
             workspace_dir: run.workspace_dir,
@@ -139,7 +160,19 @@ async fn confirmed(wanted: &[RunDeleted], args: &DeleteArgs) -> Result<bool, Hos
     crate::prompt::confirm(&format!("Delete {what}{files}? It cannot be undone."), &left).await
 }
 
-fn refuse(home: &Home, id: &ua_core::RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {
+/// How many calls of a run and its sub-agents are in doubt: their records are what keeps a repeat from being sent.
+async fn calls_in_doubt(store: &Database, run: &RunId) -> Result<usize, HostError> {
+    let below = tree::runs_below(store, run).await?;
+    let mut count = 0;
+    for id in std::iter::once(run).chain(below.iter().map(|child| &child.run_id)) {
+        let calls = store.calls(id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
+        count +=
+            calls.iter().filter(|call| call.status == CallStatus::Unknown && call.policy.class.has_effect()).count();
+    }
+    Ok(count)
+}
+
+fn refuse(home: &Home, id: &RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
@@ -173,7 +206,8 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     run.had_effects = had_effects;
     std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
     drop(lock);
-    if args.keep_files {
+    // What a session of the gateway works in is the client's project, which nobody here made.
+    if args.keep_files || run.is_of_gateway {
         return Ok(true);
     }
     match remove_workspace(home, Path::new(&outcome.workspace_dir)) {
@@ -222,6 +256,7 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
     let mut out = String::new();
     for run in deleted {
         let files = match (args.dry_run, args.keep_files, run.workspace_removed) {
+            _ if run.is_of_gateway => "the client's project stays",
             (_, true, _) => "its workspace stays",
             (true, false, _) => "with its workspace",
             (false, false, true) => "and its workspace",
@@ -230,7 +265,7 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
         out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.status));
         // A run that did nothing outside leaves nothing to remember.
         if run.had_effects && !run.kept_for.is_empty() {
-            let names: Vec<&str> = run.kept_for.iter().map(ua_core::RunId::as_str).collect();
+            let names: Vec<&str> = run.kept_for.iter().map(RunId::as_str).collect();
             out.push_str(&format!("    what it did outside is remembered for {}\n", names.join(", ")));
         }
     }

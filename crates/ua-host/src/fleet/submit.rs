@@ -80,8 +80,9 @@ pub struct Submitted {
 /// queue, at work or unfinished.
 pub async fn submit(host: &Host, people: &Arc<dyn People>, submission: &Submission) -> Result<Submitted, HostError> {
     let options = submission.options(host.env().now())?;
-    let (store, run) = job::stored(host, people, &submission.job).await?;
+    let (store, run, beginning) = job::stored(host, people, &submission.job).await?;
     let submitted = enqueue(host, &store, run, options).await;
+    drop(beginning);
     home::close(store);
     submitted
 }

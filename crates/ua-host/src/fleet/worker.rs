@@ -23,7 +23,7 @@ use crate::error::{HostError, Kind, chain};
 use crate::home;
 use crate::host::Host;
 use crate::people::{People, Presence};
-use crate::session::{self, Ending};
+use crate::session::{self, Ending, Taking};
 
 /// How often a worker looks for runs.
 const POLL: Duration = Duration::from_millis(500);
@@ -422,7 +422,8 @@ impl Worker {
         };
         self.note_misfit(&run.run_id, None);
         self.say(&format!("run {}: taken", run.run_id));
-        let driven = Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, false)).await;
+        let driven =
+            Box::pin(session::shared(&self.host, &people, &self.store, run.clone(), &launch, Taking::Free)).await;
         self.after(&run, driven).await
     }
 

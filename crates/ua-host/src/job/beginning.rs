@@ -1,0 +1,101 @@
+//! The moment in which a run of a job begins. Two processes that are told to run the same job at once both find no other run of it. So what is
+//! looked for is looked for once more under a lock of the root, which is held until the new run has a lock of its own or stands in the queue.
+//!
+//! It is a lock of this machine. Two machines that begin the same job at one moment on a server are told apart by a `job_key`.
+
+use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
+use std::time::Duration;
+
+use ua_core::{RunId, RunSpec, Timestamp};
+use ua_files::Folder;
+use ua_store::{RunQuery, RunRecord, Store as _};
+
+use crate::Database;
+use crate::error::HostError;
+use crate::host::Host;
+
+/// The file of the lock, beside those of runs.
+const FILE: &str = "jobs.begin";
+/// Somebody else holds it while a row is written and a lock is taken.
+const LOCKED_FOR: Duration = Duration::from_secs(30);
+/// How often it is tried.
+const PAUSE: Duration = Duration::from_millis(10);
+/// So long before a look a run may have been made that is stored behind it.
+const MADE_BEFORE: Duration = Duration::from_mins(1);
+/// How many new runs are looked at.
+const LOOKED_AT: u32 = 1_000;
+
+/// The right to begin a run, held until it is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    _lock: File,
+}
+
+impl Beginning {
+    /// Takes it, behind whoever has it.
+    ///
+    /// # Errors
+    /// The folder of locks cannot be used, or another process has it for half a minute.
+    pub(super) async fn take(host: &Host) -> Result<Self, HostError> {
+        let folder = host.home().locks();
+        let failed = |error| HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let file = Folder::open_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;
+        let env = host.env();
+        let since = env.now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _lock: file }),
+                Err(TryLockError::WouldBlock) if env.now().since(since) < LOCKED_FOR => env.clock.sleep(PAUSE).await,
+                Err(TryLockError::WouldBlock) => {
+                    return Err(HostError::waiting(format!(
+                        "another process has been beginning a run here for {} s",
+                        LOCKED_FOR.as_secs()
+                    ))
+                    .hint("it may have been stopped; nothing was started"));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+/// The runs that were there when somebody looked.
+#[derive(Debug)]
+pub(super) struct Seen {
+    at: Timestamp,
+    runs: BTreeSet<RunId>,
+}
+
+impl Seen {
+    /// Looks.
+    pub(super) async fn now(host: &Host, store: &Database) -> Result<Self, HostError> {
+        let at = host.env().now();
+        let runs = made_around(store, at).await?;
+        Ok(Self { at, runs: runs.into_iter().collect() })
+    }
+
+    /// A run of the same job that was stored since, whatever became of it.
+    pub(super) async fn begun_since(
+        &self,
+        host: &Host,
+        store: &Database,
+        spec: &RunSpec,
+    ) -> Result<Option<RunRecord>, HostError> {
+        for id in made_around(store, self.at).await?.iter().filter(|id| !self.runs.contains(*id)) {
+            let run = store.run(id).await.map_err(|e| HostError::store("read the run", &e))?;
+            if run.parent_run_id.is_none() && run.entrypoint == host.entrypoint() && *run.spec == *spec {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+}
+
+async fn made_around(store: &Database, at: Timestamp) -> Result<Vec<RunId>, HostError> {
+    let query =
+        RunQuery { since: Some(at.minus(MADE_BEFORE)), without_tasks: true, limit: LOOKED_AT, ..RunQuery::default() };
+    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for new runs", &e))?;
+    Ok(heads.into_iter().map(|head| head.run_id).collect())
+}
