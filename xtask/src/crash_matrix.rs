@@ -225,6 +225,8 @@ fn page_writes(options: &Options, program: &Path, root: &Path) -> anyhow::Result
         } else {
             most / 25
         };
+        // A run on a busy machine writes a few pages more than others (its signs of life): the last ones need not be there in each.
+        let most = most - most / 20;
         for n in (1..=most).step_by(usize::try_from(step.max(1))?) {
             let boundary = Boundary { step: "inside a commit", death: Death::AtPageWrite(n), in_flight: true };
             cells.push(Cell { class, boundary: Some(boundary), protection: Protection::Resume });
