@@ -54,7 +54,7 @@ use crate::still::Still;
 pub(crate) async fn run(cli: Cli, host: &Host, parts: &Parts) -> Result<u8, HostError> {
     crate::person::required(&cli.command, host)?;
     let (home, settings) = (host.home(), host.settings());
-    if cli.global.root.is_some() && only_looks(&cli.command) && !home.root().exists() {
+    if cli.global.root.is_some() && only_looks(&cli.command) && ua_host::paths::is_missing(home.root()) {
         // A misspelt folder has no questions and no runs either: whoever reads that nothing waits is told where was looked.
         crate::output::tell(format!(
             "note: the folder {} does not exist; check the spelling of --root",

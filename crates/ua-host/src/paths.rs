@@ -1,5 +1,6 @@
 //! Paths as a front door is given them, and files that a person names.
 
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
@@ -41,6 +42,13 @@ pub fn job_dir(settings: &Settings, job: &Path) -> Result<PathBuf, HostError> {
     Ok(folder.unwrap_or(Path::new("/")).to_path_buf())
 }
 
+/// Whether there is nothing of this name. What cannot be looked at, as in a folder that may not be read, may be there: nothing is said of it but
+/// what the system says.
+pub fn is_missing(path: &Path) -> bool {
+    let kind = std::fs::metadata(path).map_err(|error| error.kind());
+    matches!(kind, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
+}
+
 /// Whether a file really lies in a folder or below, wherever links lead.
 pub(crate) fn is_below(file: &Path, folder: &Path) -> bool {
     match (file.canonicalize(), folder.canonicalize()) {
@@ -78,4 +86,19 @@ pub(crate) fn resolved_parent(path: &Path) -> PathBuf {
 pub fn json_fragment(path: &Path) -> String {
     let quoted = Value::String(path.display().to_string()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_what_the_system_says_is_not_there_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(super::is_missing(&folder.path().join("none")));
+        assert!(super::is_missing(&file.join("below")));
+        assert!(!super::is_missing(&file));
+        // What cannot be looked at, here since its name is too long: nobody knows.
+        assert!(!super::is_missing(&folder.path().join("x".repeat(5_000))));
+    }
 }

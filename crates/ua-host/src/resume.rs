@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::launch::{Launch, LaunchOptions};
 use crate::people::{End, People};
 use crate::session::{self, Ending, Taking};
-use crate::{budgets, gateway, input_files, restart, tree};
+use crate::{budgets, gateway, input_files, paths, restart, tree};
 
 /// What a person changes about a run with the command that resumes it.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub async fn resume(
         home::close(store);
         return Err(gateway::refused(&run));
     }
-    if run.lease_epoch > 0 && !Path::new(&run.workspace_dir).is_dir() {
+    if run.lease_epoch > 0 && paths::is_missing(Path::new(&run.workspace_dir)) {
         return Err(HostError::storage(format!(
             "the workspace of run {} is missing: {}",
             run.run_id, run.workspace_dir

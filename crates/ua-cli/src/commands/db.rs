@@ -274,7 +274,7 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
 
 async fn migrate(home: &Home) -> Result<u8, HostError> {
     // Looking first: a typing error in --root must not make a database.
-    if !home.database().exists() {
+    if ua_host::paths::is_missing(home.database()) {
         return Err(no_database(home));
     }
     ua_host::home::close(home.open()?);
@@ -288,7 +288,7 @@ async fn migrate(home: &Home) -> Result<u8, HostError> {
 }
 
 fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
-    if !home.database().exists() {
+    if ua_host::paths::is_missing(home.database()) {
         return Err(no_database(home));
     }
     let to = std::path::absolute(file).map_err(|e| HostError::usage(format!("cannot use {}: {e}", file.display())))?;
@@ -307,7 +307,7 @@ fn backup(home: &Home, file: &Path) -> Result<u8, HostError> {
 }
 
 async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
-    if !file.exists() {
+    if ua_host::paths::is_missing(file) {
         return Err(HostError::usage(format!("there is no file {}", file.display()))
             .hint("name a file that `ua db backup` made"));
     }

@@ -91,7 +91,7 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
         })?;
         return Ok(OK);
     }
-    if !path.exists() {
+    if ua_host::paths::is_missing(&path) {
         return Err(HostError::usage(format!("there is no {}", path.display()))
             .hint("name the file with an `mcpServers` object, or go to the folder that has one"));
     }
