@@ -300,6 +300,11 @@ impl Launch {
         &self.job_dir
     }
 
+    /// The name of the model provider.
+    pub(crate) fn provider_name(&self) -> &str {
+        &self.provider
+    }
+
     /// The model provider.
     fn provider(
         &self,

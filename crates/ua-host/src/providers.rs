@@ -65,11 +65,16 @@ pub fn no_model(provider: &str) -> HostError {
 
 /// The key that a provider has in the environment or the user's configuration, by the names of both; `None` for a provider without.
 pub fn key_of(settings: &Settings, provider: &str) -> Option<(&'static str, &'static str)> {
+    // A server on this machine may do without.
+    let needs_none = provider == "openai-chat" && is_local(settings, "OPENAI_BASE_URL");
+    key_names(provider).filter(|_| !needs_none)
+}
+
+/// The names that a provider's key has in the environment and in the configuration, whether or not it needs one where it is.
+pub(crate) fn key_names(provider: &str) -> Option<(&'static str, &'static str)> {
     match provider {
         "anthropic" => Some(("ANTHROPIC_API_KEY", "providers.anthropic.api_key")),
-        "openai" => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
-        // A server on this machine may do without.
-        "openai-chat" if !is_local(settings, "OPENAI_BASE_URL") => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
+        "openai" | "openai-chat" => Some(("OPENAI_API_KEY", "providers.openai.api_key")),
         _ => None,
     }
 }

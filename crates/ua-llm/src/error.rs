@@ -17,7 +17,7 @@ pub enum LlmError {
         why: String,
     },
     /// The key was refused, lacks a permission, or the account cannot pay (HTTP 401, 402, 403).
-    #[error("model provider rejected the credentials (HTTP {status}): {message}")]
+    #[error("the model provider refused the credentials (HTTP {status}): {message}")]
     Unauthorized {
         /// The HTTP status.
         status: u16,
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn a_secret_that_a_server_echoed_is_not_repeated() {
         let error = LlmError::Unauthorized { status: 401, message: "no such key: sk-1!".into() }.without("sk-1");
-        assert_eq!(error.to_string(), "model provider rejected the credentials (HTTP 401): no such key: [key]!");
+        assert_eq!(error.to_string(), "the model provider refused the credentials (HTTP 401): no such key: [key]!");
     }
 
     #[test]

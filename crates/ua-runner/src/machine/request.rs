@@ -78,10 +78,8 @@ impl RunMachine {
             return self.budget_stop().unwrap_or(State::Waiting { tries, why: failure.why, wait });
         }
         if failure.credentials_refused && self.limits.ask_on_auth_failure {
-            let text = format!(
-                "The model provider refused the credentials: {} Correct them before you answer.",
-                sentence(&failure.message)
-            );
+            // What was refused, and no hint: whoever shows the question knows whose credentials they are.
+            let text = format!("{} Correct them before you answer.", capitalized(&sentence(&failure.why)));
             return State::Asking { kind: QuestionKind::AuthFailure, text };
         }
         let reason = match failure.refused {
@@ -98,6 +96,11 @@ impl RunMachine {
         };
         stopped(reason, &detail)
     }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn sentence(text: &str) -> String {

@@ -67,13 +67,14 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
 #[test]
 fn a_question_about_credentials_names_no_answer() {
     let mut machine = RunMachine::new(Limits { ask_on_auth_failure: true, ..Limits::default() }, Start::fresh());
-    let refused = ThinkFailure { credentials_refused: true, ..failure(true, false) };
+    let why = ua_llm::LlmError::Unauthorized { status: 401, message: "invalid key".to_owned() }.to_string();
+    let refused = ThinkFailure { credentials_refused: true, why, ..failure(true, false) };
     feed(&mut machine, [reserved(), Event::Thought(Err(refused))]);
     let Command::Ask { text, .. } = machine.command() else { panic!("{:?}", machine.command()) };
     // `retry` at a terminal, `Choice::Continue` in a program: whoever shows the question says it.
     assert_eq!(
         text,
-        "The model provider refused the credentials: busy (resume later). Correct them before you answer."
+        "The model provider refused the credentials (HTTP 401): invalid key. Correct them before you answer."
     );
 }
 

@@ -311,7 +311,7 @@ async fn a_key_that_a_server_echoes_is_taken_out() {
     let body = format!(r#"{{"type":"error","error":{{"type":"x","message":"who is {KEY}?"}}}}"#);
     let head = format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n", body.len());
     let error = canned_error(format!("{head}{body}")).await;
-    assert_eq!(error.to_string(), "model provider rejected the credentials (HTTP 401): who is [key]?");
+    assert_eq!(error.to_string(), "the model provider refused the credentials (HTTP 401): who is [key]?");
     let event = format!("data: {{\"type\":\"error\",\"error\":{{\"type\":\"api_error\",\"message\":\"{KEY}\"}}}}\n\n");
     let error = canned_error(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{event}")).await;
     assert_eq!(error.to_string(), "cannot get a reply from the provider: api_error: [key]");
