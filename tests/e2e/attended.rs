@@ -7,15 +7,16 @@ use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use ua_e2e::{TestEnv, eventually, ua_program, until};
 
 use super::env;
 
-const ENTER: &str = "\r";
+pub(super) const ENTER: &str = "\r";
 
 /// A process of `ua` on a terminal of its own.
-struct Terminal {
+pub(super) struct Terminal {
     screen: Arc<Mutex<vt100::Parser>>,
     keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
@@ -23,13 +24,21 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(env: &TestEnv, args: &[&str]) -> Self {
+    pub(super) fn start(env: &TestEnv, args: &[&str]) -> Self {
         Self::start_with(env, CommandBuilder::new(ua_program()), args, 150)
     }
 
     /// The same on a terminal of so many columns.
     fn start_on(env: &TestEnv, columns: u16, args: &[&str]) -> Self {
         Self::start_with(env, CommandBuilder::new(ua_program()), args, columns)
+    }
+
+    /// The same with these variables in its environment, `NAME=VALUE` each.
+    pub(super) fn start_in(env: &TestEnv, variables: &[&str], args: &[&str]) -> Self {
+        let mut command = CommandBuilder::new("/usr/bin/env");
+        command.args(variables);
+        command.arg(ua_program());
+        Self::start_with(env, command, args, 150)
     }
 
     /// The same as a shell with jobs starts it behind `&`.
@@ -74,23 +83,29 @@ impl Terminal {
         Self { screen, keyboard, child, reader }
     }
 
-    fn text(&self) -> String {
+    /// Sends the process a signal.
+    pub(super) fn signal(&self, signal: Signal) {
+        let id = self.child.process_id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("a process");
+        kill_process(id, signal).expect("send a signal");
+    }
+
+    pub(super) fn text(&self) -> String {
         self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents()
     }
 
     #[track_caller]
-    fn shows(&self, text: &str) {
+    pub(super) fn shows(&self, text: &str) {
         until(&format!("{text:?} on the terminal"), || self.text().contains(text));
     }
 
-    fn types(&mut self, keys: &str) {
+    pub(super) fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("type");
         self.keyboard.flush().expect("type");
     }
 
     /// Waits for a question that says `text` and for its prompt.
     #[track_caller]
-    fn asks(&self, text: &str) {
+    pub(super) fn asks(&self, text: &str) {
         self.shows(text);
         self.shows("(Enter alone: later):");
     }
@@ -107,7 +122,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn code(mut self, wanted: u32) -> String {
+    pub(super) fn code(mut self, wanted: u32) -> String {
         let status = eventually("the end of ua", || self.child.try_wait().expect("look at the process"));
         // What it wrote last may still be on its way to the screen.
         let screen = Arc::clone(&self.screen);
@@ -260,7 +275,11 @@ fn what_happened_is_confirmed_before_its_id_is_asked_for() {
     terminal.types(&format!("y{ENTER}"));
     terminal.shows("`y` is not an id.");
     terminal.types(&format!("comment-7{ENTER}"));
-    terminal.code(0);
+    // Nothing ran.
+    let text = terminal.code(0);
+    assert!(text.contains("post_comment happened, as a person says; not sent again"), "{text}");
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    env.run(&["calls", "show", &call]).code(0).shows(&["happened, by ", "with comment-7 as proof"]);
     assert_eq!(env.rows("SELECT choice, proof FROM answers"), ["happened comment-7"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment succeeded".to_owned()], 1));
 }

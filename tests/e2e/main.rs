@@ -51,6 +51,7 @@ mod people;
 mod phases;
 mod pictures;
 mod probe;
+mod prompts;
 mod real_claude_code;
 mod real_gateway;
 mod reference_servers;

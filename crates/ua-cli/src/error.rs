@@ -41,6 +41,7 @@ pub(crate) fn code(error: &HostError) -> u8 {
         Kind::Storage => STORAGE,
         Kind::Waiting => WAITING,
         Kind::Failed => FAILED,
+        Kind::Interrupted => INTERRUPTED,
     }
 }
 

@@ -212,6 +212,7 @@ impl People for AtTerminal {
         let stop = StopSignal::default();
         let interrupts =
             Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+        crate::prompt::leave_signals_to_others();
         lock(&self.under_way).env = Some(env.clone());
         self.break_silence();
         let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());

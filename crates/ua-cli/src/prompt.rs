@@ -6,29 +6,34 @@
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Once};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
+use ua_host::Kind;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::error::HostError;
+use crate::error::{HostError, INTERRUPTED};
 use crate::output::{plain, wrapped_to};
 
 /// How often a prompt that waits looks whether it is still wanted.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// One prompt at a time.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// One prompt at a time: whoever reads the terminal has it, even when nobody waits for what is read any more.
+static TURN: LazyLock<Arc<Mutex<()>>> = LazyLock::new(Arc::default);
 
 /// How many prompts were called off so far, or ended: one that began earlier is not wanted any more.
 static CALLED_OFF: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a prompt stands there, or was left with Ctrl-C: such a signal is an answer to the prompt, which says what it did.
+/// Whether a prompt stands there, or was left with a signal: that is an answer to the prompt, which says what it did.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a signal like Ctrl-C is for a prompt, and for nothing else.
+/// Whether something else of this process listens to signals, and acts on those that come while no prompt stands there.
+static OTHERS_LISTEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal is for a prompt, and for nothing else.
 pub(crate) fn is_open() -> bool {
     IS_OPEN.load(Ordering::SeqCst)
 }
@@ -38,7 +43,12 @@ pub(crate) fn call_off() {
     CALLED_OFF.fetch_add(1, Ordering::SeqCst);
 }
 
-/// What somebody is told who leaves a prompt with Ctrl-C. No prompt is without one: whoever leaves wants to know what became of what they
+/// Leaves the signals that come while no prompt stands there to whatever else of this process listens to them from now on.
+pub(crate) fn leave_signals_to_others() {
+    OTHERS_LISTEN.store(true, Ordering::SeqCst);
+}
+
+/// What somebody is told who leaves a prompt with Ctrl-C, or whose process is asked to end while it stands there. No prompt is without one: whoever leaves wants to know what became of what they
 /// were asked, and how to come back to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Left {
@@ -53,37 +63,135 @@ impl Left {
     pub(crate) fn undone(what: &str) -> Self {
         Self { what: what.to_owned(), back: "the same command asks again".to_owned() }
     }
+
+    /// The same as the failure that a command ends with which a signal takes from a prompt.
+    fn by(&self, signal: Signalled) -> HostError {
+        let kind = match signal {
+            Signalled::Key => Kind::Waiting,
+            Signalled::End => Kind::Interrupted,
+        };
+        HostError::new(kind, &self.what).hint(&self.back)
+    }
 }
 
-/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. Ctrl-C is an error that says what is `left`.
+/// A signal that takes a process from a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signalled {
+    /// Ctrl-C: the person who was asked leaves.
+    Key,
+    /// SIGTERM or SIGHUP: the process is to end, or its terminal went away.
+    End,
+}
+
+/// The signals that ask a process to end.
+struct Signals {
+    int: Signal,
+    term: Signal,
+    hup: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            int: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+            hup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signalled {
+        tokio::select! {
+            _ = self.int.recv() => Signalled::Key,
+            _ = self.term.recv() => Signalled::End,
+            _ = self.hup.recv() => Signalled::End,
+        }
+    }
+}
+
+/// Ends this process at a signal that comes while no prompt stands there and nothing else listens: once a prompt has listened, the system does
+/// it no more.
+fn end_between_prompts() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        let Ok(mut signals) = Signals::listen() else { return };
+        tokio::spawn(async move {
+            loop {
+                signals.next().await;
+                if !is_open() && !OTHERS_LISTEN.load(Ordering::SeqCst) {
+                    end_as_the_system_would();
+                }
+            }
+        });
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing of this command asked to be told of signals")]
+fn end_as_the_system_would() {
+    std::process::exit(i32::from(INTERRUPTED));
+}
+
+/// A prompt that stands on the terminal. Whatever becomes of who waits for it, it is called off when this is dropped.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Its line is complete: somebody ended it.
+    is_ended: bool,
+    /// A signal took the process from it, which is the prompt's to tell of.
+    is_left: bool,
+}
+
+impl Standing {
+    fn new() -> Self {
+        IS_OPEN.store(true, Ordering::SeqCst);
+        Self::default()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        call_off();
+        if !self.is_ended {
+            crate::terminal::write_prompt("\n");
+        }
+        if !self.is_left {
+            IS_OPEN.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// One line of a person; `None` when they ended the input (Ctrl-D), or when what was asked is over. A signal is an error that says what is
+/// `left`. Who waits for this no longer may drop it at any time: nothing is read from the terminal for it afterwards.
 pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, HostError> {
-    let _turn = TURN.lock().await;
+    let turn = Arc::new(TURN.clone().lock_owned().await);
     let began = CALLED_OFF.load(Ordering::SeqCst);
-    let mut interrupted =
-        signal(SignalKind::interrupt()).map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
-    IS_OPEN.store(true, Ordering::SeqCst);
+    let mut signals = Signals::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+    end_between_prompts();
     let _held = crate::terminal::hold();
+    let mut standing = Standing::new();
     if io::stdin().is_terminal() {
         // A terminal that cannot forget what was typed asks all the same.
         rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
     }
     crate::terminal::write_prompt(&wrapped_to(&plain(ask), 0, crate::terminal::err_width()));
-    let read = tokio::task::spawn_blocking(move || read_line(began));
+    let read = {
+        let turn = turn.clone();
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            read_line(began)
+        })
+    };
     let typed = tokio::select! {
         typed = read => typed.map_err(|e| HostError::failed(format!("cannot ask on this terminal: {e}")))?,
-        _ = interrupted.recv() => {
-            call_off();
-            crate::terminal::write_prompt("\n");
-            return Err(HostError::waiting(&left.what).hint(&left.back));
+        signal = signals.next() => {
+            standing.is_left = true;
+            return Err(left.by(signal));
         }
     };
-    IS_OPEN.store(false, Ordering::SeqCst);
     match typed {
-        Ok(Some(line)) => Ok(Some(line.trim().to_owned())),
-        Ok(None) => {
-            crate::terminal::write_prompt("\n");
-            Ok(None)
+        Ok(Some(line)) => {
+            standing.is_ended = true;
+            Ok(Some(line.trim().to_owned()))
         }
+        Ok(None) => Ok(None),
         Err(error) => Err(HostError::failed(format!("cannot ask on this terminal: {error}"))
             .hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
     }
@@ -116,10 +224,25 @@ fn read_line(began: u64) -> io::Result<Option<String>> {
     }
 }
 
-/// Asks for a yes; everything else is no.
+/// Asks for a yes or a no; Enter alone is no, and what is neither is asked about again.
 pub(crate) async fn confirm(ask: &str, left: &Left) -> Result<bool, HostError> {
-    let said = ask_line(&format!("{ask} [y/N] "), left).await?;
-    Ok(said.is_some_and(|said| matches!(said.to_ascii_lowercase().as_str(), "y" | "yes")))
+    let mut text = format!("{ask} [y/N] ");
+    loop {
+        let Some(said) = ask_line(&text, left).await? else { return Ok(false) };
+        match yes_or_no(&said) {
+            Some(is_yes) => return Ok(is_yes),
+            None => text = format!("`{}` is neither yes nor no. {ask} [y/N] ", crate::output::line(&said, 60)),
+        }
+    }
+}
+
+/// Whether what was typed is a yes; nothing typed is a no. `None` for what is neither.
+fn yes_or_no(said: &str) -> Option<bool> {
+    match said.trim().to_lowercase().as_str() {
+        "y" | "yes" => Some(true),
+        "" | "n" | "no" => Some(false),
+        _ => None,
+    }
 }
 
 /// What somebody typed, among `words`.
@@ -228,6 +351,20 @@ mod tests {
         // A letter too many, and nothing that stands for something else.
         for typed in ["approved", "k", "j", "y"] {
             assert!(matches!(pick(typed, &words), Picked::Unclear(_)), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_yes_nor_no_counts_as_neither() {
+        for (said, meant) in [
+            ("y", Some(true)),
+            ("YES", Some(true)),
+            ("", Some(false)),
+            ("No", Some(false)),
+            ("maybe", None),
+            ("yep", None),
+        ] {
+            assert_eq!(yes_or_no(said), meant, "{said}");
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Kind {
     Waiting,
     /// It was tried and did not work.
     Failed,
+    /// A signal asked this process to end while somebody was asked something.
+    Interrupted,
 }
 
 /// A failure, ready to be shown.

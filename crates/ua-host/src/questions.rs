@@ -7,24 +7,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{QuestionId, RunId, span_in_words};
+use ua_core::{Audience, QuestionId, RunId, span_in_words};
 use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
 use ua_runner::{LateFile, RunEvent, Watcher};
 use ua_store::{
-    Answer, Choice, FleetStore as _, LedgerStore as _, QuestionRecord, QuestionStatus, RunRecord, RunStore, Store,
+    Answer, AnswerRecord, Choice, FleetStore as _, LedgerStore as _, QuestionKind, QuestionRecord, QuestionStatus,
+    RunRecord, RunStore, Store,
 };
 
 use crate::corrections;
 use crate::error::HostError;
 use crate::home::Home;
 use crate::host::Host;
+use crate::launch::Launch;
 use crate::people::{People, Presence};
+use crate::providers;
 use crate::restart;
 use crate::settings::Settings;
 use crate::tree;
+
+/// How often it is looked, while a question is asked here, whether it still needs an answer.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What became of a question that was asked here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Asked {
+    /// Whoever is here answered it.
+    Answered,
+    /// It needs no answer any more: it was answered elsewhere, or its run is to end.
+    Settled,
+    /// It is left open.
+    LeftOpen,
+}
 
 /// How long somebody who is here has to answer a tool that waits on its connection.
 const ATTENDED: Duration = Duration::from_hours(1);
@@ -58,9 +75,35 @@ pub async fn beside(home: &Home, store: &Database, question: &QuestionRecord) ->
     };
     let history = store.history(&question.run_id).await.map_err(|e| HostError::store("read the history", &e))?;
     let late = question.call_id.as_ref().map(|call| LateFile::at(home.late_replies()).about(call)).unwrap_or_default();
-    let known = answers::known(question, call.as_ref(), &attempts, &history, &late);
+    let mut known = answers::known(question, call.as_ref(), &attempts, &history, &late);
+    let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    known.extend(what_helps(&run, question));
     Ok(Beside { known, reach: reach(store, question).await? })
 }
+
+/// What helps where the model provider refused the credentials: a process has them from its environment or its configuration, as they were when
+/// it was started, so no answer that it is given changes them.
+pub fn what_helps(run: &RunRecord, question: &QuestionRecord) -> Option<KnownFact> {
+    if question.kind != QuestionKind::AuthFailure || question.call_id.is_some() {
+        return None;
+    }
+    let provider = Launch::from_stored(&run.launch).ok()?.provider_name().to_owned();
+    let correct = match providers::key_names(&provider) {
+        Some((variable, setting)) => {
+            format!("set {variable} in the shell to a valid key (or `{setting}` in the configuration)")
+        }
+        None => format!("correct the credentials of the provider `{provider}`"),
+    };
+    let again = Audience::of(&run.entrypoint).pick(
+        format!("then `ua resume {}`, and answer `retry` there", run.run_id),
+        "then answer `retry`, and start the program again".to_owned(),
+    );
+    let text = format!("{correct}, {again}: a process keeps the key that it was started with");
+    Some(KnownFact { name: WHAT_HELPS, text })
+}
+
+/// The name of the fact that says what helps.
+pub const WHAT_HELPS: &str = "what helps";
 
 /// The questions that wait for an answer, of one run or of all.
 pub async fn open(store: &Database, run: Option<&RunId>) -> Result<Vec<QuestionRecord>, HostError> {
@@ -85,8 +128,9 @@ pub(crate) async fn ask_all(
         return Ok(false);
     }
     for question in open {
-        if !ask(host, people, store, &question).await? {
-            return Ok(false);
+        match ask(host, people, store, &question).await? {
+            Asked::Answered | Asked::Settled => {}
+            Asked::LeftOpen => return Ok(false),
         }
         // Whoever ended the run is not asked about the rest of it.
         let run = store.run(run).await.map_err(|e| HostError::store("read the run", &e))?;
@@ -97,23 +141,81 @@ pub(crate) async fn ask_all(
     Ok(true)
 }
 
-/// Asks one question and stores the answer; `false` when it is left open.
+/// Asks one question and stores the answer. One that is answered elsewhere meanwhile is not asked any longer, and whatever was said here, or not
+/// said, is held against how it stands then.
+///
+/// # Errors
+/// The database cannot be read; what [`People::ask`] says, and what [`answer`] says.
 pub async fn ask(
     host: &Host,
     people: &dyn People,
     store: &Database,
     question: &QuestionRecord,
-) -> Result<bool, HostError> {
-    let beside = beside(host.home(), store, question).await?;
-    let Some(said) = people.ask(question, &beside).await? else { return Ok(false) };
-    // It may have been answered elsewhere meanwhile.
-    let current = store.question(&question.question_id).await.map_err(|e| HostError::store("read the question", &e))?;
-    if current.status == QuestionStatus::Open {
-        answer(host, store, &current, said).await?;
-    } else {
-        people.tell("it was answered elsewhere in the meantime; that answer counts");
+) -> Result<Asked, HostError> {
+    // Others of its run may have been asked before it.
+    if let Some(settled) = settled_elsewhere(store, question).await? {
+        people.tell(&settled);
+        return Ok(Asked::Settled);
     }
-    Ok(true)
+    let beside = beside(host.home(), store, question).await?;
+    let said = tokio::select! {
+        biased;
+        said = people.ask(question, &beside) => said,
+        () = until_settled(host, store, question) => Ok(None),
+    };
+    if let Some(settled) = settled_elsewhere(store, question).await? {
+        let Err(left) = said else {
+            people.tell(&settled);
+            return Ok(Asked::Settled);
+        };
+        // Whoever leaves with a signal leaves, and is not told that something waits for them.
+        let top = tree::top(store, &question.run_id).await?;
+        return Err(HostError::new(left.kind(), settled).hint(restart::how_to_resume(store, &top).await?));
+    }
+    let Some(said) = said? else { return Ok(Asked::LeftOpen) };
+    answer(host, store, question, said).await?;
+    Ok(Asked::Answered)
+}
+
+/// Why a question that is asked here needs no answer any more; `None` while it does.
+async fn settled_elsewhere(store: &Database, question: &QuestionRecord) -> Result<Option<String>, HostError> {
+    let id = &question.question_id;
+    let current = store.question(id).await.map_err(|e| HostError::store("read the question", &e))?;
+    Ok(match (current.status, &current.answer) {
+        (QuestionStatus::Open, _) => {
+            let top = tree::top(store, &question.run_id).await?;
+            let run = store.run(&top).await.map_err(|e| HostError::store("read the run", &e))?;
+            run.end_mark().map(|_| format!("question {id} needs no answer any more: run {top} is to end"))
+        }
+        (QuestionStatus::Answered | QuestionStatus::Closed, Some(answer)) => Some(format!(
+            "question {id} was answered elsewhere in the meantime (by {}: {}); that answer counts",
+            crate::text::line(&answer.by, 60),
+            in_short(&current, answer)
+        )),
+        (QuestionStatus::Answered | QuestionStatus::Closed, None) => {
+            let why = current.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
+            Some(format!("question {id} needs no answer any more: {why}"))
+        }
+    })
+}
+
+/// What somebody answered, in a few words.
+fn in_short(question: &QuestionRecord, answer: &AnswerRecord) -> String {
+    let word = answers::word(question.kind, answer.choice);
+    match answer.text.as_deref() {
+        Some(text) if word == "text" => crate::text::line(text, 100),
+        Some(_) | None => word.to_owned(),
+    }
+}
+
+/// Waits until a question needs no answer any more. A database that cannot be read now may be readable again; whoever answers is told of it.
+async fn until_settled(host: &Host, store: &Database, question: &QuestionRecord) {
+    loop {
+        host.env().clock.sleep(LOOK_EVERY).await;
+        if matches!(settled_elsewhere(store, question).await, Ok(Some(_))) {
+            return;
+        }
+    }
 }
 
 /// A watcher that also asks, while somebody is here: a tool server that asks in the middle of a call waits on its connection. The answer
@@ -130,13 +232,10 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
             let (host, people, store) = (host.clone(), people.clone(), store.clone());
             tokio::spawn(async move {
                 match ask(&host, people.as_ref(), &store, &question).await {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        // A prompt is called off as well when its question is over.
-                        let stored = store.question(&question.question_id).await;
-                        if stored.is_ok_and(|stored| stored.status == QuestionStatus::Open) {
-                            people.remark(&left_open(&question.question_id, until.since(host.env().now())));
-                        }
+                    Ok(Asked::Answered | Asked::Settled) => {}
+                    // A prompt is called off as well when the run stops working, and with it whatever waited for the answer.
+                    Ok(Asked::LeftOpen) => {
+                        people.remark(&left_open(&question.question_id, until.since(host.env().now())))
                     }
                     Err(error) => people.report(&error),
                 }

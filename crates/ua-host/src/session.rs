@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::Database;
 use tracing::Instrument as _;
-use ua_core::{RunStatus, RunStop, Trace};
+use ua_core::{RunId, RunStatus, RunStop, Trace};
 use ua_dispatch::StopSignal;
 use ua_runner::{Conclusion, PastKnown, RunLock, Worked, Workspace, owner_stamp};
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
-use crate::error::HostError;
+use crate::error::{HostError, Kind};
 use crate::home::{self, Home};
 use crate::host::Host;
 use crate::job::Beginning;
@@ -130,10 +130,7 @@ pub(crate) async fn shared(
         let trace = Trace::new(env);
         let span = host.spans().begin_run(&run, &trace);
         let life = Box::pin(life(host, people, store, run, &launch, &stop, trace)).instrument(span);
-        let life = match life.await {
-            Ok(life) => life,
-            Err(error) => return Err(error),
-        };
+        let mut life = life.await?;
         let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
         if waits && is_attended && !stop.is_stopping() {
             match questions::ask_all(host, people.as_ref(), store, &run_id).await {
@@ -145,8 +142,15 @@ pub(crate) async fn shared(
                     continue;
                 }
                 Ok(false) => {}
-                Err(error) => people.report(&error),
+                Err(error) => {
+                    people.report(&error);
+                    if error.kind() == Kind::Interrupted {
+                        life.ending = Ending::Interrupted;
+                    }
+                }
             }
+            // What was answered meanwhile, here or elsewhere, is not shown as open.
+            life.records = records_of(store.as_ref(), &run_id).await?;
         } else if let Some(alerts) = &alerts {
             alerts.tell(people.as_ref(), &life.records).await;
         }
@@ -217,15 +221,20 @@ async fn life(
     let worked = driver.work(taken, stop).await;
     people.paused();
     let Worked { conclusion, run, is_driven } = worked?;
-    let mut records = port.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
+    let records = records_of(port.as_ref(), &run.run_id).await?;
     // The run's end is stored; a file or a front door that only repeats it must not turn it into a failure.
     if !is_driven && ua_runner::write_conclusion(&workspace, &records).is_err() {
         tracing::warn!("the completion file could not be written");
     }
     restart::write(home, store).await;
-    // What sub-agents ask waits for the same person.
-    records.questions.extend(tree::questions_below(port.as_ref(), &records).await?);
     Ok(Life { ending: Ending::of(&conclusion), records })
+}
+
+/// Everything about a run, with what its sub-agents ask: that waits for the same person.
+async fn records_of(store: &dyn Store, run: &RunId) -> Result<RunRecords, HostError> {
+    let mut records = store.load(run).await.map_err(|e| HostError::store("load the run", &e))?;
+    records.questions.extend(tree::questions_below(store, &records).await?);
+    Ok(records)
 }
 
 /// Refuses a folder of locks in which nothing new can be made, before the run is taken: each tool server needs a lock file.

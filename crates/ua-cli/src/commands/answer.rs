@@ -16,7 +16,7 @@ use super::summary::{ids_of, question_text};
 use crate::error::{HostError, OK};
 use crate::ids::shortened;
 use crate::output::{line, plain, print, print_exactly, print_json};
-use crate::people::{AtTerminal, is_attended};
+use crate::people::is_attended;
 use crate::shown::Shown;
 use crate::view::{Answered, OpenQuestion};
 use crate::{complete, find};
@@ -60,7 +60,8 @@ pub struct AnswerArgs {
     #[arg(add = ArgValueCompleter::new(complete::questions))]
     pub question: Option<String>,
     /// The answer; a question says which it takes
-    pub choice: Option<AnswerChoice>,
+    #[arg(value_parser = AnyChoice)]
+    pub choice: Option<String>,
     /// With `happened`: the provider's id of what happened
     #[arg(long, value_name = "ID")]
     pub proof: Option<String>,
@@ -72,9 +73,31 @@ pub struct AnswerArgs {
     pub values: Option<String>,
 }
 
+/// Takes whatever is typed as an answer, and names the words that there are: which of them a question takes, and what else (the model's options),
+/// is known once it is looked up.
+#[derive(Debug, Clone)]
+struct AnyChoice;
+
+impl clap::builder::TypedValueParser for AnyChoice {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        Some(Box::new(AnswerChoice::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
 /// What may be answered; a question says which of these it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AnswerChoice {
+pub(crate) enum AnswerChoice {
     /// It happened
     Happened,
     /// It did not happen, or what was wrong has been fixed: try again
@@ -179,7 +202,10 @@ async fn tell_of_the_gateway(host: &Host) -> bool {
 /// The question that `name` names. One of the gateway is in another folder, and the error says in which.
 async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
     let found = match host.home().open_read_only() {
-        Ok(store) => find::question(&store, name).await,
+        Ok(store) => match find::question(&store, name).await {
+            Err(_) if AnswerChoice::from_str(name, true).is_ok() => Err(without_its_question(&store, name).await?),
+            found => found,
+        },
         Err(error) => Err(error),
     };
     let error = match found {
@@ -192,6 +218,17 @@ async fn named(host: &Host, name: &str) -> Result<QuestionRecord, HostError> {
     let Some(id) = meant.find(is_it) else { return Err(error) };
     Err(HostError::usage(format!("question {id} belongs to the gateway, which keeps its runs in a folder of its own"))
         .hint(commands.complete(&format!("`ua answer {id}`")).into_owned()))
+}
+
+/// That an answer was typed where its question belongs.
+async fn without_its_question(store: &ua_host::Database, word: &str) -> Result<HostError, HostError> {
+    let open = questions::open(store, None).await?;
+    let error = HostError::usage(format!("`{word}` is an answer; the question that it is for comes before it"));
+    Ok(match open.as_slice() {
+        [] => error.hint("no question is open at the moment"),
+        [only] => error.hint(format!("one question is open: `ua answer {} {word}`", only.question_id)),
+        [_, ..] => error.hint(format!("`ua questions` lists those that are open; then `ua answer QUESTION {word}`")),
+    })
 }
 
 fn shown_question(question: &QuestionRecord, beside: &Beside, top: &RunId, full: bool) -> String {
@@ -215,13 +252,6 @@ pub(super) fn arguments_in_full(question: &QuestionRecord) -> String {
 
 pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> {
     let AnswerArgs { question, choice, proof, text, values } = args;
-    let word = choice.or(values.is_some().then_some(AnswerChoice::Accept));
-    let for_a_tool = matches!(word, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
-    let text = match word {
-        Some(AnswerChoice::Accept) => values.or(text),
-        Some(AnswerChoice::Cancel) => Some(ua_ledger::CANCEL.to_owned()),
-        _ => text,
-    };
     let Some(name) = question else {
         if host.home().is_unused() && tell_of_the_gateway(host).await {
             return Ok(OK);
@@ -230,17 +260,30 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
     };
     // Looked up without touching anything first, so that a typing error changes nothing.
     let question = named(host, &name).await?;
-    let takes = || format!("it takes {}", words(&question));
+    let (choice, text) = match choice {
+        Some(typed) => match understood(&question, &typed) {
+            Some(Typed::Word(word)) => (Some(word), text),
+            // One answer to the model: its words stand where --text would.
+            Some(Typed::Option(option)) if text.is_none() => (None, Some(option)),
+            Some(Typed::Option(_)) | None => return Err(not_taken(&question, &typed)),
+        },
+        None => (None, text),
+    };
+    let word = choice.or(values.is_some().then_some(AnswerChoice::Accept));
+    let for_a_tool = matches!(word, Some(AnswerChoice::Accept | AnswerChoice::Decline | AnswerChoice::Cancel));
+    let text = match word {
+        Some(AnswerChoice::Accept) => values.or(text),
+        Some(AnswerChoice::Cancel) => Some(ua_ledger::CANCEL.to_owned()),
+        _ => text,
+    };
+    let takes = || it_takes(&question);
     if for_a_tool && question.kind != QuestionKind::Elicitation {
         return Err(
             HostError::usage(format!("question {} was not asked by a tool", question.question_id)).hint(takes())
         );
     }
     let choice = match word {
-        Some(word) => chosen(&question, word.as_str()).ok_or_else(|| {
-            HostError::usage(format!("question {} does not take `{}`", question.question_id, word.as_str()))
-                .hint(takes())
-        })?,
+        Some(word) => chosen(&question, word.as_str()).ok_or_else(|| not_taken(&question, word.as_str()))?,
         // What the model asked is answered by words alone.
         None if question.kind == QuestionKind::AskUser && text.is_some() => Choice::Continue,
         None if question.status == ua_store::QuestionStatus::Open
@@ -248,11 +291,7 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
             && text.is_none()
             && proof.is_none() =>
         {
-            let store = host.home().open()?;
-            let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-            let then = super::cancel::after_answer(host, &store, &question.run_id).await?;
-            ua_host::home::close(store);
-            return Ok(super::ask::report_answered(answered, &then));
+            return super::ask::ask_here(host, &question).await;
         }
         // What needs none any more is not asked for one.
         None if question.status != ua_store::QuestionStatus::Open => {
@@ -285,6 +324,48 @@ pub(crate) async fn run(host: &Host, args: AnswerArgs) -> Result<u8, HostError> 
     report(&question, said)?;
     crate::output::tell(crate::ids::in_sentence(&then).as_ref());
     Ok(OK)
+}
+
+/// What was typed as the answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Typed {
+    /// A word that is an answer, to this question or to another one.
+    Word(AnswerChoice),
+    /// An answer that the model proposed.
+    Option(String),
+}
+
+/// Reads what was typed as the answer to `question`: a word, or one of the model's options, by its number or its text.
+fn understood(question: &QuestionRecord, typed: &str) -> Option<Typed> {
+    // A word that the question takes is one, as at the prompt; another one may be an option of the model's.
+    let word = AnswerChoice::from_str(typed, true).ok();
+    if let Some(word) = word.filter(|word| chosen(question, word.as_str()).is_some()) {
+        return Some(Typed::Word(word));
+    }
+    let is_asked = question.kind == QuestionKind::AskUser;
+    let option = proposed(question, typed).or_else(|| {
+        let typed = typed.trim().to_lowercase();
+        options(question).find(|option| option.trim().to_lowercase() == typed).map(str::to_owned)
+    });
+    option.filter(|_| is_asked).map(Typed::Option).or(word.map(Typed::Word))
+}
+
+/// What the model proposes as answers.
+fn options(question: &QuestionRecord) -> impl Iterator<Item = &str> {
+    question.detail.get("options").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// What a question takes, options of the model first.
+fn it_takes(question: &QuestionRecord) -> String {
+    let options =
+        (1..).zip(options(question)).map(|(number, option): (usize, _)| format!("{number} ({})", line(option, 60)));
+    let takes: Vec<String> = options.chain([words(question)]).collect();
+    format!("it takes {}", takes.join(", "))
+}
+
+fn not_taken(question: &QuestionRecord, typed: &str) -> HostError {
+    HostError::usage(format!("question {} does not take `{}`", question.question_id, line(typed, 60)))
+        .hint(it_takes(question))
 }
 
 /// The answer that the model proposed under this number.

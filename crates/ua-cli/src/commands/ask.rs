@@ -7,11 +7,11 @@
 use serde_json::Value;
 use ua_core::RunStatus;
 use ua_host::people::WhichRun;
-use ua_host::questions::{Beside, Reach, WayToAnswer};
+use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, job, questions};
 use ua_resume::Standing;
 use ua_resume::answers::ways;
-use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord};
+use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord, Store as _};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
@@ -35,26 +35,52 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("name the question; these are open:\n{}", list.join("\n")))
             .hint("`ua answer QUESTION CHOICE`; `ua questions` shows what each of them takes"));
     }
-    let Some(question) = which(&open).await? else { return Ok(WAITING) };
+    let mut objectives = Vec::with_capacity(open.len());
+    for question in &open {
+        let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        objectives.push(run.spec.objective.clone());
+    }
+    let Some(question) = which(&open, &objectives).await? else { return Ok(WAITING) };
     drop(store);
+    ask_here(host, &question).await
+}
+
+/// Asks about one question, and says what is next.
+pub(crate) async fn ask_here(host: &Host, question: &QuestionRecord) -> Result<u8, HostError> {
     let store = host.home().open()?;
-    let answered = questions::ask(host, &AtTerminal::default(), &store, &question).await?;
-    let then = super::cancel::after_answer(host, &store, &question.run_id).await?;
+    let asked = questions::ask(host, &AtTerminal::default(), &store, question).await?;
+    let code = match asked {
+        Asked::Answered | Asked::Settled => {
+            let then = super::cancel::after_answer(host, &store, &question.run_id).await?;
+            tell(crate::ids::in_sentence(&then).as_ref());
+            OK
+        }
+        Asked::LeftOpen => {
+            tell("left open");
+            WAITING
+        }
+    };
     ua_host::home::close(store);
-    Ok(report_answered(answered, &then))
+    Ok(code)
 }
 
 /// More than any question has: where nobody sits at a terminal nothing is cut.
 const WHOLE: usize = 10_000;
 
-/// The question that somebody chooses among those that are open.
-async fn which(open: &[QuestionRecord]) -> Result<Option<QuestionRecord>, HostError> {
+/// A question in the list of those that are open: its id, which `ua answer` takes, what it asks, and what its run is for.
+fn in_a_list(question: &QuestionRecord, objective: &str) -> String {
+    let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
+    format!("{id} · {} · run {run}: {}", line(&question.text, 90), line(objective, 60))
+}
+
+/// The question that somebody chooses among those that are open; `objectives` are those of their runs.
+async fn which(open: &[QuestionRecord], objectives: &[String]) -> Result<Option<QuestionRecord>, HostError> {
     if let [only] = open {
         return Ok(Some(only.clone()));
     }
-    let about = |q: &QuestionRecord| format!("{} · {}", short(q.run_id.as_str()), line(&q.text, 90));
+    let about = open.iter().zip(objectives).map(|(question, objective)| in_a_list(question, objective));
     let offers: Vec<Offer> =
-        (1..).zip(open).map(|(number, q)| Offer { word: number.to_string(), meaning: about(q) }).collect();
+        (1..).zip(about).map(|(number, meaning): (usize, _)| Offer { word: number.to_string(), meaning }).collect();
     let mut ask = format!(
         "Open questions\n{}Which one? Type its number, then Enter (Enter alone: none): ",
         offered(&offers, crate::terminal::err_width())
@@ -102,17 +128,6 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing) -> Result<W
     }
 }
 
-/// Says what is next and returns the exit code.
-pub(crate) fn report_answered(is_answered: bool, then: &str) -> u8 {
-    if is_answered {
-        tell(crate::ids::in_sentence(then).as_ref());
-        OK
-    } else {
-        tell("left open");
-        WAITING
-    }
-}
-
 /// One line of the menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
@@ -152,8 +167,7 @@ pub(crate) async fn put(question: &QuestionRecord, beside: &Beside) -> Result<Op
     let mut before = shown(question, beside);
     let left = left_open(question, beside.reach);
     loop {
-        let takes_words = question.kind == QuestionKind::AskUser;
-        let Some(item) = choose(&before, &menu, takes_words, &left).await? else { return Ok(None) };
+        let Some(item) = choose(question, &before, &menu, &left).await? else { return Ok(None) };
         let answer = match item {
             Item::Later => return Ok(None),
             Item::Say(_, option) => Ok(Answer::new(Choice::Continue).text(option)),
@@ -211,7 +225,12 @@ fn without_arguments(text: &str, are_below: bool) -> String {
 }
 
 /// Shows the menu below `before` until something of it was typed, or something else where words are an answer.
-async fn choose(before: &str, menu: &[Item], takes_words: bool, left: &Left) -> Result<Option<Item>, HostError> {
+async fn choose(
+    question: &QuestionRecord,
+    before: &str,
+    menu: &[Item],
+    left: &Left,
+) -> Result<Option<Item>, HostError> {
     let offers: Vec<Offer> = menu.iter().map(|item| Offer { word: item.word(), meaning: item.meaning() }).collect();
     let words: Vec<&str> = offers.iter().map(|offer| offer.word.as_str()).collect();
     let mut ask = format!(
@@ -223,10 +242,19 @@ async fn choose(before: &str, menu: &[Item], takes_words: bool, left: &Left) -> 
         match pick(&typed, &words) {
             Picked::One(at) => return Ok(menu.get(at).cloned()),
             Picked::Nothing => return Ok(None),
-            Picked::Unclear(_) if takes_words => return Ok(Some(Item::Typed(typed))),
-            Picked::Unclear(why) => ask = format!("{why}. Answer: "),
+            Picked::Unclear(_) if question.kind == QuestionKind::AskUser => return Ok(Some(Item::Typed(typed))),
+            Picked::Unclear(why) => match meant_by_older_word(question, menu, &typed) {
+                Some(item) => return Ok(Some(item)),
+                None => ask = format!("{why}. Answer: "),
+            },
         }
     }
+}
+
+/// What an older word stands for that `ua answer` takes (`deny`), among what this question offers.
+fn meant_by_older_word(question: &QuestionRecord, menu: &[Item], typed: &str) -> Option<Item> {
+    let choice = chosen(question, &typed.to_lowercase())?;
+    menu.iter().find(|item| matches!(item, Item::Choose(way) if way.choice == choice)).cloned()
 }
 
 /// What goes with an answer, and whether it is meant; otherwise why it is asked again.
@@ -265,7 +293,8 @@ async fn details(
         "skip" if question.call_id.is_some() && question.kind != QuestionKind::UnknownOutcome => {
             answer.text = words("What the model should know (Enter for nothing): ").await?;
         }
-        "retry" if question.call_id.is_none() => {
+        // Where credentials or a process were in the way, there is nothing that a model is told.
+        "retry" if matches!(question.kind, QuestionKind::RepeatedFailures | QuestionKind::MissingEvidence) => {
             answer.text = words("What the model should know (Enter for nothing): ").await?;
         }
         _ => {}
@@ -352,6 +381,23 @@ mod tests {
         let choices = vec![Choice::Continue, Choice::Skip, Choice::Abort];
         let elicited = question(QuestionKind::Elicitation, choices, Value::Null);
         assert_eq!(words_of(&elicited), ["accept", "decline", "cancel", "abort", "later"]);
+    }
+
+    #[test]
+    fn an_older_word_that_the_command_takes_is_taken_at_the_prompt() {
+        let choices = vec![Choice::Execute, Choice::Skip, Choice::Abort];
+        let approval = question(QuestionKind::Approval, choices, Value::Null);
+        let menu = menu(&approval, Reach::Run);
+        for (typed, word) in [("deny", Some("skip")), ("Execute", Some("approve")), ("happened", None), ("x", None)] {
+            let meant = meant_by_older_word(&approval, &menu, typed).map(|item| item.word());
+            assert_eq!(meant.as_deref(), word, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_question_in_a_list_has_its_own_id_and_what_its_run_is_for() {
+        let approval = question(QuestionKind::Approval, vec![Choice::Skip], Value::Null);
+        assert_eq!(in_a_list(&approval, "Post the minutes"), "q_1 · t · run run_1: Post the minutes");
     }
 
     #[test]

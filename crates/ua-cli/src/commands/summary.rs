@@ -8,12 +8,12 @@ use ua_core::{CallStatus, QuestionId, RunStatus, RunStop};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
-use ua_host::questions::KnownFact;
+use ua_host::questions::{KnownFact, WHAT_HELPS, what_helps};
 use ua_resume::answers::{Beside, Reach, known, ways};
 use ua_resume::{AroundRun, Standing, call_standing};
 
 use crate::error::HostError;
-use crate::ids::{short, shortened};
+use crate::ids::{in_sentence, short, shortened};
 use crate::moment;
 use crate::output::{line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
@@ -149,7 +149,10 @@ fn questions_left(records: &RunRecords, asked: &BTreeSet<QuestionId>) -> String 
             continue;
         }
         let call = question.call_id.as_ref().and_then(|call| records.call(call));
-        let known = known(question, call, &records.attempts, own_history(records, question), &[]);
+        let mut known = known(question, call, &records.attempts, own_history(records, question), &[]);
+        if question.run_id == records.run.run_id {
+            known.extend(what_helps(&records.run, question));
+        }
         let beside = Beside { known, reach: reach(&records.run, question) };
         out.push_str(&shortened(&question_text(question, &beside), &ids_of(question, &records.run.run_id)));
     }
@@ -230,7 +233,12 @@ pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> Strin
 /// What is known about a question, a line each.
 pub(crate) fn known_lines(known: &[KnownFact]) -> String {
     known.iter().fold(String::new(), |lines, fact| {
-        let text = if fact.name == "sent" { told(&fact.text) } else { Cow::Borrowed(fact.text.as_str()) };
+        // Others are words of the model, or of a tool.
+        let text = match fact.name {
+            "sent" => told(&fact.text),
+            WHAT_HELPS => in_sentence(&fact.text),
+            _ => Cow::Borrowed(fact.text.as_str()),
+        };
         lines + &format!("  {:<11} {}\n", fact.name, wrapped(&line(&text, 400), 14))
     })
 }

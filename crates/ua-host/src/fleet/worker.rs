@@ -485,7 +485,7 @@ impl Worker {
                 }
                 match error.kind() {
                     // Another process has it, or the database went away and may be back.
-                    Kind::Waiting | Kind::Storage => self.again(MISFIT, why).await,
+                    Kind::Waiting | Kind::Storage | Kind::Interrupted => self.again(MISFIT, why).await,
                     Kind::Provider => self.again(OUTAGE, why).await,
                     // Trying again would come to the same.
                     Kind::Usage | Kind::Failed => Release::Parked { why },

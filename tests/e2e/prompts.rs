@@ -1,0 +1,159 @@
+//! What becomes of a prompt: answered elsewhere meanwhile, ended by a signal, given words that it does not know.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use ua_e2e::{Model, TestEnv, until};
+
+use super::attended::{ENTER, Terminal};
+use super::env;
+
+fn asking_job(env: &TestEnv, name: &str, objective: &str) -> String {
+    let asks =
+        json!({"name": "mcp__ua_person__ask_user", "input": {"question": "Which colour?", "options": ["red", "blue"]}});
+    let fields = json!({"objective": objective, "tools": {"builtin": false}, "escalation": {"ask_user": true}});
+    env.named_job(name, &fields, &json!([{"tools": [asks]}, {"text": "Done."}]))
+}
+
+fn approval_job(env: &TestEnv) -> String {
+    let post = |text: &str| json!({"name": "mcp__forum__post_comment", "input": {"text": text}});
+    let turns: Value = json!([{"tools": [post("first"), post("second")]}, {"text": "Posted."}]);
+    env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}}), &turns)
+}
+
+/// A question that was answered elsewhere is not said to be open, whatever is typed here, and the run goes on with that answer.
+#[test]
+fn an_answer_from_another_terminal_takes_the_prompt_away() {
+    for typed in ["", "l\r", "\r"] {
+        let env = env();
+        let job = asking_job(&env, "job", "Ask.");
+        let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+        terminal.asks("Which colour?");
+        let question = env.value("SELECT question_id FROM questions");
+        env.run(&["answer", &question, "--text", "green"]).code(0).says(&["the process that drives run r takes it"]);
+        terminal.types(typed);
+        let text = terminal.code(0);
+        assert!(text.contains("was answered elsewhere in the meantime") && text.contains("green"), "{typed:?} {text}");
+        assert!(!text.contains("is left open") && text.contains("succeeded"), "{typed:?} {text}");
+        assert_eq!(env.rows("SELECT choice, note FROM answers"), ["continue green"]);
+    }
+}
+
+/// Of two questions the one that was answered here is not said to be open when the other one is left.
+#[test]
+fn only_what_is_open_is_said_to_be_left_open() {
+    let env = env().with_forum();
+    let mut terminal = Terminal::start(&env, &["job", &approval_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    // The older word of the command, too.
+    terminal.types(&format!("deny{ENTER}"));
+    terminal.shows("What the model should know");
+    terminal.types(ENTER);
+    terminal.shows("second");
+    until("the second prompt", || terminal.text().matches("(Enter alone: later):").count() == 2);
+    terminal.types(ENTER);
+    let text = terminal.code(75);
+    assert_eq!(text.matches("is left open; `ua answer").count(), 1, "{text}");
+    assert_eq!(env.rows("SELECT choice FROM answers"), ["skip"]);
+}
+
+/// A run that was ended elsewhere asks nothing any more.
+#[test]
+fn a_run_that_is_ended_elsewhere_ends_at_its_prompt() {
+    let env = env().with_forum();
+    let terminal = Terminal::start(&env, &["job", &approval_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    env.run(&["runs", "cancel", "r"]).code(0);
+    let text = terminal.code(1);
+    assert!(text.contains("needs no answer any more: run r is to end"), "{text}");
+    assert_eq!((env.run_status().as_str(), env.comments().len()), ("cancelled", 0));
+}
+
+#[test]
+fn a_signal_at_a_prompt_ends_the_process_and_leaves_the_question_open() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let env = env().with_forum();
+        let terminal = Terminal::start(&env, &["job", &approval_job(&env), "--run-id", "r"]);
+        terminal.asks("first");
+        terminal.signal(signal);
+        let text = terminal.code(130);
+        assert!(text.contains("is left open, and run r waits for it") && text.contains("ua resume r"), "{text}");
+        let stands = || (env.run_status(), env.rows("SELECT DISTINCT status FROM questions"));
+        assert_eq!(stands(), ("waiting_for_human".to_owned(), vec!["open".to_owned()]));
+        // The same of a resume, and of a command that drives nothing.
+        let question = env.value("SELECT question_id FROM questions ORDER BY question_id LIMIT 1");
+        for command in [["resume", "r"], ["answer", &question]] {
+            let terminal = Terminal::start(&env, &command);
+            terminal.asks("first");
+            terminal.signal(signal);
+            assert!(terminal.code(130).contains("is left open"), "{command:?}");
+        }
+        assert_eq!(stands(), ("waiting_for_human".to_owned(), vec!["open".to_owned()]));
+    }
+}
+
+#[test]
+fn what_is_neither_yes_nor_no_is_asked_about_again() {
+    let env = env().with_forum();
+    let mut terminal = Terminal::start(&env, &["job", &approval_job(&env), "--run-id", "r"]);
+    terminal.asks("first");
+    terminal.types(&format!("a{ENTER}"));
+    terminal.shows("Let it run? [y/N]");
+    terminal.types(&format!("maybe{ENTER}"));
+    terminal.shows("`maybe` is neither yes nor no. Let it run? [y/N]");
+    terminal.types(&format!("y{ENTER}"));
+    terminal.shows("second");
+    assert_eq!(env.rows("SELECT choice FROM answers"), ["execute"]);
+    terminal.types("\u{3}");
+    terminal.code(75);
+}
+
+/// Each line has what `ua answer` takes, and what the run is for.
+#[test]
+fn the_list_of_open_questions_has_their_ids_and_objectives() {
+    let env = env();
+    for (name, objective) in [("one", "Paint the mill"), ("two", "Paint the dam")] {
+        env.run(&["job", &asking_job(&env, name, objective), "--run-id", name]).code(75);
+    }
+    let questions = env.rows("SELECT question_id, run_id FROM questions ORDER BY question_id");
+    let mut terminal = Terminal::start(&env, &["answer"]);
+    terminal.shows("Which one?");
+    let text = terminal.text();
+    for row in &questions {
+        let (id, run) = row.split_once(' ').unwrap_or_default();
+        let objective = if run == "one" { "Paint the mill" } else { "Paint the dam" };
+        let short = &id[id.len() - 8..];
+        let line = text.lines().find(|line| line.contains(short)).unwrap_or_else(|| panic!("{short}: {text}"));
+        assert!(line.contains(&format!("run {run}: {objective}")), "{line}");
+        // What is shown is taken.
+        env.run(&["answer", short, "skip"]).code(0);
+    }
+    terminal.types(ENTER);
+    terminal.code(75);
+}
+
+/// What helps against a refused key is said with the variable of that provider, and no model is told anything.
+#[test]
+fn a_refused_key_is_asked_about_with_what_helps() {
+    let model = Model::with(&json!({"turns": [{"text": "Done."}]}).to_string(), |config| {
+        config.api_key = Some("the-right-key".to_owned());
+    });
+    let env = env();
+    let fields = json!({"tools": {"builtin": false}, "model": {"provider": "anthropic", "name": "scripted"}});
+    let job = env.job(&fields, &json!([]));
+    let address = format!("ANTHROPIC_BASE_URL={}", model.base_url());
+    let wrong = [address.as_str(), "ANTHROPIC_API_KEY=the-wrong-key"];
+    let mut terminal = Terminal::start_in(&env, &wrong, &["job", &job, "--run-id", "r"]);
+    terminal.asks("The model provider refused the credentials (HTTP 401)");
+    let text = terminal.text();
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("set ANTHROPIC_API_KEY in the shell to a valid key"), "{text}");
+    assert!(flat.contains("then `ua resume r") && flat.contains("and answer `retry` there"), "{text}");
+    assert!(!text.contains("rejected") && !text.contains("OPENAI_API_KEY"), "{text}");
+    terminal.types(&format!("l{ENTER}"));
+    terminal.code(75);
+    let mut terminal = Terminal::start_in(&env, &[&address, "ANTHROPIC_API_KEY=the-right-key"], &["resume", "r"]);
+    terminal.asks("The model provider refused the credentials (HTTP 401)");
+    terminal.types(&format!("re{ENTER}"));
+    let text = terminal.code(0);
+    assert!(!text.contains("What the model should know"), "{text}");
+}
