@@ -77,6 +77,11 @@ fn a_call_that_a_person_declines_is_cancelled_and_the_model_is_told_why() {
     let last = json!({"text": "Not posted.", "expect": {"contains": ["not to be made", "the board decides first"], "tool_result_ok": false}});
     waits_for_approvals(&env, &last);
     answer_all(&env, "skip", &["--text", "the board decides first"]);
+    // Who decided, and with which remark, stands with the call.
+    let call = env.value("SELECT tool_call_id FROM tool_calls ORDER BY ordinal LIMIT 1");
+    env.run(&["calls", "show", &call]).code(0).shows(&["skip, by ", "\"the board decides first\""]);
+    let shown = env.run(&["calls", "show", &call, "--json"]).code(0).json();
+    assert_eq!(shown["questions"][0]["answer"]["text"], "the board decides first", "{shown}");
     env.run(&["resume", "r"]).code(0);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment cancelled".to_owned(); 2], 0));
 }
@@ -149,6 +154,67 @@ fn the_model_may_ask_and_the_answer_is_the_result() {
         env.run(&["resume", "r"]).code(0);
         assert_eq!(env.value("SELECT count(*) FROM questions"), "1", "{point}");
     }
+}
+
+/// A question says which answers it takes, the model's own among them, and takes these as the prompt does.
+#[test]
+fn what_the_model_proposes_is_an_answer_by_its_number_and_its_text() {
+    for (typed, answered) in [("blue", "blue"), ("BLUE", "blue"), ("1", "red")] {
+        let env = env();
+        run(
+            &env,
+            &json!({"tools": {"builtin": false}, "escalation": {"ask_user": true}}),
+            &json!([asks(), {"text": "x"}]),
+        )
+        .code(75);
+        let question = open_questions(&env).remove(0);
+        let refused = env.run(&["answer", &question, "purple"]);
+        refused.refused(2, &["does not take `purple`", "1 (red), 2 (blue), --text 'YOUR ANSWER', skip, abort"]);
+        env.run(&["answer", &question, "retry"]).refused(2, &["does not take `retry`", "1 (red)"]);
+        env.run(&["answer", &question, typed]).code(0);
+        assert_eq!(env.rows("SELECT choice, note FROM answers"), [format!("continue {answered}")]);
+    }
+    let env = env().with_forum();
+    waits_for_approvals(&env, &json!({"text": "Posted."}));
+    env.run(&["answer", "approve"]).refused(2, &["`approve` is an answer", "ua answer QUESTION approve"]);
+    let question = open_questions(&env).remove(0);
+    env.run(&["answer", &question, "perhaps"])
+        .refused(2, &["does not take `perhaps`", "it takes approve, skip, abort"]);
+    answer_all(&env, "skip", &[]);
+    env.run(&["answer", "retry"]).refused(2, &["`retry` is an answer", "no question is open"]);
+}
+
+/// An id of another kind is told from one that nothing has, by every command that takes one.
+#[test]
+fn an_id_of_another_kind_is_named_as_what_it_is() {
+    let env = env().with_forum();
+    let turns = json!([{"tools": [comment("first")]}, {"text": "Posted."}]);
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_*"]}});
+    env.run(&["job", &env.job(&fields, &turns)]).code(75);
+    let [run, call, question] = ["run_id FROM runs", "tool_call_id FROM tool_calls", "question_id FROM questions"]
+        .map(|what| env.value(&format!("SELECT {what}")));
+    let end = |id: &str| id[id.len() - 8..].to_owned();
+    for of in [&|id: &str| id.to_owned(), &end as &dyn Fn(&str) -> String] {
+        let (run_id, call_id, question_id) = (of(&run), of(&call), of(&question));
+        let its_question = format!("ua answer {question}");
+        let answer = |id: &str, kind: &str, hint: &str| {
+            env.run(&["answer", id, "approve"]).refused(2, &[&format!("`{id}` is a {kind}, not a question"), hint]);
+        };
+        answer(&run_id, "run", &its_question);
+        answer(&call_id, "call", &its_question);
+        for command in [&["resume"][..], &["runs", "show"], &["runs", "cancel"]] {
+            for (id, kind, hint) in [(&question_id, "question", &its_question), (&call_id, "call", &run)] {
+                let words = [command, &[id.as_str()]].concat();
+                env.run(&words).refused(2, &[&format!("`{id}` is a {kind}, not a run"), &run, hint]);
+            }
+        }
+        let show = |id: &str, kind: &str, hint: &str| {
+            env.run(&["calls", "show", id]).refused(2, &[&format!("`{id}` is a {kind}, not a call"), hint]);
+        };
+        show(&run_id, "run", &format!("ua calls list --run {run}"));
+        show(&question_id, "question", &call);
+    }
+    assert_eq!(env.value("SELECT count(*) FROM answers"), "0");
 }
 
 #[test]

@@ -303,3 +303,20 @@ fn a_run_that_kills_its_process_again_and_again_asks_a_person() {
     env.run(&["answer", &question, "continue"]).code(0);
     env.run(&["resume", "r"]).code(0);
 }
+
+/// Whoever resumes the newest run and finds it finished is told which runs are not, and how each is resumed.
+#[test]
+fn a_resume_of_the_last_run_names_those_that_are_not_finished() {
+    let env = env().with_forum();
+    in_doubt(&env);
+    let job = env.named_job("done", &json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "done"]).code(0);
+    let again = env.run(&["resume", "last"]).code(0);
+    again.says(&["run done is already finished", "not finished: run r (", "waiting for you): `ua resume r"]);
+    // Not where the run was named, nor when there is none.
+    let named = env.run(&["resume", "done"]).code(0);
+    assert!(!named.stderr.contains("not finished"), "{}", named.stderr);
+    env.run(&["runs", "cancel", "r"]).code(0);
+    let alone = env.run(&["resume", "last"]);
+    assert!(!alone.stderr.contains("not finished"), "{}", alone.stderr);
+}

@@ -61,7 +61,7 @@ async fn run_id(store: &dyn Store, text: &str) -> Result<RunId, HostError> {
             return one("run", (text, part), found, RunId::to_string).map_err(no_run);
         }
         let names = [alike(all.iter().map(RunId::as_str)), vec!["last"]].concat();
-        return Err(none("run", text, &names, RUNS_ARE_LISTED));
+        return Err(no_such(store, Kind::Run, text, &names, RUNS_ARE_LISTED).await);
     }
     one("run", (text, part), found, RunId::to_string).map_err(no_run)
 }
@@ -96,7 +96,8 @@ pub(crate) async fn call(store: &dyn Store, text: &str) -> Result<CallRecord, Ho
             return one("call", (text, Part::Shown), found, |call| call.call_id.to_string())
                 .map_err(|error| error.hint(listed));
         }
-        return Err(none("call", text, &alike(newest.iter().map(|call| call.call_id.as_str())), listed));
+        let names = alike(newest.iter().map(|call| call.call_id.as_str()));
+        return Err(no_such(store, Kind::Call, text, &names, listed).await);
     }
     one("call", (text, part), found, |call| call.call_id.to_string()).map_err(|error| error.hint(listed))
 }
@@ -134,7 +135,8 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
     }
     let listed = "`ua questions` shows what waits for an answer";
     if found.is_empty() {
-        return Err(none("question", text, &alike(open.iter().map(|q| q.question_id.as_str())), listed));
+        let names = alike(open.iter().map(|q| q.question_id.as_str()));
+        return Err(no_such(store, Kind::Question, text, &names, listed).await);
     }
     one("question", (text, part), found, |q| q.question_id.to_string()).map_err(|error| error.hint(listed))
 }
@@ -162,6 +164,117 @@ const RUNS_ARE_LISTED: &str = "`ua runs list` shows them; `last` is the newest";
 
 /// At most so many calls are looked at for one that was meant.
 const LOOKED_AT: u32 = 2_000;
+
+/// What ids are of that people type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Run,
+    Call,
+    Question,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Call => "call",
+            Self::Question => "question",
+        }
+    }
+}
+
+/// That nothing of the kind has this name; where something of another kind has it, what that is, and what of the kind that is wanted belongs to
+/// it. Whatever is looked up here by an id is refused by this.
+async fn no_such(store: &dyn Store, wanted: Kind, typed: &str, names: &[&str], hint: &str) -> HostError {
+    match of_another_kind(store, wanted, typed).await {
+        Ok(Some(error)) => error,
+        Ok(None) => none(wanted.word(), typed, names, hint),
+        Err(error) => error,
+    }
+}
+
+/// What has the name that was typed and is not of the kind that is wanted. Only what the name names alone is taken for meant.
+async fn of_another_kind(store: &dyn Store, wanted: Kind, typed: &str) -> Result<Option<HostError>, HostError> {
+    if !is_end(typed) {
+        return Ok(None);
+    }
+    let fail = |error: &StoreError| HostError::store("look for what has this id", error);
+    let open = store.open_questions(None).await.map_err(|e| fail(&e))?;
+    let is_named = |id: &str| id.starts_with(typed) || id.ends_with(typed);
+    let mut found = Vec::new();
+    if wanted != Kind::Run {
+        for (prefix, ending) in [(typed, ""), ("", typed)] {
+            let (prefix, ending) = (prefix.to_owned(), ending.to_owned());
+            let query = RunQuery { prefix, ending, limit: FEW, ..RunQuery::default() };
+            for run in store.find_runs(&query).await.map_err(|e| fail(&e))? {
+                let hint = match wanted {
+                    Kind::Question => questions_of_run(&run.run_id, &open),
+                    Kind::Call | Kind::Run => format!("`ua calls list --run {}` shows its calls", run.run_id),
+                };
+                found.push((run.run_id.to_string(), Kind::Run, hint));
+            }
+        }
+    }
+    if wanted != Kind::Call {
+        for (prefix, ending) in [(typed, ""), ("", typed)] {
+            let (prefix, ending) = (prefix.to_owned(), ending.to_owned());
+            let query = CallQuery { prefix, ending, limit: FEW, ..CallQuery::default() };
+            for call in store.find_calls(&query).await.map_err(|e| fail(&e))? {
+                let hint = match wanted {
+                    Kind::Question => question_of_call(&call.call_id, &open),
+                    Kind::Run | Kind::Call => format!("it is a call of run {}", call.run_id),
+                };
+                found.push((call.call_id.to_string(), Kind::Call, hint));
+            }
+        }
+    }
+    if wanted != Kind::Question {
+        let mut questions: Vec<QuestionRecord> =
+            open.iter().filter(|question| is_named(question.question_id.as_str())).cloned().collect();
+        // One that is closed has its whole name alone.
+        if let Ok(id) = QuestionId::parse(typed)
+            && questions.is_empty()
+        {
+            questions.extend(store.question(&id).await.ok());
+        }
+        for question in questions {
+            let (id, run) = (&question.question_id, &question.run_id);
+            let waits = question.status == QuestionStatus::Open;
+            let answer = if waits { format!("; `ua answer {id}` answers it") } else { String::new() };
+            let hint = match (&question.call_id, wanted) {
+                (Some(call), Kind::Call) => format!("it asks about call {call}{answer}"),
+                (None, Kind::Call) => format!("it asks about run {run} itself, and no call{answer}"),
+                (_, Kind::Run | Kind::Question) => format!("it is a question of run {run}{answer}"),
+            };
+            found.push((id.to_string(), Kind::Question, hint));
+        }
+    }
+    found.dedup_by(|one, other| one.0 == other.0);
+    let [(_, kind, hint)] = found.as_slice() else { return Ok(None) };
+    let typed = crate::output::line(typed, 100);
+    Ok(Some(HostError::usage(format!("`{typed}` is a {}, not a {}", kind.word(), wanted.word())).hint(hint.clone())))
+}
+
+/// Which question of a run may have been meant.
+fn questions_of_run(run: &RunId, open: &[QuestionRecord]) -> String {
+    let of_run = |question: &&QuestionRecord| question.run_id == *run && question.status == QuestionStatus::Open;
+    let ids: Vec<&str> = open.iter().filter(of_run).map(|question| question.question_id.as_str()).collect();
+    match ids.as_slice() {
+        [] => format!("none of its questions is open; `ua runs show {run}` says how it stands"),
+        [only] => format!("its question is {only}: `ua answer {only}`"),
+        [_, _, ..] => format!("its open questions are {}; `ua questions --run {run}` shows them", ids.join(", ")),
+    }
+}
+
+/// Which question about a call may have been meant.
+fn question_of_call(call: &CallId, open: &[QuestionRecord]) -> String {
+    let is_about =
+        |question: &&QuestionRecord| question.call_id.as_ref() == Some(call) && question.status == QuestionStatus::Open;
+    match open.iter().find(is_about) {
+        Some(question) => format!("the question about it is {id}: `ua answer {id}`", id = question.question_id),
+        None => format!("no question about it is open; `ua calls show {call}` says where it stands"),
+    }
+}
 
 /// The names that somebody may have meant: ids, and as people are shown them.
 fn alike<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

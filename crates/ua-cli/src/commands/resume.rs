@@ -5,13 +5,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
+use ua_core::RunStatus;
+use ua_host::job::LAST;
 use ua_host::launch::LaunchOptions;
+use ua_host::restart;
 use ua_host::resume::{self, Changes};
+use ua_host::standing::standings;
 use ua_host::{Host, People};
+use ua_resume::Standing;
+use ua_store::{RunQuery, Store as _};
 
 use super::accept;
 use crate::args::BudgetArgs;
 use crate::error::{HostError, code_of_end};
+use crate::output::line;
 use crate::people::AtTerminal;
 use crate::{complete, find};
 
@@ -77,5 +84,47 @@ pub(crate) async fn by_name(
     let looked = host.home().open_read_only()?;
     let found = find::run(&looked, name).await?;
     let people: Arc<dyn People> = Arc::new(people);
-    Ok(code_of_end(resume::found(host, &people, looked, &found, launch, changes, take_over).await?))
+    let code = code_of_end(resume::found(host, &people, looked, &found, launch, changes, take_over).await?);
+    if name == LAST && found.status.is_terminal() {
+        tell_of_others(host, people.as_ref()).await?;
+    }
+    Ok(code)
+}
+
+/// How many runs are named that somebody may have meant.
+const NAMED: usize = 3;
+
+/// Whoever names the newest run and finds it finished may have meant one that is not: says which there are, the newest first, and how each is
+/// resumed.
+async fn tell_of_others(host: &Host, people: &dyn People) -> Result<(), HostError> {
+    let home = host.home();
+    let store = home.open_read_only()?;
+    let fail = |error: &ua_store::StoreError| HostError::store("look for runs that are not finished", error);
+    let statuses = vec![RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped];
+    let query = RunQuery { statuses, limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+    let runs = store.find_runs(&query).await.map_err(|e| fail(&e))?;
+    let standings = standings(home, &store, &runs).await?;
+    let is_left = |standing: &Standing| {
+        standing.waits_for_a_resume() || matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _))
+    };
+    // A session of the gateway is its client's to continue.
+    let left: Vec<_> = runs
+        .iter()
+        .zip(&standings)
+        .filter(|(run, standing)| is_left(standing) && run.run_mode != ua_store::GATEWAY_MODE)
+        .collect();
+    for (head, standing) in left.iter().take(NAMED) {
+        let run = store.run(&head.run_id).await.map_err(|e| fail(&e))?;
+        people.tell(&format!(
+            "not finished: run {} ({}, {standing}): {}",
+            run.run_id,
+            line(&head.objective, 60),
+            restart::how_to_resume(&store, &run.run_id).await?
+        ));
+    }
+    if left.len() > NAMED {
+        people.tell(&format!("{} more are not finished: `ua status`", left.len() - NAMED));
+    }
+    ua_host::home::close(store);
+    Ok(())
 }
