@@ -493,6 +493,9 @@ pub(crate) struct CallShown {
     /// Its changes, oldest first.
     #[schemars(with = "Vec<Row>")]
     pub(crate) events: Vec<EventRecord>,
+    /// What persons were asked about it, with their answers, oldest first.
+    #[schemars(with = "Vec<Row>")]
+    pub(crate) questions: Vec<QuestionRecord>,
 }
 
 /// What a probe said about a call.

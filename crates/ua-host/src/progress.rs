@@ -267,6 +267,13 @@ pub fn outcome(call: &CallRecord) -> String {
     let detail = || call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
     match call.status {
         CallStatus::Succeeded if call.deduplicated_from.is_some() => "done before, not repeated".to_owned(),
+        // Nothing ran just now: what an earlier process sent is held to have happened.
+        CallStatus::Succeeded if call.resolution == Some(Resolution::Happened) => {
+            "happened, as a person says; not sent again".to_owned()
+        }
+        CallStatus::Succeeded if call.resolution == Some(Resolution::Reconciled) => {
+            "happened, as was found out; not sent again".to_owned()
+        }
         CallStatus::Succeeded => "ok".to_owned(),
         CallStatus::Cancelled if call.resolution == Some(Resolution::Refused) => format!("refused{}", refused(call)),
         CallStatus::Cancelled => format!("not run{}", detail()),

@@ -3,13 +3,13 @@
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
-use ua_core::{CallStatus, CorrectedTo, Resolution};
+use ua_core::{CallStatus, CorrectedTo, Resolution, Timestamp};
 use ua_host::corrections::{self, NewCorrection};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_store::{
-    Answer, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, RunStore, Store, blobs_of, whole_reply,
-    whole_text,
+    Answer, CallQuery, CallRecord, Choice, LedgerStore, QuestionRecord, QuestionStatus, QuestionsOf, RunStore, Store,
+    blobs_of, whole_reply, whole_text,
 };
 
 use super::probe::ProbeArgs;
@@ -221,7 +221,10 @@ async fn show(home: &Home, name: &str, json: bool) -> Result<u8, HostError> {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| fail(&e))?;
         let receipt = store.receipt(&call.call_id).await.map_err(|e| fail(&e))?;
         let events = store.events(&call.call_id).await.map_err(|e| fail(&e))?;
-        print_json(&CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events })?;
+        let questions = questions_about(&store, &call).await?;
+        let shown =
+            CallShown { call: CallRow::of(&call), policy: json!(call.policy), attempts, receipt, events, questions };
+        print_json(&shown)?;
         return Ok(OK);
     }
     print(shown(&store, &call).await?)?;
@@ -291,6 +294,9 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
             out.push_str(&format!("  whole answer   ua calls show {} --full\n", short(call.call_id.as_str())));
         }
     }
+    for question in questions_about(store, call).await? {
+        out.push_str(&asked_line(&question, now));
+    }
     for event in &events {
         let from = event.from.map_or("planned", CallStatus::in_words);
         out.push_str(&format!(
@@ -304,6 +310,36 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         }
     }
     Ok(out)
+}
+
+/// Everything that was asked about a call, oldest first.
+async fn questions_about(store: &dyn Store, call: &CallRecord) -> Result<Vec<QuestionRecord>, HostError> {
+    let of_run = store.questions_of(QuestionsOf::Run(call.run_id.clone())).await;
+    let mut questions = of_run.map_err(|e| HostError::store("read the questions", &e))?;
+    questions.retain(|question| question.call_id.as_ref() == Some(&call.call_id));
+    Ok(questions)
+}
+
+/// What was asked about a call, and who answered what.
+fn asked_line(question: &QuestionRecord, now: Timestamp) -> String {
+    let id = short(question.question_id.as_str());
+    let Some(answer) = &question.answer else {
+        return match question.status {
+            QuestionStatus::Open => format!("  question       {id} is open: `ua answer {id}`\n"),
+            QuestionStatus::Answered | QuestionStatus::Closed => {
+                format!("  question       {id} needs no answer any more\n")
+            }
+        };
+    };
+    let word = match ua_resume::answers::word(question.kind, answer.choice) {
+        "text" => "answered",
+        word => word,
+    };
+    let proof =
+        answer.proof.as_deref().map_or_else(String::new, |proof| format!(", with {} as proof", line(proof, 100)));
+    let remark = answer.text.as_deref().map_or_else(String::new, |text| format!(": {:?}", line(text, 300)));
+    let (by, at) = (line(&answer.by, 60), moment::local(answer.answered_at, now));
+    format!("  question       {id}: {word}, by {by} at {at}{proof}{remark}\n")
 }
 
 /// Prints the whole answer of a call, large parts included: what the model is given, or the reply as it came.

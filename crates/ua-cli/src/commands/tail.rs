@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, Costs, QuestionId, RunStatus, RunStop};
+use ua_core::{CallStatus, Costs, QuestionId, Resolution, RunStatus, RunStop};
 use ua_host::home::Home;
 use ua_host::progress;
 use ua_host::standing::standing;
@@ -339,7 +339,9 @@ impl Tail {
         if !matches!(call.status, CallStatus::Prepared | CallStatus::Running) {
             let last = attempts.last().copied();
             let ended_at = last.filter(|last| last.outcome.as_deref() != Some("lost")).and_then(|last| last.ended_at);
-            let took = last.and_then(|last| Some(ended_at?.since(last.started_at)));
+            // What a person or a probe says of an earlier attempt did not take the time of one.
+            let by_itself = !matches!(call.resolution, Some(Resolution::Happened | Resolution::Reconciled));
+            let took = last.filter(|_| by_itself).and_then(|last| Some(ended_at?.since(last.started_at)));
             let took = took.map_or_else(String::new, |took| format!(" in {}", progress::seconds(took)));
             // A record may be put right long after its call ended.
             let at = ended_at.filter(|_| before.is_none()).unwrap_or(call.updated_at);
