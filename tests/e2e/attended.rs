@@ -122,15 +122,22 @@ impl Terminal {
     }
 
     #[track_caller]
-    pub(super) fn code(mut self, wanted: u32) -> String {
+    pub(super) fn code(self, wanted: u32) -> String {
+        let (code, text) = self.end();
+        assert_eq!(code, wanted, "{text}");
+        text
+    }
+
+    /// Waits for the end: the exit code, and what stands on the screen.
+    #[track_caller]
+    pub(super) fn end(mut self) -> (u32, String) {
         let status = eventually("the end of ua", || self.child.try_wait().expect("look at the process"));
         // What it wrote last may still be on its way to the screen.
         let screen = Arc::clone(&self.screen);
         drop(self.keyboard);
         self.reader.join().expect("read the terminal");
         let text = screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents();
-        assert_eq!(status.exit_code(), wanted, "{text}");
-        text
+        (status.exit_code(), text)
     }
 }
 

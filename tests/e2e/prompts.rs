@@ -29,13 +29,31 @@ fn an_answer_from_another_terminal_takes_the_prompt_away() {
         let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
         terminal.asks("Which colour?");
         let question = env.value("SELECT question_id FROM questions");
-        env.run(&["answer", &question, "--text", "green"]).code(0).says(&["the process that drives run r takes it"]);
+        env.run(&["answer", &question, "--text", "green"]).code(0).says(&["asks about it as well, continues it"]);
         terminal.types(typed);
         let text = terminal.code(0);
         assert!(text.contains("was answered elsewhere in the meantime") && text.contains("green"), "{typed:?} {text}");
         assert!(!text.contains("is left open") && text.contains("succeeded"), "{typed:?} {text}");
         assert_eq!(env.rows("SELECT choice, note FROM answers"), ["continue green"]);
     }
+}
+
+/// Whoever leaves with Ctrl-C what was answered in the same moment is not told that it is open.
+#[test]
+fn a_question_that_was_answered_meanwhile_is_not_left_open_by_ctrl_c() {
+    let env = env();
+    let job = asking_job(&env, "job", "Ask.");
+    let terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
+    terminal.asks("Which colour?");
+    let question = env.value("SELECT question_id FROM questions");
+    // It does not get to look before the signal is there.
+    terminal.signal(Signal::STOP);
+    env.run(&["answer", &question, "--text", "green"]).code(0);
+    terminal.signal(Signal::INT);
+    terminal.signal(Signal::CONT);
+    let (_, text) = terminal.end();
+    assert!(text.contains("was answered elsewhere in the meantime"), "{text}");
+    assert!(!text.contains("is left open") && !text.contains("asks it again"), "{text}");
 }
 
 /// Of two questions the one that was answered here is not said to be open when the other one is left.

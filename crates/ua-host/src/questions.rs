@@ -12,7 +12,7 @@ use ua_dispatch::{CallProgress, Elicitations};
 use ua_ledger::{LateReplies as _, NotTaken};
 use ua_resume::answers::{self, words};
 pub use ua_resume::answers::{Beside, KnownFact, Reach, WayToAnswer, chosen};
-use ua_runner::{LateFile, RunEvent, Watcher};
+use ua_runner::{LateFile, RunEvent, RunLock, Watcher};
 use ua_store::{
     Answer, AnswerRecord, Choice, FleetStore as _, LedgerStore as _, QuestionKind, QuestionRecord, QuestionStatus,
     RunRecord, RunStore, Store,
@@ -339,7 +339,7 @@ pub async fn answer(
     }
     Ok(match settled.first() {
         Some(call) => format!("answered; call {} is {} now", call.call_id, call.status.in_words()),
-        None => after_answer(store, &run.run_id).await?,
+        None => after_answer(host.home(), store, &run.run_id).await?,
     })
 }
 
@@ -388,8 +388,8 @@ fn after_gateway_answer(is_abort: bool) -> String {
 /// How many entries of the queue are looked at for a run.
 const QUEUED_LOOKED_AT: u32 = 10_000;
 
-/// What is next once a question of a run was answered: another question, the worker that has the run, or a resume.
-pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostError> {
+/// What is next once a question of a run was answered: another question, the process or the worker that has the run, or a resume.
+pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<String, HostError> {
     let top = tree::top(store, run).await?;
     let mut left = open(store, Some(&top)).await?;
     for child in tree::runs_below(store, &top).await? {
@@ -412,6 +412,10 @@ pub async fn after_answer(store: &Database, run: &RunId) -> Result<String, HostE
     }
     if ua_runner::may_be_driven(&run) {
         return Ok(format!("answered; the process that drives run {top} takes it"));
+    }
+    // It asks at a prompt, which it is taken from now.
+    if RunLock::is_held(&home.locks(), &top) {
+        return Ok(format!("answered; the process that has run {top}, and asks about it as well, continues it"));
     }
     let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
     Ok(if queue.iter().any(|entry| entry.run_id == top) {

@@ -20,7 +20,7 @@ use crate::ids::short;
 pub(super) async fn after_answer(host: &Host, store: &Database, run: &RunId) -> Result<String, HostError> {
     match end_if_asked(host, store, run).await? {
         Some(ended) => Ok(ended),
-        None => questions::after_answer(store, run).await,
+        None => questions::after_answer(host.home(), store, run).await,
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn run(host: &Host, args: &ProbeArgs) -> Result<u8, HostError> 
         _ => None,
     };
     let then = match applied {
-        Some(_) => questions::after_answer(&store, &run.run_id).await?,
+        Some(_) => questions::after_answer(host.home(), &store, &run.run_id).await?,
         None => unchanged(&call, &asked, question.as_ref(), args.apply),
     };
     ua_host::home::close(store);
