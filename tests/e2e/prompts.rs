@@ -29,7 +29,9 @@ fn an_answer_from_another_terminal_takes_the_prompt_away() {
         let mut terminal = Terminal::start(&env, &["job", &job, "--run-id", "r"]);
         terminal.asks("Which colour?");
         let question = env.value("SELECT question_id FROM questions");
-        env.run(&["answer", &question, "--text", "green"]).code(0).says(&["asks about it as well, continues it"]);
+        env.run(&["answer", &question, "--text", "green"])
+            .code(0)
+            .says(&["continues in the process that was asking this as well"]);
         terminal.types(typed);
         let text = terminal.code(0);
         assert!(text.contains("was answered elsewhere in the meantime") && text.contains("green"), "{typed:?} {text}");

@@ -204,7 +204,7 @@ fn a_question_is_answered_once_and_only_with_what_it_takes() {
     let (question, call) = (question_id(&env), call_id(&env));
     env.run(&["answer", &question, "continue"])
         .refused(2, &["does not take `continue`", "happened, retry, skip, abort"]);
-    env.run(&["answer", &question, "perhaps"]).code(2).says(&["perhaps", "possible values"]);
+    env.run(&["answer", &question, "perhaps"]).code(2).says(&["perhaps", "it takes happened, retry, skip, abort"]);
     env.run(&["calls", "resolve", &call]).code(2).says(&["--happened"]);
     env.run(&["calls", "resolve", &call, "--skip", "--execute"]).code(2).says(&["cannot be used with"]);
     assert_eq!(env.rows("SELECT * FROM answers"), [""; 0]);

@@ -415,7 +415,7 @@ pub async fn after_answer(home: &Home, store: &Database, run: &RunId) -> Result<
     }
     // It asks at a prompt, which it is taken from now.
     if RunLock::is_held(&home.locks(), &top) {
-        return Ok(format!("answered; the process that has run {top}, and asks about it as well, continues it"));
+        return Ok(format!("answered; run {top} continues in the process that was asking this as well"));
     }
     let queue = store.fleet_state(QUEUED_LOOKED_AT).await.map_err(|e| HostError::store("read the queue", &e))?.queue;
     Ok(if queue.iter().any(|entry| entry.run_id == top) {
