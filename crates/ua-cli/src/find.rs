@@ -187,9 +187,8 @@ impl Kind {
 /// it. Whatever is looked up here by an id is refused by this.
 async fn no_such(store: &dyn Store, wanted: Kind, typed: &str, names: &[&str], hint: &str) -> HostError {
     match of_another_kind(store, wanted, typed).await {
-        Ok(Some(error)) => error,
+        Ok(Some(error)) | Err(error) => error,
         Ok(None) => none(wanted.word(), typed, names, hint),
-        Err(error) => error,
     }
 }
 

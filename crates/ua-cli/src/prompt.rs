@@ -175,8 +175,9 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
     let read = {
         let turn = turn.clone();
         tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            read_line(began)
+            let read = read_line(began);
+            drop(turn);
+            read
         })
     };
     let typed = tokio::select! {

@@ -235,7 +235,7 @@ pub(crate) fn asking_watcher(host: Host, people: Arc<dyn People>, store: Arc<Dat
                     Ok(Asked::Answered | Asked::Settled) => {}
                     // A prompt is called off as well when the run stops working, and with it whatever waited for the answer.
                     Ok(Asked::LeftOpen) => {
-                        people.remark(&left_open(&question.question_id, until.since(host.env().now())))
+                        people.remark(&left_open(&question.question_id, until.since(host.env().now())));
                     }
                     Err(error) => people.report(&error),
                 }
