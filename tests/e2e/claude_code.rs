@@ -3,7 +3,6 @@
 //! A stand-in speaks what `claude` speaks, so this runs everywhere; `real_claude_code` has the same with the real program.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -71,7 +70,7 @@ fn a_job_runs_through_an_agent_that_owns_its_loop_and_every_call_is_in_the_ledge
         ["claude-code actual 10 7"]
     );
     let session = env.value("SELECT provider_session_id FROM runs");
-    let kept = env.workspace().join(".claude-code/session.json");
+    let kept = env.root().join("claude-code/r/session.json");
     assert!(std::fs::read_to_string(kept).unwrap().contains(&session), "{session}");
     assert!(std::fs::read_to_string(env.workspace().join("transcript.md")).unwrap().contains("All is done."));
     all_ended(&env);
@@ -233,11 +232,7 @@ fn an_interrupt_ends_the_agent_and_a_resume_goes_on() {
     let hold = env.arg("go");
     env.write("plan.json", json!({"steps": [[post("one")]], "hold": hold}).to_string());
     let live = env.start(&["job", &job(&env, &json!({})), "--run-id", "r"]);
-    let kept = || {
-        env.try_rows("SELECT workspace_dir FROM runs")
-            .iter()
-            .any(|dir| PathBuf::from(dir).join(".claude-code/session.json").exists())
-    };
+    let kept = || env.root().join("claude-code/r/session.json").exists();
     until("the agent thinks", kept);
     live.signal(Signal::INT);
     live.wait().code(130);
@@ -251,8 +246,7 @@ fn an_interrupt_ends_the_agent_and_a_resume_goes_on() {
 fn a_session_that_the_agent_has_forgotten_is_told_again_from_the_record() {
     let env = world(&json!({"steps": [[post("one")]]}));
     env.run_killed_at("after:store.commit_turn", &["job", &job(&env, &json!({})), "--run-id", "r"]);
-    let workspace = env.workspace();
-    std::fs::remove_dir_all(workspace.join(".claude-code/home")).unwrap();
+    std::fs::remove_dir_all(env.root().join("claude-code/r/home")).unwrap();
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
     assert_eq!(env.value("SELECT count(DISTINCT response_id) FROM turns"), "2");
@@ -266,4 +260,36 @@ fn a_claude_that_is_not_there_or_cannot_sign_in_is_refused_before_anything_is_st
     env.run(&["job", &job(&env, &json!({}))]).refused(2, &["no credentials", "ANTHROPIC_API_KEY"]);
     let output = env.run(&["doctor", "--verbose"]);
     assert!(output.shown().contains("stand-in for Claude Code"), "{}", output.shown());
+}
+
+#[test]
+fn s5_an_agent_lives_where_no_tool_writes_and_git_knows_of_nothing() {
+    let env = env().with_env("ANTHROPIC_API_KEY", "a-key");
+    // A program in the place of `claude` that only says where it is, and in what.
+    let script = "#!/bin/sh\n{ pwd; ls -A; echo \"$HOME\"; env | grep ^GIT_ | sort; } >> \"$0.said\"\ntouch left_behind\nexit 1\n";
+    let program = env.write("claude", script);
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let env = env.with_env("UA_CLAUDE_CODE", &program);
+    env.run(&["job", &job(&env, &json!({})), "--run-id", "r"]).code(69);
+    let folder = env.root().join("claude-code/r");
+    let (work, home) = (folder.join("work").display().to_string(), folder.join("home").display().to_string());
+    let ceiling = format!("GIT_CEILING_DIRECTORIES={}", folder.display());
+    let once = [
+        work.as_str(),
+        &home,
+        &ceiling,
+        "GIT_CONFIG_GLOBAL=/dev/null",
+        "GIT_CONFIG_NOSYSTEM=1",
+        "GIT_CONFIG_SYSTEM=/dev/null",
+        "GIT_DIR=/dev/null",
+    ];
+    let said = std::fs::read_to_string(format!("{program}.said")).unwrap();
+    let said: Vec<&str> = said.lines().collect();
+    assert!(said.len() >= once.len() && said.chunks(once.len()).all(|start| start == once), "{said:?}");
+    assert!(!env.workspace().join(".claude-code").exists());
+    // It is deleted with its run, and no workspace has its name.
+    env.run(&["runs", "delete", "r", "--force", "--yes"]).code(0);
+    assert!(!folder.exists());
+    let named = job(&env, &json!({"artifacts": {"workspace_dir": "claude-code/x"}}));
+    env.run(&["job", &named]).refused(2, &["ua keeps `claude-code` in the workspace root for itself"]);
 }

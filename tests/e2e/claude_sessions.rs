@@ -33,7 +33,7 @@ fn starts(env: &TestEnv, skip: usize) -> Vec<Value> {
 }
 
 fn folder(env: &TestEnv, run: &str) -> PathBuf {
-    PathBuf::from(env.value(&format!("SELECT workspace_dir FROM runs WHERE run_id = '{run}'"))).join(".claude-code")
+    env.root().join("claude-code").join(run)
 }
 
 fn session(env: &TestEnv, run: &str) -> String {

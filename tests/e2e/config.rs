@@ -22,9 +22,9 @@ fn later_layers_win_and_each_value_names_its_source() {
     let user = env.write("home/.config/ua/config.toml", "root = \"runs\"\n\n[model]\nname = \"users\"\n");
     let (root, source) = setting(&env, "root", &[]);
     assert_eq!((root, source), (json!(env.arg("home/.config/ua/runs")), format!("{user}:1")));
-    let project = env.write("work/ua.toml", "root = \"here\"\n");
+    let project = env.write("work/ua.toml", "root = \"here/AGENT_RUN_WORKSPACES\"\n");
     let (root, source) = setting(&env, "root", &[]);
-    assert_eq!((root, source), (json!(env.arg("work/here")), format!("{project}:1")));
+    assert_eq!((root, source), (json!(env.arg("work/here/AGENT_RUN_WORKSPACES")), format!("{project}:1")));
     assert_eq!(setting(&env, "model.name", &[]), (json!("users"), format!("{user}:4")));
     assert_eq!(setting(&env, "root", &["--root", "flag"]), (json!("flag"), "flag".to_owned()));
     let env = env.with_env("UA_ROOT", "/by/environment");
@@ -35,12 +35,12 @@ fn later_layers_win_and_each_value_names_its_source() {
 #[test]
 fn a_job_runs_where_the_project_says() {
     let env = env();
-    env.write("work/ua.toml", "root = \"kept\"\n[model]\nprovider = \"scripted\"\n");
+    env.write("work/ua.toml", "root = \"kept/AGENT_RUN_WORKSPACES\"\n[model]\nprovider = \"scripted\"\n");
     let job =
         env.write("work/plain.json", json!({"objective": "x", "model": {"script": "plain.script.json"}}).to_string());
     env.write("work/plain.script.json", json!({"turns": [{"text": "Done."}]}).to_string());
     env.run_bare(&["job", &job, "--run-id", "r"]).code(0);
-    assert!(env.path("work/kept/runtime_state.db").is_file());
+    assert!(env.path("work/kept/AGENT_RUN_WORKSPACES/runtime_state.db").is_file());
     env.run_bare(&["runs", "list"]).code(0).shows(&["r ", "succeeded"]);
     // Also from a folder below.
     std::fs::create_dir_all(env.path("work/deep/er")).unwrap();

@@ -129,10 +129,7 @@ fn a_fork_begins_a_session_of_its_own_from_that_of_the_real_claude() {
     let env = world(&claude, &model);
     env.run(&["job", &job(&env), "--run-id", "r"]).code(0);
     let session = |run: &str| env.value(&format!("SELECT provider_session_id FROM runs WHERE run_id = '{run}'"));
-    let folder = |run: &str| {
-        let folder = env.value(&format!("SELECT workspace_dir FROM runs WHERE run_id = '{run}'"));
-        PathBuf::from(folder).join(".claude-code/home/.claude/projects")
-    };
+    let folder = |run: &str| env.root().join("claude-code").join(run).join("home/.claude/projects");
     let sessions = |run: &str| {
         let mut all = std::collections::BTreeMap::new();
         for project in std::fs::read_dir(folder(run)).unwrap().flatten() {

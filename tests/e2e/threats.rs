@@ -60,3 +60,58 @@ fn s1_what_a_sub_agent_read_is_asked_about_in_its_parent_also_after_a_kill() {
         assert_eq!(env.rows(reads), ["task", "get_core_memory_blocks", "send_email"]);
     }
 }
+
+/// A call that makes `name` in the workspace a link to `folder`, as a program of a model would.
+fn plants(name: &str, folder: &str) -> serde_json::Value {
+    json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["ln", "-s", folder, name]}}]})
+}
+
+#[test]
+fn s17_no_workspace_is_behind_a_link_of_a_run_or_in_that_of_another() {
+    let env = env();
+    let private = env.path("private");
+    std::fs::create_dir_all(private.join("there")).unwrap();
+    let turns = json!([plants("sub", &env.arg("private")), {"text": "Done."}]);
+    let of = |folder: &str, turns: &serde_json::Value| {
+        env.job(&json!({"tools": {"run_command": true}, "artifacts": {"workspace_dir": folder}}), turns)
+    };
+    env.run(&["job", &of("x", &turns), "--run-id", "r"]).code(0);
+    assert!(env.root().join("x/sub").is_symlink());
+    let quiet = json!([{"text": "Done."}]);
+    for (folder, why) in [
+        ("x/sub/ua", "is a link, and links are not followed here"),
+        ("x/sub/there/ua", "is a link, and links are not followed here"),
+        ("x/sub", "exists already"),
+        ("x/.ua", "which is hidden, or in a hidden folder"),
+        ("x/inner", "is in that of run r; a workspace belongs to one run"),
+        ("x/<id>/inner", "is in that of run r; a workspace belongs to one run"),
+    ] {
+        env.run(&["job", &of(folder, &quiet), "--new"]).refused(2, &[why]);
+    }
+    let overrides = env.write("work/changes.json", json!({"artifacts": {"workspace_dir": "x/fork"}}).to_string());
+    env.run(&["fork", "r", "--job-overrides", &overrides]).refused(2, &["is in that of run r"]);
+    assert_eq!(std::fs::read_dir(&private).unwrap().count(), 1, "nothing was made where the link leads");
+    assert_eq!(env.rows("SELECT run_id FROM runs"), ["r"]);
+    // The other way round, where the folder above is nobody's yet.
+    env.run(&["job", &of("y/z", &quiet), "--run-id", "s"]).code(0);
+    std::fs::remove_dir_all(env.root().join("y")).unwrap();
+    env.run(&["job", &of("y", &quiet), "--new"]).refused(2, &["has in it that of run s"]);
+    env.run(&["job", &of("y/a", &quiet), "--new"]).code(0);
+}
+
+#[test]
+fn s5_a_task_gets_no_folder_through_a_link_that_a_program_planted() {
+    let env = env();
+    std::fs::create_dir_all(env.path("private")).unwrap();
+    let task = |id: &str| json!({"tools": [{"id": id, "name": "mcp__ua_agents__task", "input": {"description": "d", "prompt": "p"}}]});
+    let away = json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["rm", "subagent_outputs"]}}]});
+    let last = json!({"text": "{{result:t}}"});
+    let turns =
+        json!([plants("subagent_outputs", &env.arg("private")), task("t"), away, task("u"), {"text": "Part."}, last]);
+    let job = env.job(&json!({"tools": {"run_command": true}, "subagents": {}}), &turns);
+    let output = env.run(&["job", &job, "--run-id", "r"]).code(0);
+    output.shows(&["Not run: the folder subagent_outputs of the workspace", "is a link"]);
+    assert_eq!(std::fs::read_dir(env.path("private")).unwrap().count(), 0);
+    // Once it is taken away, sub-agents work.
+    assert_eq!(env.rows("SELECT status FROM runs WHERE run_mode = 'task'"), ["succeeded"]);
+}

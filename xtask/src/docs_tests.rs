@@ -287,12 +287,26 @@ fn crates_with_lints_of_their_own_keep_those_of_all() {
         |path: std::path::PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let all = read(root.join("clippy.toml"));
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
-    for name in ["ua-runner", "ua-toolserver", "ua-cli"] {
+    let files = [
+        "std::fs::read",
+        "std::fs::write",
+        "std::fs::File::open",
+        "std::fs::File::create",
+        "std::fs::OpenOptions::new",
+    ];
+    let folders = ["std::fs::create_dir_all", "std::fs::DirBuilder::new"];
+    let workspaces = ["ua_runner::Workspace::create", "ua_runner::Workspace::open"];
+    for (name, wanted) in [
+        ("ua-runner", [&files[..], &folders].concat()),
+        ("ua-toolserver", files.to_vec()),
+        ("ua-cli", [&files[..], &folders, &workspaces].concat()),
+        ("ua-host", workspaces.to_vec()),
+    ] {
         let own = read(root.join("crates").join(name).join("clippy.toml"));
         let missing: Vec<_> = lines(&all).difference(&lines(&own)).cloned().collect();
         assert_eq!(missing, [""; 0], "{name}");
-        for method in ["fs::read", "fs::write", "fs::File::open", "fs::File::create", "fs::OpenOptions::new"] {
-            assert!(own.contains(&format!("\"std::{method}\"")), "{name} lets {method} be written");
+        for method in wanted {
+            assert!(own.contains(&format!("\"{method}\"")), "{name} lets {method} be written");
         }
     }
 }

@@ -11,12 +11,17 @@ use ua_mcp::{LockDir, ShimCommand};
 /// The provider's name; also that of its lock files and its folder's log.
 pub const NAME: &str = "claude-code";
 
+/// The folders in its folder: its home, and where it works.
+pub(crate) const HOME: &str = "home";
+pub(crate) const WORK: &str = "work";
+
 /// What a [`ClaudeCode`](crate::ClaudeCode) is made from.
 #[derive(Debug, Clone)]
 pub struct ClaudeCodeConfig {
     /// The program `claude`.
     pub program: PathBuf,
-    /// The folder that is its home and its working directory, kept for as long as the run: its sessions lie there. Absolute.
+    /// The folder that its home and its working directory are in, kept for as long as the run: its sessions lie there. Absolute, and there. No
+    /// tool may write in it: what lies in its home, or in a repository that it works in, says which programs it starts, outside of every wall.
     pub folder: PathBuf,
     /// Its environment, to which only what keeps it quiet and its `HOME` are added: `PATH`, and how it reaches its provider.
     pub env: BTreeMap<String, String>,
@@ -71,11 +76,23 @@ impl ClaudeCodeConfig {
         all.insert("CLAUDE_CODE_MAX_OUTPUT_TOKENS".to_owned(), max_output_tokens.to_string());
         all.extend(self.env.clone());
         all.insert("HOME".to_owned(), self.home().display().to_string());
+        // It asks Git about where it is at each start, and settings of Git name programs. So Git looks for no repository, neither here nor in
+        // the folders above, which may be a checkout, and reads no settings of anybody.
+        for name in ["GIT_DIR", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"] {
+            all.insert(name.to_owned(), "/dev/null".to_owned());
+        }
+        all.insert("GIT_CONFIG_NOSYSTEM".to_owned(), "1".to_owned());
+        all.insert("GIT_CEILING_DIRECTORIES".to_owned(), self.folder.display().to_string());
         all
     }
 
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.join("home")
+        self.folder.join(HOME)
+    }
+
+    /// Where it works: nothing is in there.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.join(WORK)
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

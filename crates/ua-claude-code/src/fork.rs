@@ -18,7 +18,7 @@ use serde_json::Value;
 use ua_core::{Block, Message, Role};
 use ua_llm::ModelRequest;
 
-use crate::config::{ClaudeCodeConfig, ForkedFrom};
+use crate::config::{ClaudeCodeConfig, ForkedFrom, HOME};
 use crate::process::SYSTEM_PROMPT;
 
 /// Where `claude` keeps its sessions, below its home: a folder for each working directory.
@@ -35,7 +35,7 @@ pub(crate) fn prepare(config: &ClaudeCodeConfig, from: &ForkedFrom, request: &Mo
         let ends_here = fs::read_to_string(own).is_ok_and(|text| ends_with(&text, &request.messages));
         return ends_here.then(|| id.clone());
     }
-    let (folder, file) = from.folders.iter().find_map(|folder| Some((folder, find(&folder.join("home"), id)?)))?;
+    let (folder, file) = from.folders.iter().find_map(|folder| Some((folder, find(&folder.join(HOME), id)?)))?;
     let text = fs::read_to_string(&file).ok()?;
     let is_told_the_same = fs::read_to_string(folder.join(SYSTEM_PROMPT)).is_ok_and(|prompt| prompt == request.system);
     if !is_told_the_same || !ends_with(&text, &request.messages) {
@@ -60,7 +60,7 @@ fn find(home: &Path, id: &str) -> Option<PathBuf> {
 
 /// Keeps a copy where `claude` looks for the sessions of its working directory: all of it, or none.
 fn keep(config: &ClaudeCodeConfig, id: &str, text: &str) -> io::Result<()> {
-    let place = config.folder.display().to_string();
+    let place = config.work().display().to_string();
     let place: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let folder = config.home().join(PROJECTS).join(place);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;

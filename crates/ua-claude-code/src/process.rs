@@ -1,17 +1,18 @@
 //! One process of `claude`, from its start to its end.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use ua_files::Folder;
 use ua_llm::ModelRequest;
 use ua_mcp::ShimArgs;
 
-use crate::config::{ClaudeCodeConfig, NAME};
+use crate::config::{ClaudeCodeConfig, HOME, NAME, WORK};
 use crate::desk::Desk;
 use crate::stream::Assembler;
 
@@ -50,9 +51,13 @@ pub(crate) struct Live {
 impl Live {
     /// Starts `claude` in a session. The error says what could not be done; nothing was asked then.
     pub(crate) fn start(config: &ClaudeCodeConfig, request: &ModelRequest, start: &Start) -> io::Result<Self> {
-        for folder in [&config.folder, &config.home()] {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
+        let folder = Folder::open_itself(&config.folder)?;
+        folder.make_folder(HOME)?;
+        // An empty one, each time: what an earlier process left there could be settings to this one.
+        match fs::remove_dir_all(config.work()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => folder.make_folder(WORK)?,
+        };
         let desk = Desk::open(&config.socket(), &request.tools)?;
         let servers: serde_json::Map<String, Value> =
             desk.servers().map(|server| (server.to_owned(), bridge_entry(config, server))).collect();
@@ -93,7 +98,7 @@ impl Live {
         let stderr = OpenOptions::new().append(true).create(true).mode(0o600).open(&log)?;
         let log_from = stderr.metadata()?.len();
         let mut command = Command::new(&config.shim.program);
-        command.args(&config.shim.args).args(shim.to_args()).current_dir(&config.folder);
+        command.args(&config.shim.args).args(shim.to_args()).current_dir(config.work());
         command.env_clear().envs(config.variables(request.max_output_tokens));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         // Not killed on drop: that would kill the shim and leave `claude`. A closed pipe is what ends both.

@@ -9,20 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ua_claude_code::{ClaudeCode, ClaudeCodeConfig, ForkedFrom};
-use ua_core::Env;
+use ua_core::RunId;
 use ua_llm::LlmProvider;
 use ua_mcp::{LockDir, ShimCommand};
 use ua_store::{RunRecord, Store};
 
 use crate::base_url;
 use crate::error::HostError;
+use crate::host::Host;
 use crate::providers;
 use crate::settings::Settings;
 
 pub use ua_claude_code::NAME;
-
-/// The run's folder for it, in the workspace. Its name begins with a dot: what lies there is no artifact.
-const FOLDER: &str = ".claude-code";
 
 /// What it may sign in with; one of them has to be there, because its home is not the user's.
 pub const CREDENTIALS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"];
@@ -94,33 +92,28 @@ pub fn check(settings: &Settings) -> Result<PathBuf, HostError> {
     })
 }
 
-/// The workspaces of the runs whose turns a fork shares, the nearest first; none for a run that is no fork. A run that is gone has none.
-pub(crate) async fn shared_workspaces(store: &dyn Store, run: &RunRecord) -> Vec<PathBuf> {
+/// The runs whose turns a fork shares, the nearest first; none for a run that is no fork.
+pub(crate) async fn shared_runs(store: &dyn Store, run: &RunRecord) -> Vec<RunId> {
     let mut found = Vec::new();
     let mut next = run.parent_run_id.clone().filter(|_| run.forked_at.is_some());
     while let Some(id) = next {
         let Ok(parent) = store.run(&id).await else { break };
         next = parent.parent_run_id.filter(|_| parent.forked_at.is_some());
-        found.push(PathBuf::from(parent.workspace_dir));
+        found.push(parent.run_id);
     }
     found
 }
 
-/// The provider for a run, whose locks lie in `locks` and whose shared turns were made in the workspaces `shared`.
-pub(crate) fn provider(
-    settings: &Settings,
-    run: &RunRecord,
-    shared: &[PathBuf],
-    locks: &Path,
-    env: &Env,
-) -> Result<Arc<dyn LlmProvider>, HostError> {
+/// The provider for a run, which shares turns with the runs `shared`.
+pub(crate) fn provider(host: &Host, run: &RunRecord, shared: &[RunId]) -> Result<Arc<dyn LlmProvider>, HostError> {
+    let (settings, home, env) = (host.settings(), host.home(), host.env());
     let (own_program, idle_timeout) = (settings.program()?, providers::model_timeout(settings)?);
-    let locks = LockDir::new(locks, run.run_id.clone(), env.clone())
+    let locks = LockDir::new(&home.locks(), run.run_id.clone(), env.clone())
         .map_err(|e| HostError::storage(format!("cannot use the folder of locks: {e}")))?;
-    let folder = settings.absolute(&Path::new(&run.workspace_dir).join(FOLDER))?;
+    let folder = home.make_agent_folder(&run.run_id)?;
     let forked_from = run.provider_session_forked_from.clone().filter(|_| !shared.is_empty());
     let forked_from = forked_from
-        .map(|session| ForkedFrom { session, folders: shared.iter().map(|folder| folder.join(FOLDER)).collect() });
+        .map(|session| ForkedFrom { session, folders: shared.iter().map(|run| home.agent_folder(run)).collect() });
     let hidden = |name: &str| vec![OsString::from(name)];
     Ok(Arc::new(ClaudeCode::new(ClaudeCodeConfig {
         program: check(settings)?,

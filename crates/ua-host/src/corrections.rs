@@ -4,12 +4,10 @@
 //! open turn belongs to whoever drives the run: it is corrected only while nobody does, and after what an earlier process left behind is
 //! gone, so that nothing can still happen that was just said not to have happened.
 
-use std::path::Path;
-
 use crate::Database;
 use ua_core::{CallStatus, CorrectedTo, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
-use ua_runner::{LockError, RunLock, Workspace, owner_stamp};
+use ua_runner::{LockError, RunLock, owner_stamp};
 use ua_store::{CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, Store, StoreError};
 
 use crate::error::HostError;
@@ -191,8 +189,8 @@ pub(crate) async fn rewrite(host: &Host, store: &Database, of: &RunRecord, is_id
         }
         let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load a run", &e))?;
         // A workspace that is gone has nothing to be wrong in it.
-        if let Ok(workspace) = Workspace::open(Path::new(&run.workspace_dir))
-            && let Err(error) = ua_runner::write_corrected(&workspace.with_commands(host.home().commands()), &records)
+        if let Ok(workspace) = host.home().open_workspace(&run)
+            && let Err(error) = ua_runner::write_corrected(&workspace, &records)
         {
             tracing::warn!(%error, run = %run.run_id, "the files of a run were not written again");
         }

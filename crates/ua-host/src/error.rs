@@ -293,6 +293,11 @@ impl From<LockError> for HostError {
 
 impl From<ua_runner::WorkspaceError> for HostError {
     fn from(error: ua_runner::WorkspaceError) -> Self {
-        Self::storage(chain(&error)).hint("check that the folder exists, is writable and the disk is not full")
+        let is_planted = error.io().kind() == std::io::ErrorKind::InvalidInput;
+        Self::storage(chain(&error)).hint(if is_planted {
+            "a program of a run may have put it there: remove it"
+        } else {
+            "check that the folder exists, is writable and the disk is not full"
+        })
     }
 }

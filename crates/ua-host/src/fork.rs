@@ -69,8 +69,12 @@ impl Fork {
         sweep_forks(home.root(), &home.locks(), &store, env).await;
         let run_id = run_id.unwrap_or_else(|| RunId::new(env));
         let folder = wanted_folder(&self.plan.parent.run, &self.plan.spec);
+        let workspace_dir = home.workspace_for(&run_id, folder.as_deref(), env.now())?;
+        if folder.is_some() {
+            home.refuse_shared(&store, &run_id, &workspace_dir).await?;
+        }
         let place = ForkPlace {
-            workspace_dir: home.workspace_for(&run_id, folder.as_deref(), env.now())?,
+            workspace_dir,
             run_id,
             root: home.root(),
             locks: &home.locks(),

@@ -1,8 +1,11 @@
 //! Where things are: the workspace root, the runtime database, the locks.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use ua_core::RunId;
+use ua_files::Folder;
 use ua_resume::Commands;
 use ua_runner::LateFile;
 #[cfg(feature = "postgres")]
@@ -19,7 +22,7 @@ use crate::settings::Settings;
 
 /// The folder that holds all workspaces when nobody says which: in the current folder, or in the nearest folder above it that has one which
 /// a `ua` of this user made or was told to use.
-const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
+pub(crate) const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
 
 /// The folders of this installation.
 #[derive(Debug, Clone)]
@@ -34,10 +37,14 @@ pub struct Home {
     root_is_named: bool,
 }
 
+/// The folder, beside the locks, with what the program behind the provider `claude-code` keeps of each run. No tool may write there.
+const AGENTS: &str = "claude-code";
+
 /// What lies in a root, or beside a database, and belongs to no run.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "agent_core.db",
     "alerts",
+    AGENTS,
     "effects.log",
     "late_replies.log",
     "locks",
@@ -180,6 +187,31 @@ impl Home {
         self.state().join("alerts")
     }
 
+    /// Where the program behind the provider `claude-code` has its home for a run.
+    pub fn agent_folder(&self, run: &RunId) -> PathBuf {
+        self.state().join(AGENTS).join(run.as_str())
+    }
+
+    /// Makes that folder, if it is not there.
+    pub(crate) fn make_agent_folder(&self, run: &RunId) -> Result<PathBuf, HostError> {
+        let made = Folder::open(self.state()).and_then(|state| state.make_folder(Path::new(AGENTS).join(run.as_str())));
+        made.map(|folder| folder.path().to_path_buf()).map_err(|e| {
+            HostError::storage(format!("cannot make {}: {e}", self.agent_folder(run).display()))
+                .hint("make the folder above it writable; nothing was started")
+        })
+    }
+
+    /// Removes that folder, if it is there.
+    ///
+    /// # Errors
+    /// It is there, and cannot be removed.
+    pub fn remove_agent_folder(&self, run: &RunId) -> io::Result<()> {
+        match fs::remove_dir_all(self.agent_folder(run)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     fn state(&self) -> &Path {
         #[cfg(feature = "postgres")]
         if self.server.is_some() {
@@ -271,8 +303,9 @@ mod tests {
     #[test]
     fn a_root_that_the_project_names_needs_no_flag() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("ua.toml"), "root = \"runs\"\n").unwrap();
-        assert_eq!(home(folder.path(), None).root(), folder.path().join("runs"));
+        let root = Path::new("deep").join(DEFAULT_ROOT);
+        fs::write(folder.path().join("ua.toml"), format!("root = {root:?}\n")).unwrap();
+        assert_eq!(home(folder.path(), None).root(), folder.path().join(root));
         assert!(home(folder.path(), None).is_default() && !home(folder.path(), Some("others")).is_default());
         assert!(!home(folder.path(), Some(DEFAULT_ROOT)).is_default(), "another one than the project's");
     }

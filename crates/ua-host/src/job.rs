@@ -249,6 +249,9 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     }
     let run_id = request.run_id.clone().unwrap_or_else(|| RunId::new(env));
     let workspace = host.home().workspace_for(&run_id, spec.artifacts.workspace_dir.as_deref(), env.now())?;
+    if spec.artifacts.workspace_dir.is_some() {
+        host.home().refuse_shared(&store, &run_id, &workspace).await?;
+    }
     let run = NewRun {
         run_id,
         created_at: env.now(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_classify::{Classifier, PolicyRules};
-use ua_core::{Component, Env, PriceTable, Redactor, RunSpec};
+use ua_core::{Component, Env, PriceTable, Redactor, RunId, RunSpec};
 use ua_dispatch::{OutputSchema, Rules};
 use ua_llm::{LlmProvider, ModelExtras, ModelFacts, Places, Script, ScriptedProvider};
 use ua_mcp::{McpConfig, ServerSpec};
@@ -354,18 +354,17 @@ impl Launch {
         Ok(script.doubts(offered).into_iter().map(|doubt| format!("{name}: {doubt}")).collect())
     }
 
-    /// The provider of a run, whose exchanges are kept where a person asked for it. The turns that a fork shares were made in the
-    /// workspaces `shared`.
+    /// The provider of a run, whose exchanges are kept where a person asked for it. A fork shares turns with the runs `shared`.
     pub(crate) fn provider_of(
         &self,
         host: &Host,
         run: &RunRecord,
-        shared: &[PathBuf],
+        shared: &[RunId],
         redactor: &Redactor,
     ) -> Result<Arc<dyn LlmProvider>, HostError> {
         let (settings, env) = (host.settings(), host.env());
         if self.provider == claude_code::NAME {
-            return claude_code::provider(settings, run, shared, &host.home().locks(), env);
+            return claude_code::provider(host, run, shared);
         }
         let places = providers::places_of(run, &self.job_dir);
         let mut provider = self.provider(settings, env, redactor, &places, providers::extras_of(&run.spec)?)?;

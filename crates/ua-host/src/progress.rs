@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn no_line_of_progress_is_kept_with_a_secret_in_it() {
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::create(&folder.path().join("ws")).unwrap();
+        let workspace = Workspace::create_in(&ua_files::Folder::open(folder.path()).unwrap(), "ws").unwrap();
         let redactor = Redactor::new([("PLAIN".to_owned(), "hunter2hunter2xyz".to_owned())]);
         let event = json!({"text": "68756e7465723268756e746572327879 7a", "hunter2hunter2xyz": 1}).to_string();
         let lines = [LogLine { text: "in with hunter2hunter2xyz".to_owned(), event }];

@@ -71,8 +71,8 @@ mod tests {
         assert_eq!(&*bytes(&redactor, b"a \xff sk-canary-clean-test"), "a \u{fffd} [secret CLEAN_TEST]".as_bytes());
         assert_eq!(&*bytes(&redactor, b"a \xff b"), b"a \xff b");
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::create(folder.path()).unwrap();
-        let logs = folder.path().join(LOGS);
+        let workspace = Workspace::create_in(&ua_files::Folder::open(folder.path()).unwrap(), "ws").unwrap();
+        let logs = workspace.path(LOGS);
         scrub_logs(&workspace, &redactor);
         std::fs::create_dir(&logs).unwrap();
         let log = logs.join("a.stderr.log");
@@ -85,7 +85,7 @@ mod tests {
     fn no_log_is_read_whole_waited_for_or_followed() {
         let redactor = Redactor::new([("CLEAN_TEST".to_owned(), "sk-canary-clean-test".to_owned())]);
         let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::create(&folder.path().join("ws")).unwrap();
+        let workspace = Workspace::create_in(&ua_files::Folder::open(folder.path()).unwrap(), "ws").unwrap();
         let logs = workspace.path(LOGS);
         std::fs::create_dir(&logs).unwrap();
         let victim = folder.path().join("victim");

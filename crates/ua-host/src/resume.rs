@@ -135,9 +135,7 @@ async fn finished(host: &Host, people: &dyn People, run: &RunRecord) -> Result<E
     settle_late_answers(host, run).await?;
     let store = host.home().open_read_only()?;
     let records = store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?;
-    if let Ok(workspace) =
-        Workspace::open(Path::new(&run.workspace_dir)).map(|workspace| workspace.with_commands(host.home().commands()))
-    {
+    if let Ok(workspace) = host.home().open_workspace(run) {
         let completion = workspace.path(&format!("{}.md", Workspace::completion_name(&run.run_id)));
         if !completion.exists() {
             ua_runner::write_conclusion(&workspace, &records)?;

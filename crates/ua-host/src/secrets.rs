@@ -25,6 +25,8 @@ use crate::settings::Settings;
 const MIN_BYTES: usize = 8;
 /// The longest.
 const MAX_BYTES: u64 = 64 * 1024;
+/// The longest file.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// How long a command may take, in steps of [`STEP`].
 const STEPS: u32 = 500;
 const STEP: Duration = Duration::from_millis(20);
@@ -155,7 +157,8 @@ fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
         return Err(unusable("it holds secrets, and others can read or change it".to_owned())
             .hint(format!("chmod 600 {shown}")));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()).hint("write it as UTF-8 text"))?;
+    let text = ua_files::read_text(path, MAX_FILE_BYTES)
+        .map_err(|e| unusable(e.to_string()).hint("it is a file of UTF-8 text with at most 1 MiB"))?;
     parse(&text).map_err(|why| {
         unusable(why).hint(
             "it is TOML: [secrets.NAME] with `value` or `command`, `servers`, `tools`; docs/guide/secrets.md shows one",

@@ -10,7 +10,7 @@ use crate::Database;
 use tracing::Instrument as _;
 use ua_core::{RunId, RunStatus, RunStop, Trace};
 use ua_dispatch::StopSignal;
-use ua_runner::{Conclusion, PastKnown, RunLock, Worked, Workspace, owner_stamp};
+use ua_runner::{Conclusion, PastKnown, RunLock, Worked, owner_stamp};
 use ua_store::{RunRecord, RunRecords, RunStore as _, Store, budgets_with};
 
 use crate::alert::Alerts;
@@ -178,8 +178,10 @@ async fn life(
     let past = PastKnown::of(store.as_ref(), &run).await?;
     let port = host.seams().store(store.clone());
     // Before the run is taken: one that was never taken may not have its folder yet, a fork not its files.
-    ua_runner::settle_workspace(home.root(), &run)?;
-    let workspace = Workspace::create(Path::new(&run.workspace_dir))?.with_commands(host.home().commands());
+    if run.lease_epoch == 0 && run.spec.artifacts.workspace_dir.is_some() {
+        home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
+    }
+    let workspace = home.make_workspace(&run)?;
     let acquired_at = env.now();
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {
         let failure = HostError::store("take the run", &error);

@@ -5,15 +5,14 @@
 //! when its process died stays `unknown` and goes on blocking its scope, because such a word says nothing about what happened; the run's
 //! end, its calls that were not sent and its questions are one write.
 
-use std::path::Path;
-
 use serde_json::json;
 use ua_core::{CallStatus, Env, EvidenceLevel, RawReply, Resolution, RunStatus, StepStatus, Timestamp};
 use ua_dispatch::is_task_under_way;
 use ua_ledger::{interpret, is_left_open};
 use ua_store::{
-    AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RunEnd,
-    RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, UnknownResolution, is_task,
+    AttemptEnd, CallCancel, CallRecord, Choice, Durability, EndMark, LedgerStore, OwnerStamp, QuestionStatus, RowRef,
+    RunEnd, RunLease, RunRecord, RunRecords, RunStore, SettleAttempt, StepEnd, Store, StoreError, UnknownResolution,
+    is_task,
 };
 
 use crate::error::RunError;
@@ -110,7 +109,11 @@ pub(crate) async fn end_marked(
         }
         let taken = store.acquire_task_run(lease, &child.run_id, owner, env.now()).await;
         let (lease, child) = taken.map_err(RunError::at("take a sub-agent's run"))?;
-        let workspace = Workspace::create(Path::new(&child.workspace_dir))?;
+        let call = child.task_call_id.as_ref().ok_or_else(|| {
+            let why = "it is a sub-agent's and has no call that it is the task of".to_owned();
+            RunError::at("end a sub-agent")(StoreError::Corrupt { row: RowRef::new("runs", &child.run_id), why })
+        })?;
+        let workspace = workspace.make_task(call)?;
         let mark = child.end_mark().unwrap_or(EndMark::Cancel);
         Box::pin(end_marked(store, &lease, &workspace, env, owner, mark)).await?;
     }

@@ -6,9 +6,8 @@
 //! Proved by: `crash_anywhere::forks`, the e2e tests `fork`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
@@ -16,7 +15,7 @@ use serde_json::Value;
 use sha2::Digest as _;
 use ua_checkpoint::{Cursor, Snapshot};
 use ua_core::{Env, Message, Origin, RunId, RunSpec, Sha256, Trace};
-use ua_files::Folder;
+use ua_files::{Folder, Kind};
 use ua_resume::{ForkNote, JobChange, job_changes};
 use ua_store::{
     CheckpointKind, CheckpointRecord, NewFork, NewRun, RunRecord, RunRecords, RunStore, Store, StoreError, rules,
@@ -25,7 +24,7 @@ use ua_store::{
 use crate::host::owner_stamp;
 use crate::lock::{LockError, RunLock};
 use crate::past::{PastError, refuse_forgotten};
-use crate::workspace::{Workspace, WorkspaceError, open_file};
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// Why a run cannot be forked. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +122,11 @@ pub struct ForkPlan {
 pub struct ForkPlace<'a> {
     /// The fork's id.
     pub run_id: RunId,
-    /// The folder in which its files are collected until it is stored; on one file system with its workspace.
+    /// The folder that its workspace is in, and in which its files are collected until it is stored.
     pub root: &'a Path,
     /// The folder of lock files.
     pub locks: &'a Path,
-    /// Its workspace, absolute; must not exist.
+    /// Its workspace, absolute, below `root`; must not exist.
     pub workspace_dir: PathBuf,
     /// How to start it again.
     pub launch: Value,
@@ -183,12 +182,17 @@ impl ForkPlan {
     ) -> Result<RunRecord, ForkError> {
         refuse_forgotten(store, &self.parent.run.run_id).await?;
         let lock = RunLock::take(place.locks, &place.run_id, &owner_stamp(Trace::new(env)))?;
-        let staging = staging(place.root, &place.run_id);
+        let root = Folder::open(place.root).map_err(WorkspaceError::at("open", place.root))?;
+        let below = place
+            .workspace_dir
+            .strip_prefix(place.root)
+            .map_err(|_| WorkspaceError::at("create", &place.workspace_dir)(io::ErrorKind::InvalidInput.into()))?;
+        let staging = place.root.join(staging(&place.run_id));
         // What an earlier process of this name left behind, if its fork was never stored.
         if let Err(StoreError::NotFound { .. }) = store.run(&place.run_id).await {
             remove(&staging)?;
         }
-        let copied = self.collect(&staging);
+        let copied = self.collect(&root, &place.run_id);
         let made = match copied {
             Ok(()) => self.store(store, &place, env).await,
             Err(error) => Err(error.into()),
@@ -203,7 +207,7 @@ impl ForkPlan {
                 return Err(error);
             }
         };
-        settle_workspace(place.root, &run)?;
+        settle_workspace(&root, below, &run)?;
         drop(lock);
         Ok(run)
     }
@@ -236,12 +240,15 @@ impl ForkPlan {
     }
 
     /// Copies the files that are what was recorded. One that changed meanwhile is not.
-    fn collect(&mut self, staging: &Path) -> Result<(), WorkspaceError> {
-        Workspace::create(staging)?;
-        let from = Path::new(&self.parent.run.workspace_dir);
-        for file in self.files.iter_mut().filter(|file| file.fate == FileFate::Copied) {
-            let target = staging.join(&file.path);
-            if !copy(&from.join(&file.path), &target, file.sha256)? {
+    fn collect(&mut self, root: &Folder, run: &RunId) -> Result<(), WorkspaceError> {
+        let to = Workspace::create_in(root, staging(run))?;
+        let mut copied: Vec<_> = self.files.iter_mut().filter(|file| file.fate == FileFate::Copied).collect();
+        if copied.is_empty() {
+            return Ok(());
+        }
+        let from = Workspace::open(Path::new(&self.parent.run.workspace_dir))?;
+        for file in &mut copied {
+            if !copy(&from, &to, &file.path, file.sha256)? {
                 file.fate = FileFate::Changed;
             }
         }
@@ -249,19 +256,25 @@ impl ForkPlan {
     }
 }
 
-/// Gives a stored fork the files that were collected for it, if a process died before it did. Called before its workspace is used.
+/// Gives a stored fork, whose workspace is `below` the root, the files that were collected for it, if a process died before it did. Called
+/// before its workspace is used.
 ///
 /// # Errors
 /// [`WorkspaceError`] when the folder cannot be moved.
-pub fn settle_workspace(root: &Path, run: &RunRecord) -> Result<(), WorkspaceError> {
-    let (staging, workspace) = (staging(root, &run.run_id), Path::new(&run.workspace_dir));
-    if run.forked_at.is_none() || !staging.is_dir() || workspace.exists() {
+pub fn settle_workspace(root: &Folder, below: &Path, run: &RunRecord) -> Result<(), WorkspaceError> {
+    if run.forked_at.is_none() {
         return Ok(());
     }
-    let parent = workspace.parent().unwrap_or(root);
-    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(WorkspaceError::at("create", parent))?;
-    fs::rename(&staging, workspace).map_err(WorkspaceError::at("create", workspace))?;
-    Folder::open(parent).and_then(|folder| folder.sync()).map_err(WorkspaceError::at("write", parent))
+    let staging = staging(&run.run_id);
+    let settle = || {
+        if root.kind(&staging)? != Some(Kind::Folder) || root.kind(below)?.is_some() {
+            return Ok(());
+        }
+        let above = root.make_folder(below.parent().unwrap_or(Path::new("")))?;
+        root.rename(&staging, below)?;
+        above.sync()
+    };
+    settle().map_err(WorkspaceError::at("create", &root.path().join(below)))
 }
 
 /// Removes what processes left in `root` that died before they stored their fork.
@@ -282,8 +295,8 @@ pub async fn sweep_forks(root: &Path, locks: &Path, store: &dyn Store, env: &Env
 /// How the folder begins in which the files of a fork are collected.
 const STAGING: &str = ".fork_";
 
-fn staging(root: &Path, run: &RunId) -> PathBuf {
-    root.join(format!("{STAGING}{run}"))
+fn staging(run: &RunId) -> String {
+    format!("{STAGING}{run}")
 }
 
 fn remove(folder: &Path) -> Result<(), WorkspaceError> {
@@ -356,39 +369,36 @@ fn fates(workspace: &Path, mut recorded: BTreeMap<String, Sha256>) -> Vec<ForkFi
 }
 
 /// Copies a file if its content has this digest; says whether it had. What is copied is on stable storage then.
-#[expect(clippy::disallowed_methods, reason = "it writes into a folder that this process made under a name of its own")]
-fn copy(from: &Path, to: &Path, sha256: Option<Sha256>) -> Result<bool, WorkspaceError> {
-    let folder = to.parent().unwrap_or(to);
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(WorkspaceError::at("create", folder))?;
+fn copy(from: &Workspace, to: &Workspace, path: &str, sha256: Option<Sha256>) -> Result<bool, WorkspaceError> {
     // Tools and programs of the parent wrote there: what has become a link or a pipe since it was looked at is not what was recorded.
-    let mut source = match open_file(from) {
+    let mut source = match from.folder().open_file(path) {
         Ok(source) => source,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {
-            return Ok(false);
+        Err(error) => {
+            use io::ErrorKind as E;
+            let is_another = matches!(error.kind(), E::NotFound | E::InvalidInput | E::NotADirectory | E::IsADirectory);
+            return if is_another { Ok(false) } else { Err(WorkspaceError::at("read", &from.path(path))(error)) };
         }
-        Err(error) => return Err(WorkspaceError::at("read", from)(error)),
     };
-    let mut target = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(to)
-        .map_err(WorkspaceError::at("write", to))?;
+    let place = to.path(path);
+    let written = || WorkspaceError::at("write", &place);
+    if let Some(above) = Path::new(path).parent() {
+        to.folder().make_folder(above).map_err(written())?;
+    }
+    let mut target = to.folder().make_file(path).map_err(written())?;
     let (mut hasher, mut buffer) = (sha2::Sha256::new(), vec![0; 64 * 1024]);
     loop {
-        let read = source.read(&mut buffer).map_err(WorkspaceError::at("read", from))?;
+        let read = source.read(&mut buffer).map_err(WorkspaceError::at("read", &from.path(path)))?;
         if read == 0 {
             break;
         }
         hasher.update(&buffer[..read]);
-        target.write_all(&buffer[..read]).map_err(WorkspaceError::at("write", to))?;
+        target.write_all(&buffer[..read]).map_err(written())?;
     }
     let is_it = Some(Sha256::from_bytes(hasher.finalize().into())) == sha256;
     if is_it {
-        target.sync_all().map_err(WorkspaceError::at("write", to))?;
+        target.sync_all().map_err(written())?;
     } else {
-        fs::remove_file(to).map_err(WorkspaceError::at("remove", to))?;
+        to.folder().remove(path).map_err(WorkspaceError::at("remove", &to.path(path)))?;
     }
     Ok(is_it)
 }
@@ -422,10 +432,13 @@ mod tests {
                 ("work_products/b.md", FileFate::Changed),
             ]
         );
-        let target = dir.path().join("fork/work_products/a.md");
-        assert!(copy(&workspace.path("work_products/a.md"), &target, Some(sha256("a"))).unwrap());
-        assert_eq!(digest_file(&target).unwrap().1, sha256("a"));
-        assert!(!copy(&workspace.path("work_products/b.md"), &target, Some(sha256("b"))).unwrap());
-        assert!(!target.exists(), "a copy of something else is not left behind");
+        let fork = Workspace::create(&dir.path().join("fork")).unwrap();
+        assert!(copy(&workspace, &fork, "work_products/a.md", Some(sha256("a"))).unwrap());
+        assert_eq!(digest_file(&fork.path("work_products/a.md")).unwrap().1, sha256("a"));
+        assert!(!copy(&workspace, &fork, "work_products/b.md", Some(sha256("b"))).unwrap());
+        assert!(!fork.path("work_products/b.md").exists(), "a copy of something else is not left behind");
+        // What was put in the place of a folder since is not looked through.
+        std::os::unix::fs::symlink(workspace.path("work_products"), workspace.path("linked")).unwrap();
+        assert!(!copy(&workspace, &fork, "linked/a.md", Some(sha256("a"))).unwrap());
     }
 }

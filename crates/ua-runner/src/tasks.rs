@@ -27,8 +27,7 @@ use ua_store::{CallRecord, NewRun, RunLease, RunRecord, RunRecords, RunStore, St
 
 use crate::error::RunError;
 use crate::machine::Conclusion;
-use crate::workspace::OUTPUT_FILE;
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::workspace::{OUTPUT_FILE, Workspace, WorkspaceError, task_folder};
 
 /// What the task `call` came to, by the records of its child run, which has ended, and the files that it left in its parent's
 /// `workspace`; and the path of the file there that says so.
@@ -40,9 +39,8 @@ pub fn task_output(
     call: &CallId,
     child: &RunRecords,
 ) -> Result<(String, SubAgentOutput), WorkspaceError> {
-    let folder = format!("{TASK_FOLDER}/{call}");
-    let place = workspace.path(&folder);
-    let own = if place.is_dir() { Workspace::open(&place)?.artifacts()? } else { Vec::new() };
+    let folder = task_folder(call);
+    let own = workspace.task(call)?.map_or_else(|| Ok(Vec::new()), |task| task.artifacts())?;
     let artifacts = own.into_iter().map(|file| Artifact { path: format!("{folder}/{}", file.path), ..file }).collect();
     Ok((format!("{folder}/{OUTPUT_FILE}"), SubAgentOutput::new(call, child, artifacts)))
 }
@@ -52,7 +50,7 @@ pub fn task_output(
 pub trait ChildDriver: Send + Sync {
     /// Takes a child run that has not ended and drives it to a conclusion of this process: epoch, tool servers of its own,
     /// a [`Worker`](crate::Worker). Nobody else drives it, because the lock of the run at the top of its tree is held. It is taken under
-    /// `above`, the lease of the run whose task it is.
+    /// `above`, the lease of the run whose task it is; `workspace` is its folder, in that of the run above, and is made.
     ///
     /// # Errors
     /// Whatever ends a drive without a conclusion.
@@ -60,6 +58,7 @@ pub trait ChildDriver: Send + Sync {
         &self,
         above: &RunLease,
         child: RunRecord,
+        workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError>;
 }
@@ -88,8 +87,8 @@ impl ChildRuns {
     /// Writes what a child that has ended came to, and says it.
     async fn answer(&self, call: &CallRecord, child: &RunRecord) -> Result<Carried, SubAgentError> {
         let records = self.store.load(&child.run_id).await.map_err(RunError::at("load the sub-agent's run"))?;
-        let folder = format!("{TASK_FOLDER}/{}", call.call_id);
-        Workspace::create(&self.workspace.path(&folder))?;
+        let folder = task_folder(&call.call_id);
+        self.workspace.make_task(&call.call_id)?;
         let (file, output) = task_output(&self.workspace, &call.call_id, &records)?;
         self.workspace.replace(&file, serde_json::to_string_pretty(&output)?)?;
         Ok(Carried::Answered(RawReply::ToolResult {
@@ -123,8 +122,16 @@ impl SubAgents for ChildRuns {
             Ok(carved) => carved,
             Err(why) => return Ok(Err(why)),
         };
+        // A program of the run may have put a link there: its model can take it away, and gets no sub-agent before.
+        if let Err(error) = self.workspace.make_folder(TASK_FOLDER) {
+            return Ok(Err(format!(
+                "Not run: the folder {TASK_FOLDER} of the workspace, in which sub-agents work, cannot be used ({}). Remove what stands in \
+                 its place.",
+                error.io()
+            )));
+        }
         let spec = records.run.spec.of_task(&order, carved.budgets, carved.subagents, allow);
-        let folder = self.workspace.path(TASK_FOLDER).join(call.call_id.as_str());
+        let folder = self.workspace.path(&task_folder(&call.call_id));
         Ok(Ok(NewRun {
             run_id: RunId::of_task(&call.call_id),
             created_at: self.env.now(),
@@ -146,7 +153,8 @@ impl SubAgents for ChildRuns {
         if child.status.is_terminal() {
             return self.answer(call, &child).await;
         }
-        let (conclusion, child) = self.driver.drive(&self.lease, child, stop).await?;
+        let workspace = self.workspace.make_task(&call.call_id)?;
+        let (conclusion, child) = self.driver.drive(&self.lease, child, workspace, stop).await?;
         match conclusion {
             Conclusion::Waiting { question } => Ok(Carried::Waiting(question)),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Ok(Carried::Stopped),

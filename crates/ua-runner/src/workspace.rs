@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::Digest as _;
-use ua_core::{INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
+use ua_core::{CallId, INPUT_FOLDER, RunId, Sha256, TASK_FOLDER};
 use ua_evidence::Artifact;
 use ua_files::{Folder, Kind, Replacement};
 use ua_resume::Commands;
@@ -28,7 +27,7 @@ pub struct WorkspaceError {
 }
 
 impl WorkspaceError {
-    pub(crate) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_path_buf();
         move |source| Self { doing, path, source }
     }
@@ -69,24 +68,65 @@ impl Workspace {
     /// The folder into which an export puts the texts of large results.
     pub const BLOBS: &str = "result_blobs";
 
-    /// Makes the folder if it is not there.
-    pub fn create(root: &Path) -> Result<Self, WorkspaceError> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
-        made.map_err(WorkspaceError::at("create", root))?;
-        let workspace = Self::open(root)?;
+    /// Makes a run's folder that a program of this user named whole, if it is not there. What lies above it is there, and is that program's
+    /// choice; the folder itself may be no link. A name that a job, a model or a database gives is for [`Self::create_in`].
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when the folder above is missing, or the folder is a link or cannot be made.
+    pub fn create(path: &Path) -> Result<Self, WorkspaceError> {
+        let (above, name) = parted(path)?;
+        let above = above.canonicalize().and_then(|above| Folder::open(&above));
+        Self::create_in(&above.map_err(WorkspaceError::at("open", path))?, name)
+    }
+
+    /// Makes a run's folder `below` an open one, if it is not there: part by part, none of which may be a link, for programs of other runs
+    /// may have written where it is to be.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when a part is a link (`InvalidInput`) or no folder, leads out, or cannot be made.
+    pub fn create_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        let below = below.as_ref();
+        let folder = root.make_folder(below).map_err(WorkspaceError::at("create", &root.path().join(below)))?;
+        let workspace = Self { folder, commands: Commands::default() };
         for name in FOLDERS {
             workspace.make_folder(name)?;
         }
         Ok(workspace)
     }
 
-    /// Opens a folder that is there. It may not be a link itself; what lies above it is a person's choice.
-    pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
-        let fail = || WorkspaceError::at("open", root);
-        let name = root.file_name().ok_or_else(|| fail()(io::ErrorKind::InvalidInput.into()))?;
-        let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let root = parent.canonicalize().map_err(fail())?.join(name);
-        Ok(Self { folder: Folder::open_itself(&root).map_err(fail())?, commands: Commands::default() })
+    /// Opens a folder that is there and that a program of this user named whole. It may not be a link itself; what lies above it is that
+    /// program's choice.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when it is not there, or is a link.
+    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let fail = || WorkspaceError::at("open", path);
+        let (above, name) = parted(path)?;
+        let path = above.canonicalize().map_err(fail())?.join(name);
+        Ok(Self { folder: Folder::open_itself(&path).map_err(fail())?, commands: Commands::default() })
+    }
+
+    /// Opens a run's folder that is there, `below` an open one, as [`Self::create_in`] makes it.
+    ///
+    /// # Errors
+    /// [`WorkspaceError`] when it is not there, or a part is a link.
+    pub fn open_in(root: &Folder, below: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        let below = below.as_ref();
+        let folder = root.folder(below).map_err(WorkspaceError::at("open", &root.path().join(below)))?;
+        Ok(Self { folder, commands: Commands::default() })
+    }
+
+    /// Makes the folder of a task of this run, in this folder.
+    pub(crate) fn make_task(&self, call: &CallId) -> Result<Self, WorkspaceError> {
+        Ok(Self::create_in(&self.folder, task_folder(call))?.with_commands(self.commands.clone()))
+    }
+
+    /// The folder of a task of this run; `None` when there is none.
+    pub(crate) fn task(&self, call: &CallId) -> Result<Option<Self>, WorkspaceError> {
+        match Self::open_in(&self.folder, task_folder(call)) {
+            Err(error) if error.io().kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// The same, in whose pages commands name the folder in which they find the run.
@@ -222,6 +262,18 @@ impl Workspace {
     }
 }
 
+/// The folder of a task, in that of the run whose task it is.
+pub(crate) fn task_folder(call: &CallId) -> String {
+    format!("{TASK_FOLDER}/{call}")
+}
+
+/// The folder above a folder, and its name there.
+fn parted(path: &Path) -> Result<(&Path, &std::ffi::OsStr), WorkspaceError> {
+    let name = path.file_name().ok_or_else(|| WorkspaceError::at("open", path)(io::ErrorKind::InvalidInput.into()))?;
+    let above = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((above, name))
+}
+
 /// A file that is being written, piece by piece.
 pub(crate) struct Writing {
     file: Replacement,
@@ -334,7 +386,7 @@ mod tests {
         workspace.append_line("run.log", "x").unwrap();
         fs::create_dir(workspace.path(".ua")).unwrap();
         fs::write(workspace.path(".ua/journal"), "x").unwrap();
-        let task = Workspace::create(&workspace.path("subagent_outputs/call_1")).unwrap();
+        let task = workspace.make_task(&CallId::parse("call_1").unwrap()).unwrap();
         for name in ["work_products/part.md", "run.log", "subagent_output.json", "job_completion_run_task_1.md"] {
             task.replace(name, "x").unwrap();
         }
@@ -370,5 +422,32 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", dir.path().join("linked")).unwrap();
         assert!(Workspace::create(&dir.path().join("linked")).is_err());
         assert_eq!(fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_folder_of_a_run_or_of_its_task_is_made_or_opened_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir_all(elsewhere.join("call_2")).unwrap();
+        let root = Folder::open(dir.path()).unwrap();
+        let workspace = Workspace::create_in(&root, "one/deep").unwrap();
+        assert_eq!(workspace.root(), dir.path().join("one/deep"));
+        std::os::unix::fs::symlink(&elsewhere, workspace.path("sub")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, workspace.path(TASK_FOLDER)).unwrap();
+        for below in ["one/deep/sub", "one/deep/sub/call_2", "one/deep/sub/new", "../elsewhere", "/tmp"] {
+            for refused in [Workspace::create_in(&root, below), Workspace::open_in(&root, below)] {
+                assert_eq!(refused.unwrap_err().io().kind(), io::ErrorKind::InvalidInput, "{below}");
+            }
+        }
+        let call = |id: &str| CallId::parse(id).unwrap();
+        assert!(workspace.make_task(&call("call_1")).is_err() && workspace.task(&call("call_2")).is_err());
+        let left: Vec<_> = fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["call_2"]);
+        assert_eq!(fs::read_dir(elsewhere.join("call_2")).unwrap().count(), 0);
+        // One that is not there is none.
+        fs::remove_file(workspace.path(TASK_FOLDER)).unwrap();
+        assert!(workspace.task(&call("call_1")).unwrap().is_none());
+        workspace.make_task(&call("call_1")).unwrap();
+        assert!(workspace.task(&call("call_1")).unwrap().is_some());
     }
 }

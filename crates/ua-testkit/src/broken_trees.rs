@@ -1,5 +1,6 @@
 //! Broken rules of sub-agents and iterations: what comes of a runner that begins again where it should go on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use serde_json::json;
 use ua_core::{Block, Message, ModelTurn, Origin, RawReply, RunId, RunSpec, RunStop, iteration_begins_after};
 use ua_dispatch::{Carried, StopSignal, SubAgentError, SubAgents};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, StreamObserver};
-use ua_runner::{ChildDriver, Conclusion};
+use ua_runner::{ChildDriver, Conclusion, Workspace};
 use ua_store::{CallRecord, NewRun, RunLease, RunStore, Store};
 
 /// Starts a sub-agent anew whenever its task is carried on by another process than the one that made it, whether or not it had ended:
@@ -63,7 +64,8 @@ impl SubAgents for ChildrenStartAgain {
             parent_run_id: None,
         };
         let again = self.store.submit_run(again).await?;
-        let (conclusion, run) = self.driver.drive(&self.lease, again, stop).await?;
+        let workspace = Workspace::create(Path::new(&again.workspace_dir))?;
+        let (conclusion, run) = self.driver.drive(&self.lease, again, workspace, stop).await?;
         Ok(match conclusion {
             Conclusion::Waiting { question } => Carried::Waiting(question),
             Conclusion::Stopped { reason: RunStop::Interrupt, .. } => Carried::Stopped,

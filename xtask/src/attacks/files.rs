@@ -60,6 +60,30 @@ pub(super) const ATTACKS: &[Scenario] = &[
         play: reserved_names,
     },
     Scenario {
+        number: "6x",
+        waits: false,
+        name: "a job whose workspace is behind a link that a program of another run planted",
+        must: "refused (exit 2), and nothing appears where it leads",
+        mark: Mark::Mended,
+        play: workspace_behind_a_link,
+    },
+    Scenario {
+        number: "6y",
+        waits: false,
+        name: "a program makes the folder of sub-agents a link to a folder of the user",
+        must: "no file appears there",
+        mark: Mark::Mended,
+        play: sub_agents_behind_a_link,
+    },
+    Scenario {
+        number: "6z",
+        waits: false,
+        name: "a job whose workspace is in that of another run",
+        must: "refused (exit 2)",
+        mark: Mark::Mended,
+        play: workspace_in_a_workspace,
+    },
+    Scenario {
         number: "9",
         waits: false,
         name: "a checkout with a root whose RESTART.md is about to be a file of the user",
@@ -215,6 +239,60 @@ fn reserved_names(stage: &Stage) -> anyhow::Result<Verdict> {
     }
     let held = if taken.is_empty() { "held".to_owned() } else { format!("FELL for {}", taken.join(", ")) };
     Ok(Verdict::of(taken.is_empty(), format!("the root's own names: {held}")))
+}
+
+/// A program of a run that makes `name` in its workspace a link to a folder of the user.
+fn plants(
+    world: &crate::scenario::world::Outside,
+    name: &str,
+) -> anyhow::Result<(serde_json::Value, std::path::PathBuf)> {
+    let folder = world.path("home/private");
+    fs::create_dir(&folder)?;
+    Ok((super::python::starts(&["ln", "-s", &folder.display().to_string(), name]), folder))
+}
+
+fn nothing_there(folder: &std::path::Path, what: &str, told: &str) -> anyhow::Result<Verdict> {
+    let there = fs::read_dir(folder)?.count();
+    let held = if there == 0 { "held" } else { "FELL" };
+    Ok(Verdict::of(there == 0, format!("{what}: {held}, {there} file(s) in the user's folder, {told}")))
+}
+
+fn workspace_behind_a_link(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let (plant, folder) = plants(&world, "sub")?;
+    job(&world, &json!({"tools": {"builtin": true, "run_command": true}}), &[plant])?;
+    world.run(&["job", "job.json", "--run-id", "r"])?.must(0)?;
+    let write = call("mcp__ua__write_local_file", &json!({"path": "config.toml", "content": "[alert]\n"}));
+    let mut codes = Vec::new();
+    for behind in ["sub/ua", "sub", "sub/.ua"] {
+        job(&world, &json!({"artifacts": {"workspace_dir": format!("{WORKSPACE}/{behind}")}}), &[write.clone()])?;
+        codes.push(world.run(&["job", "job.json"])?.code);
+    }
+    if codes.iter().any(|code| *code != Some(2)) {
+        return Ok(Verdict::of(false, format!("a workspace behind a link: FELL, exit codes {codes:?}")));
+    }
+    nothing_there(&folder, "a workspace behind a link", "each refused")
+}
+
+fn sub_agents_behind_a_link(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let (plant, folder) = plants(&world, "subagent_outputs")?;
+    let task = call("mcp__ua_agents__task", &json!({"description": "Write", "prompt": "Write it down."}));
+    let fields = json!({"tools": {"builtin": true, "run_command": true}, "subagents": {}});
+    job(&world, &fields, &[plant, task])?;
+    let end = world.run(&["job", "job.json", "--run-id", "r"])?;
+    nothing_there(&folder, "the folder of sub-agents", &end.told())
+}
+
+fn workspace_in_a_workspace(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    job(&world, &json!({}), &[])?;
+    world.run(&["job", "job.json", "--run-id", "r"])?.must(0)?;
+    job(&world, &json!({"artifacts": {"workspace_dir": format!("{WORKSPACE}/inner")}}), &[])?;
+    let end = world.run(&["job", "job.json"])?;
+    let is_refused = end.code == Some(2) && end.err.contains("is in that of run r");
+    let held = if is_refused { "held" } else { "FELL" };
+    Ok(Verdict::of(is_refused, format!("a workspace in a workspace: {held}, {}", end.told())))
 }
 
 /// A job that a person runs in a checkout, without naming a root; it sends one mail.

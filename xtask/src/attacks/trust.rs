@@ -99,7 +99,7 @@ fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {
     let mut world = world(stage)?;
     let started = world.path("started");
     server(&world, "theirs.json", &[&format!("started={}", started.display())])?;
-    let folder = if by_toml { "data" } else { "AGENT_RUN_WORKSPACES" };
+    let folder = if by_toml { "data/AGENT_RUN_WORKSPACES" } else { "AGENT_RUN_WORKSPACES" };
     let root = world.path("work").join(folder).display().to_string();
     world.name_no_root();
     let page = call("mcp__shop__page", &json!({}));
@@ -113,7 +113,7 @@ fn shipped_database(stage: &Stage, by_toml: bool) -> anyhow::Result<Verdict> {
     fs::rename(world.path("home"), world.path("attackers_home"))?;
     fs::create_dir_all(world.path("home/.config"))?;
     if by_toml {
-        world.write("ua.toml", "root = \"data\"\n")?;
+        world.write("ua.toml", "root = \"data/AGENT_RUN_WORKSPACES\"\n")?;
     }
     let end = world.run(&["resume", "last", "--max-turns", "+5"])?;
     let ran = started.exists();

@@ -1,13 +1,11 @@
 //! Ending a run that no process drives, when a person said that it is to end (`ua runs cancel`, or the answer `abort`): it is ended here, instead
 //! of by a resume that may never come.
 
-use std::path::Path;
-
 use ua_core::{CallStatus, RunId, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, questions, servers, tree};
-use ua_runner::{LockError, RunLock, Workspace, end_as_said, owner_stamp};
+use ua_runner::{LockError, RunLock, end_as_said, owner_stamp};
 use ua_store::{LedgerStore as _, RunRecord, RunStore as _, Store, StoreError, is_gateway};
 
 use crate::error::HostError;
@@ -90,7 +88,7 @@ pub(super) async fn end_now(host: &Host, store: &Database, run: &RunRecord) -> R
     if current.status.is_terminal() {
         return Ok(true); // its process ended it meanwhile
     }
-    let workspace = Workspace::create(Path::new(&run.workspace_dir))?.with_commands(host.home().commands());
+    let workspace = home.make_workspace(run)?;
     let (lease, _) = match store.acquire_run(&run.run_id, &owner, env.now()).await {
         Ok(taken) => taken,
         // Another machine drives it, and ends it.

@@ -311,6 +311,11 @@ async fn restore(home: &Home, file: &Path) -> Result<u8, HostError> {
         return Err(HostError::usage(format!("there is no file {}", file.display()))
             .hint("name a file that `ua db backup` made"));
     }
+    // A pipe would be waited for.
+    if !file.is_file() {
+        return Err(HostError::usage(format!("{} is not a file", file.display()))
+            .hint("name a file that `ua db backup` made; nothing was changed"));
+    }
     let replaced = |e: &ua_store::StoreError| {
         HostError::store("put the copy in place", e).hint("name a file that `ua db backup` made; nothing was changed")
     };

@@ -197,6 +197,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
             Err(error) => return Err(HostError::store("delete the run of a sub-agent", &error)),
         }
         std::fs::remove_file(home.locks().join(format!("{}.run", child.run_id))).ok();
+        remove_agent_folder(home, &child.run_id);
     }
     let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
     let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
@@ -205,6 +206,7 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     run.kept_for = outcome.kept_for;
     run.had_effects = had_effects;
     std::fs::remove_file(home.locks().join(format!("{}.run", run.run_id))).ok();
+    remove_agent_folder(home, &run.run_id);
     drop(lock);
     // What a session of the gateway works in is the client's project, which nobody here made.
     if args.keep_files || run.is_of_gateway {
@@ -219,6 +221,14 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
         )),
     }
     Ok(run.workspace_removed)
+}
+
+/// Removes what an agent kept of the run for itself.
+fn remove_agent_folder(home: &Home, run: &ua_core::RunId) {
+    if let Err(error) = home.remove_agent_folder(run) {
+        let folder = home.agent_folder(run).display().to_string();
+        tell(format!("{} was left, because {error}; remove it by hand", crate::output::plain(&folder)));
+    }
 }
 
 /// Removes a folder below the root. One that is gone already is fine.

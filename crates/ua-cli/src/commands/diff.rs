@@ -1,11 +1,9 @@
 //! `ua runs diff`: two runs side by side.
 
-use std::path::Path;
-
 use ua_evidence::Verdict;
 use ua_host::home::Home;
 use ua_resume::{status_detail, status_words};
-use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide, Workspace};
+use ua_runner::{Artifact, CallSide, RunDiff, RunSide, TurnSide};
 use ua_store::{RunRecords, RunStore as _};
 
 use crate::error::{HostError, OK};
@@ -20,7 +18,7 @@ pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) ->
         runs.push(store.load(&run.run_id).await.map_err(|e| HostError::store("load the run", &e))?);
     }
     let [one, two] = runs.as_slice() else { return Err(HostError::usage("name two runs")) };
-    let files = [files_of(one), files_of(two)];
+    let files = [files_of(home, one), files_of(home, two)];
     let diff = RunDiff::new([one, two], [&files[0], &files[1]]);
     if json {
         print_json(&diff)?;
@@ -31,8 +29,8 @@ pub(crate) async fn run(home: &Home, names: [&str; 2], all: bool, json: bool) ->
 }
 
 /// The files of a run's workspace; none when it is gone.
-fn files_of(records: &RunRecords) -> Vec<Artifact> {
-    Workspace::open(Path::new(&records.run.workspace_dir)).and_then(|folder| folder.artifacts()).unwrap_or_default()
+fn files_of(home: &Home, records: &RunRecords) -> Vec<Artifact> {
+    home.open_workspace(&records.run).and_then(|folder| folder.artifacts()).unwrap_or_default()
 }
 
 fn show(diff: &RunDiff, all: bool) -> Result<(), HostError> {

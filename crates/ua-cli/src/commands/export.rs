@@ -142,8 +142,7 @@ impl ExportData {
             let of = ArrivalsOf::Session(run.run_id.clone());
             arrivals = store.arrivals_of(of).await.map_err(|e| fail(&e))?;
         } else {
-            workspace =
-                Workspace::open(Path::new(&run.workspace_dir)).ok().map(|folder| folder.with_commands(home.commands()));
+            workspace = home.open_workspace(run).ok();
         }
         let mut gathered = Self {
             records,
@@ -291,6 +290,7 @@ fn json(gathered: &ExportData, out: Option<&Path>) -> Result<(), HostError> {
 }
 
 /// Writes every file that a run's records make.
+#[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
@@ -402,14 +402,17 @@ fn can_be_copied(gathered: &ExportData, folder: &Path) -> Result<(), HostError> 
 }
 
 /// Copies what the tools made.
-#[expect(clippy::disallowed_methods, reason = "a person named the folder that it writes to")]
 fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
     let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
+    let to = Folder::open(folder);
+    let to = to.map_err(|e| HostError::storage(format!("cannot open the folder {}: {e}", folder.display())))?;
     for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
         let path = folder.join(&artifact.path);
         let copied = workspace.folder().open_file(&artifact.path).and_then(|mut from| {
-            fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            std::io::copy(&mut from, &mut fs::File::create(&path)?)
+            to.make_folder(Path::new(&artifact.path).parent().unwrap_or(Path::new("")))?;
+            let mut into = to.replacement(&artifact.path)?;
+            std::io::copy(&mut from, &mut into)?;
+            into.place()
         });
         copied.map_err(|e| {
             HostError::storage(format!("cannot copy {} to {}: {e}", artifact.path, path.display()))
@@ -431,6 +434,7 @@ fn file_in(out: &Path, name: &str) -> PathBuf {
 }
 
 /// Replaces a file and makes the folders above it.
+#[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
     let path = std::path::absolute(path)
         .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;

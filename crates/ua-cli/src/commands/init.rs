@@ -35,6 +35,7 @@ pub(crate) const FILES: [(&str, &str, &str); 4] = [
     ("ua.toml", "settings of this project", include_str!("../init/ua.toml")),
 ];
 
+#[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     let place = plain(&args.dir.display().to_string());
     let fail = |doing: &str, error: std::io::Error| {

@@ -63,6 +63,7 @@ fn is_shown_by_man(page: &str) -> bool {
     man.wait().is_ok_and(|status| status.success()) && is_taken
 }
 
+#[expect(clippy::disallowed_methods, reason = "a person named the folder")]
 fn write(folder: &Path, pages: &[(String, String)]) -> Result<(), HostError> {
     let fail = |error: std::io::Error| {
         HostError::storage(format!("cannot write to {}: {error}", folder.display())).hint("choose another --out")

@@ -1,13 +1,20 @@
 //! Workspaces: the folder that a run gets in the root.
 //!
-//! Invariants: no workspace is a folder of ours, or leads out of the root; a workspace belongs to one run.
+//! Invariants: no workspace is a folder of ours, or leads out of the root; a workspace belongs to one run, and none lies in another. Programs
+//! of a run write in its workspace whatever they like, links too, so the way from the root to a workspace is walked part by part, each time.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use ua_core::{RunId, Timestamp};
+use ua_files::Folder;
+use ua_runner::{Workspace, WorkspaceError, settle_workspace};
+use ua_store::{RunQuery, RunRecord, Store as _};
 
 use super::{Home, OWN};
+use crate::database::Database;
 use crate::error::HostError;
+use crate::roots::Belief;
 use crate::text::plain;
 
 impl Home {
@@ -19,7 +26,7 @@ impl Home {
         let pattern = wanted.unwrap_or("session_<id>").trim_end_matches('/');
         let pattern = pattern.strip_prefix("AGENT_RUN_WORKSPACES/").unwrap_or(pattern);
         let folder = self.inside(&pattern.replace("<id>", &id))?;
-        if !folder.exists() {
+        if !self.is_taken(&folder)? {
             return Ok(folder);
         }
         if !pattern.contains("<id>") {
@@ -33,11 +40,114 @@ impl Home {
         let mut next = 2;
         loop {
             let folder = self.inside(&pattern.replace("<id>", &format!("{id}_{next}")))?;
-            if !folder.exists() {
+            if !self.is_taken(&folder)? {
                 return Ok(folder);
             }
             next += 1;
         }
+    }
+
+    /// Whether something stands where a workspace is to be.
+    ///
+    /// # Errors
+    /// What leads there is a link, or no folder.
+    fn is_taken(&self, folder: &Path) -> Result<bool, HostError> {
+        let below = folder.strip_prefix(&self.root).unwrap_or(folder);
+        match Folder::open(&self.root).and_then(|root| root.kind(below)) {
+            Ok(kind) => Ok(kind.is_some()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                Err(HostError::usage(format!("the workspace {} cannot be made: {error}", folder.display()))
+                    .hint("name another folder in `artifacts.workspace_dir`; nothing was started"))
+            }
+            Err(error) => {
+                Err(HostError::storage(format!("the workspace {} cannot be made: {error}", folder.display()))
+                    .hint("check that the folders above it are folders, and yours; nothing was started"))
+            }
+        }
+    }
+
+    /// Refuses a workspace that a job named and that is another run's, lies in one, or has one in it: whatever is in a workspace, programs of
+    /// its run write. Asked when a run is stored and again before its folder is made, so that of two that are stored at once one is seen.
+    ///
+    /// # Errors
+    /// The refusal, with the other run's name; the database cannot be read.
+    pub(crate) async fn refuse_shared(&self, store: &Database, run: &RunId, folder: &Path) -> Result<(), HostError> {
+        let Some(below) = self.inside_root(folder) else { return Ok(()) };
+        let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+        let all = store.find_runs(&query).await.map_err(|e| HostError::store("look for other workspaces", &e))?;
+        for other in all.into_iter().filter(|other| other.run_id != *run) {
+            let Some(theirs) = self.inside_root(Path::new(&other.workspace_dir)) else { continue };
+            let is_nested = theirs != below && (below.starts_with(&theirs) || theirs.starts_with(&below));
+            // The folder of a run that has ended is free for another one when somebody took it away.
+            let is_shared = theirs == below && !other.status.is_terminal();
+            if (is_nested || is_shared) && store.elsewhere(&other.run_id).await?.is_none() {
+                let how = match (is_shared, below.starts_with(&theirs)) {
+                    (true, _) => "is that of",
+                    (false, true) => "is in that of",
+                    (false, false) => "has in it that of",
+                };
+                return Err(HostError::usage(format!(
+                    "the workspace {} {how} run {}; a workspace belongs to one run",
+                    folder.display(),
+                    other.run_id
+                ))
+                .hint("name another folder in `artifacts.workspace_dir`, or leave the field out"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of a run, if it is not there, with the files of a fork; no part of the way to it from the root may be a link.
+    ///
+    /// # Errors
+    /// A part of the way is a link or no folder, or nothing can be made there.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a folder in no root of this user was named whole by whoever stored the run"
+    )]
+    pub fn make_workspace(&self, run: &RunRecord) -> Result<Workspace, HostError> {
+        let folder = Path::new(&run.workspace_dir);
+        let made = match self.place_of(folder) {
+            Some((root, below)) => {
+                let root = Folder::open(&root)
+                    .map_err(|e| HostError::storage(format!("cannot open {}: {e}", root.display())))?;
+                settle_workspace(&root, &below, run)?;
+                Workspace::create_in(&root, below)
+            }
+            None => Workspace::create(folder),
+        };
+        Ok(made?.with_commands(self.commands()))
+    }
+
+    /// Opens the folder of a run that is there; no part of the way to it from the root may be a link.
+    ///
+    /// # Errors
+    /// It is gone, or a part of the way is a link.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a folder in no root of this user was named whole by whoever stored the run"
+    )]
+    pub fn open_workspace(&self, run: &RunRecord) -> Result<Workspace, WorkspaceError> {
+        let folder = Path::new(&run.workspace_dir);
+        let opened = match self.place_of(folder) {
+            // A root that cannot be opened has no folder in it that can be.
+            Some((root, below)) => match Folder::open(&root) {
+                Ok(root) => Workspace::open_in(&root, below),
+                Err(_) => Workspace::open(folder),
+            },
+            None => Workspace::open(folder),
+        };
+        Ok(opened?.with_commands(self.commands()))
+    }
+
+    /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
+    fn place_of(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
+        if let Some(below) = self.inside_root(folder) {
+            return Some((self.root.clone(), below));
+        }
+        let root = folder.ancestors().skip(1).find(|above| self.roots.judge(above) == Belief::Own)?;
+        Some((root.to_path_buf(), folder.strip_prefix(root).ok()?.to_path_buf()))
     }
 
     /// The first part of a name in the root that no workspace may have. Some file systems take `Locks` for `locks`.
@@ -68,8 +178,15 @@ impl Home {
             ))
             .hint(format!("name another folder below {}; nothing was started", self.root.display())));
         }
-        let is_inside =
-            path.components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty();
+        let is_hidden =
+            |part: Component<'_>| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b"."));
+        if path.components().any(is_hidden) {
+            return Err(HostError::usage(format!(
+                "`artifacts.workspace_dir` is {name:?}, which is hidden, or in a hidden folder"
+            ))
+            .hint("name folders that do not begin with a dot; nothing was started"));
+        }
+        let is_inside = path.components().all(|part| matches!(part, Component::Normal(_))) && !name.is_empty();
         if !is_inside {
             return Err(HostError::usage(format!(
                 "`artifacts.workspace_dir` is {name:?}, which leads out of the workspace root"
@@ -135,11 +252,34 @@ mod tests {
             "a\u{202e}b",
             "a\nb",
             "a\u{200b}b",
+            "mine/.git",
+            "mine/.hidden/x",
         ] {
             let refused = home.workspace_for(&run, Some(name), now).unwrap_err();
             assert_eq!(refused.kind(), crate::error::Kind::Usage, "{name:?}");
             assert_eq!(plain(&refused.to_string()), refused.to_string());
         }
         assert!(home.workspace_for(&run, Some("mine/locks"), now).is_ok());
+    }
+
+    #[test]
+    fn no_workspace_is_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, run, now) =
+            (home(folder.path(), None), RunId::parse("comments").unwrap(), Timestamp::from_millis(0));
+        let elsewhere = folder.path().join("elsewhere");
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::create_dir_all(home.root().join("mine")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, home.root().join("mine/link")).unwrap();
+        fs::write(home.root().join("mine/file"), "").unwrap();
+        for name in ["mine/link/x", "mine/link/<id>", "mine/link/x/y"] {
+            let refused = home.workspace_for(&run, Some(name), now).unwrap_err();
+            assert!(refused.to_string().contains("mine/link is a link"), "{name}: {refused}");
+            assert_eq!(refused.kind(), crate::error::Kind::Usage);
+        }
+        assert!(home.workspace_for(&run, Some("mine/file/x"), now).is_err());
+        assert!(home.workspace_for(&run, Some("mine/link"), now).is_err(), "the link has the name");
+        assert!(home.workspace_for(&run, Some("mine/new/x"), now).is_ok());
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 }

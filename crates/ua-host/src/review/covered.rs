@@ -489,9 +489,15 @@ impl Covered {
 /// How much of a script is looked through for the name of a folder.
 const LOOKED_THROUGH: u64 = 4 * 1024 * 1024;
 
-/// Whether a file of code has this name in it.
+/// Files that tell a loader where names of code lead, though they have the ending of data.
+const MAPS: [&str; 7] =
+    ["bunfig.toml", "deno.json", "import_map.json", "jsconfig.json", "package.json", "pyproject.toml", "tsconfig.json"];
+
+/// Whether a file of code, or one that says where code is, has this name in it.
 fn says(file: &Path, name: &[u8]) -> bool {
-    if has_ending(file, &DATA) || has_ending(file, &["toml"]) || !(is_code(file) || is_script(file)) {
+    let is_map = file.file_name().and_then(OsStr::to_str).is_some_and(|name| MAPS.contains(&name));
+    let is_data = has_ending(file, &DATA) || has_ending(file, &["toml"]) || !(is_code(file) || is_script(file));
+    if is_data && !is_map {
         return false;
     }
     let mut text = Vec::new();
@@ -735,6 +741,12 @@ mod tests {
         assert_eq!(files, [&named[..], &counts].concat());
         assert!(warnings.len() == 1 && warnings[0].contains("lib.py names "), "{warnings:?}");
         write("lib.py", "");
+        // So does one to which a map of names leads.
+        write("package.json", r##"{"imports": {"#x": "./RUNS/session_1/made.js"}}"##);
+        let (files, warnings) = of("srv.py");
+        assert_eq!(&files[..3], named);
+        assert!(warnings.len() == 1 && warnings[0].contains("package.json names "), "{warnings:?}");
+        fs::remove_file(base.join("package.json")).unwrap();
         // A script that lies in a workspace counts with what lies beside it, and one in the root with what a person put there.
         assert_eq!(of("RUNS/session_1/made.py").0, &named[1..]);
         write("RUNS/top.py", "");

@@ -4,7 +4,6 @@
 //! parent's model, tool configuration and policies; what only a person may loosen (who may be written to, how often an effect may
 //! happen) is read from the job at the top of the tree, never from what a model wrote into a task.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::Database;
@@ -165,8 +164,8 @@ impl Driver {
         let (host, launch) = (&self.host, &self.launch);
         let overrides =
             self.port.overrides(&run.run_id).await.map_err(|e| HostError::store("read the run's budgets", &e))?;
-        let shared_workspaces = claude_code::shared_workspaces(self.port.as_ref(), &run).await;
-        let llm = launch.provider_of(host, &run, &shared_workspaces, &redactor)?;
+        let shared = claude_code::shared_runs(self.port.as_ref(), &run).await;
+        let llm = launch.provider_of(host, &run, &shared, &redactor)?;
         let prices = pricing::table(host.settings(), launch.pricing.as_deref(), launch.pricing_is_the_projects)?;
         let pins = PinSettings {
             accept: launch.accept.clone(),
@@ -204,13 +203,13 @@ impl Driver {
         &self,
         above: &RunLease,
         child: RunRecord,
+        workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), HostError> {
         let owner = owner_stamp(self.trace.clone());
         // Its parent's lock is what counts; this one says to others that it is driven.
         let _lock = RunLock::take(&self.host.home().locks(), &child.run_id, &owner)?;
         let past = PastKnown::of(self.store.as_ref(), &child).await?;
-        let workspace = Workspace::create(Path::new(&child.workspace_dir))?.with_commands(self.host.home().commands());
         let acquired_at = self.host.env().now();
         let (lease, run) = self
             .port
@@ -228,10 +227,11 @@ impl ChildDriver for Driver {
         &self,
         above: &RunLease,
         child: RunRecord,
+        workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let span = run_span(&child);
-        let driven = Box::pin(self.drive_child(above, child, stop)).instrument(span).await;
+        let driven = Box::pin(self.drive_child(above, child, workspace, stop)).instrument(span).await;
         driven.map_err(|error| Box::new(ChildFailed(error)) as SubAgentError)
     }
 }

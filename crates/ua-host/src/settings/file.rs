@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::FileValue;
 use super::list::{SETTINGS, Setting, ValueKind};
 use crate::error::HostError;
+use crate::home::DEFAULT_ROOT;
 
 /// The most that is read of a configuration file.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -157,7 +158,8 @@ impl Reader<'_> {
     }
 
     /// The root that a project names. Runs write files of a model's choosing there, so it is a folder of the project, and none that programs
-    /// read code or settings from unasked: those are hidden, or outside of the project.
+    /// read code or settings from unasked: those are hidden, outside of the project, or have a name that a loader searches (`node_modules`, a
+    /// package of Python). Of names only the usual one is known to be none of these; trust leaves what runs write in it out.
     fn root_of_project(&self, setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<String, HostError> {
         let whole = PathBuf::from(self.value(setting, value)?);
         let text = value.get_ref().as_str().unwrap_or_default();
@@ -179,6 +181,11 @@ impl Reader<'_> {
         }
         if parts.iter().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {
             return Err(wrong("is hidden, or in a hidden folder"));
+        }
+        if parts.last().is_none_or(|name| name.as_os_str() != DEFAULT_ROOT) {
+            return Err(wrong(&format!(
+                "is not called {DEFAULT_ROOT}: programs of the project may load code from a folder of another name"
+            )));
         }
         let mut folder = project.to_path_buf();
         for part in &parts {
@@ -268,7 +275,7 @@ mod tests {
             let why = read(Layer::Project, &text).unwrap_err();
             assert!(why.contains("a project may not set"), "{why}");
         }
-        assert!(read(Layer::Project, "root = \"runs\"\n[model]\nname = \"m\"").is_ok());
+        assert!(read(Layer::Project, "root = \"AGENT_RUN_WORKSPACES\"\n[model]\nname = \"m\"").is_ok());
     }
 
     #[test]
@@ -276,7 +283,7 @@ mod tests {
         let project = tempfile::tempdir().unwrap();
         let file = project.path().join("ua.toml");
         std::fs::create_dir_all(project.path().join("kept/deep")).unwrap();
-        std::fs::create_dir_all(project.path().join("other/runs")).unwrap();
+        std::fs::create_dir_all(project.path().join("other/AGENT_RUN_WORKSPACES")).unwrap();
         std::fs::write(project.path().join("other/ua.toml"), "").unwrap();
         std::os::unix::fs::symlink("/tmp", project.path().join("link")).unwrap();
         let home = project.path().display().to_string();
@@ -284,16 +291,16 @@ mod tests {
             let text = format!("root = {root:?}\n");
             layer.parse(&file, &text, Some(&home)).map(|mut said| said.remove(0).1.value)
         };
-        for inside in ["runs", "./runs", "kept/deep/runs", "other"] {
+        for inside in ["AGENT_RUN_WORKSPACES", "./AGENT_RUN_WORKSPACES", "kept/deep/AGENT_RUN_WORKSPACES"] {
             let named = root(Layer::Project, inside).unwrap();
             assert_eq!(Path::new(&named), project.path().join(inside.trim_start_matches("./")));
         }
         for outside in [
             "~/.local/lib/python3.11",
             "~/.config",
-            "~/runs",
+            "~/AGENT_RUN_WORKSPACES",
             "~",
-            "/tmp/runs",
+            "/tmp/AGENT_RUN_WORKSPACES",
             "../victim/AGENT_RUN_WORKSPACES",
             "kept/../../victim",
             ".",
@@ -302,8 +309,14 @@ mod tests {
             ".vscode/x",
             "kept/.git/hooks",
             "link",
-            "link/runs",
-            "other/runs",
+            "link/AGENT_RUN_WORKSPACES",
+            "other/AGENT_RUN_WORKSPACES",
+            "AGENT_RUN_WORKSPACES/x",
+            // What loaders search by name.
+            "node_modules",
+            "google",
+            "runs",
+            "agent_run_workspaces",
         ] {
             let refused = root(Layer::Project, outside).unwrap_err();
             assert!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 use ua_core::{Audience, Component, Message, Origin, RunId, RunSpec, RunStatus, Trace};
+use ua_files::Folder;
 use ua_store::{NewRun, OverrideKind, OverrideRecord, OwnerStamp, RunRecord, RunStore, StoreError, Turns};
 
 use super::definition::{Differs, differences};
@@ -21,7 +22,7 @@ use crate::pin::PinSettings;
 use crate::ports::RunSettings;
 use crate::spans::run_span;
 use crate::worker::{WorkError, Worked, Worker};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// The part of a definition that may be accepted beside what a run is pinned to.
 pub(super) const THRESHOLD: &str = "blob_threshold_bytes";
@@ -55,7 +56,7 @@ impl GranularStep {
         if run.lease_epoch > 0 && !folder.is_dir() {
             return Err(StepError::WorkspaceGone { run: run.run_id, path: folder.to_path_buf() });
         }
-        settle_workspace(folder.parent().unwrap_or(folder), &run)?;
+        settle(folder.parent().unwrap_or(folder), &run)?;
         let workspace = Workspace::create(folder)?;
         // The program names the folder of its runs itself: no command finds it by default.
         let workspace = match folder.parent() {
@@ -129,7 +130,7 @@ impl GranularStep {
                 if is_folder_of(&run, &workspace_dir)? {
                     run.workspace_dir = workspace_dir.display().to_string();
                 }
-                settle_workspace(&root, &run)?;
+                settle(&root, &run)?;
                 return Ok(run);
             }
             // Refused below, where the store is asked to make it.
@@ -282,6 +283,16 @@ fn is_folder_of(run: &RunRecord, folder: &Path) -> Result<bool, StepError> {
         Some(owner) => Ok(owner == run.run_id.as_str()),
         None => Ok(!stored.exists() && (run.lease_epoch == 0 || !folder.is_dir())),
     }
+}
+
+/// Gives a fork the files that were collected for it in `root`, if its folder is there.
+fn settle(root: &Path, run: &RunRecord) -> Result<(), WorkspaceError> {
+    let Ok(below) = Path::new(&run.workspace_dir).strip_prefix(root) else { return Ok(()) };
+    if run.forked_at.is_none() || below.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let root = Folder::open(root).map_err(WorkspaceError::at("open", root))?;
+    settle_workspace(&root, below, run)
 }
 
 /// Without a lock, a process that is seen to be driving the run is respected.

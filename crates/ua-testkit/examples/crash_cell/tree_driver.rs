@@ -42,33 +42,37 @@ impl ChildDriver for TreeDriver {
         &self,
         above: &RunLease,
         child: RunRecord,
+        workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         // As the command line does.
         if !self.database.forgotten(&child.run_id).await?.is_empty() {
             return Err(format!("the database has forgotten what {} sent", child.run_id).into());
         }
-        self.clone().drive_run(child.run_id, Some(above.clone()), stop.clone()).await
+        self.clone().drive_run(child.run_id, Some((above.clone(), workspace)), stop.clone()).await
     }
 }
 
 impl TreeDriver {
     /// Takes a run and drives it to this life's conclusion.
-    pub(crate) fn drive_run(self, run: RunId, above: Option<RunLease>, stop: StopSignal) -> Driven {
+    pub(crate) fn drive_run(self, run: RunId, above: Option<(RunLease, Workspace)>, stop: StopSignal) -> Driven {
         Box::pin(self.carry(run, above, stop))
     }
 
     async fn carry(
         self,
         run: RunId,
-        above: Option<RunLease>,
+        above: Option<(RunLease, Workspace)>,
         stop: StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
-        let workspace = Workspace::create(Path::new(&self.store.run(&run).await?.workspace_dir))?;
+        let workspace = match &above {
+            Some((_, workspace)) => workspace.clone(),
+            None => Workspace::create(Path::new(&self.store.run(&run).await?.workspace_dir))?,
+        };
         let acquired_at = self.env.now();
         let owner = owner_stamp(self.trace.clone());
         let (lease, run) = match above {
-            Some(above) => self.store.acquire_task_run(&above, &run, &owner, acquired_at).await?,
+            Some((above, _)) => self.store.acquire_task_run(&above, &run, &owner, acquired_at).await?,
             None => self.store.acquire_run(&run, &owner, acquired_at).await?,
         };
         let past = PastKnown::of(self.store.as_ref(), &run).await?;

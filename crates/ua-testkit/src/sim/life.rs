@@ -96,13 +96,14 @@ impl ChildDriver for Life {
         &self,
         above: &RunLease,
         child: RunRecord,
+        workspace: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         if child.end_mark().is_none() && !self.mirror.forgotten(self.store.as_ref(), &child.run_id).await?.is_empty() {
             return Err(Box::new(Forgotten(child.run_id)));
         }
         let life = Self { stop: stop.clone(), ..self.clone() };
-        life.drive_run(child.run_id, child.spec.objective.clone(), Some(above.clone())).await
+        life.drive_run(child.run_id, child.spec.objective.clone(), Some((above.clone(), workspace))).await
     }
 }
 
@@ -133,7 +134,7 @@ impl Life {
         })
     }
 
-    fn drive_run(self, run: RunId, label: String, above: Option<RunLease>) -> Driven {
+    fn drive_run(self, run: RunId, label: String, above: Option<(RunLease, Workspace)>) -> Driven {
         Box::pin(self.carry(run, label, above))
     }
 
@@ -141,7 +142,7 @@ impl Life {
         self,
         run: RunId,
         label: String,
-        above: Option<RunLease>,
+        above: Option<(RunLease, Workspace)>,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         let env = self.env(&run);
         let plan = LifePlan::new(self.number, run.clone(), label, Arc::clone(&self.gates), self.servers.clock());
@@ -150,10 +151,13 @@ impl Life {
         let acquired_at = env.now();
         let owner = owner_stamp(trace.clone());
         let (lease, record) = match &above {
-            Some(above) => store.acquire_task_run(above, &run, &owner, acquired_at).await?,
+            Some((above, _)) => store.acquire_task_run(above, &run, &owner, acquired_at).await?,
             None => store.acquire_run(&run, &owner, acquired_at).await?,
         };
-        let workspace = Workspace::create(Path::new(&record.workspace_dir))?;
+        let workspace = match &above {
+            Some((_, workspace)) => workspace.clone(),
+            None => Workspace::create(Path::new(&record.workspace_dir))?,
+        };
         let upload = workspace.path(UPLOAD);
         if !upload.exists() {
             std::fs::write(upload, "what is uploaded")?; // every folder of the tree has it from the beginning

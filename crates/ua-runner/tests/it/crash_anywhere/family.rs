@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ua_core::{Env, Message, RunId, RunStatus};
 use ua_dispatch::{StopSignal, SubAgentError};
 use ua_llm::{LlmError, LlmProvider, ModelRequest, Script, ScriptedProvider, StreamObserver, check_history};
-use ua_runner::{ChildDriver, Conclusion, RunError};
+use ua_runner::{ChildDriver, Conclusion, RunError, Workspace};
 use ua_store::{
     Answer, CallRecord, Choice, LedgerStore as _, MemStore, NewAnswer, QuestionRecord, RunLease, RunRecord, RunRecords,
     RunStore as _, Store, invariants,
@@ -94,6 +94,7 @@ impl ChildDriver for Life {
         &self,
         above: &RunLease,
         child: RunRecord,
+        _: Workspace,
         stop: &StopSignal,
     ) -> Result<(Conclusion, RunRecord), SubAgentError> {
         assert!(!child.status.is_terminal(), "a sub-agent that has ended is not driven again");
