@@ -105,12 +105,12 @@ fn s5_a_task_gets_no_folder_through_a_link_that_a_program_planted() {
     std::fs::create_dir_all(env.path("private")).unwrap();
     let task = |id: &str| json!({"tools": [{"id": id, "name": "mcp__ua_agents__task", "input": {"description": "d", "prompt": "p"}}]});
     let away = json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["rm", "subagent_outputs"]}}]});
-    let last = json!({"text": "{{result:t}}"});
-    let turns =
-        json!([plants("subagent_outputs", &env.arg("private")), task("t"), away, task("u"), {"text": "Part."}, last]);
+    let turns = json!([plants("subagent_outputs", &env.arg("private")), task("t"), away, task("u"), {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"run_command": true}, "subagents": {}}), &turns);
     let output = env.run(&["job", &job, "--run-id", "r"]).code(0);
-    output.shows(&["Not run: the folder subagent_outputs of the workspace", "is a link"]);
+    output.shows(&[
+        "task refused: the folder subagent_outputs of the workspace, in which sub-agents work, cannot be used",
+    ]);
     assert_eq!(std::fs::read_dir(env.path("private")).unwrap().count(), 0);
     // Once it is taken away, sub-agents work.
     assert_eq!(env.rows("SELECT status FROM runs WHERE run_mode = 'task'"), ["succeeded"]);

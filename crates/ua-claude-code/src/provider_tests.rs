@@ -22,6 +22,7 @@ echo '{"type":"stream_event","event":{"type":"message_stop"}}'
 
 fn provider(folder: &std::path::Path) -> ClaudeCode {
     let script = folder.join("claude.sh");
+    std::fs::create_dir(folder.join("home-of-it")).unwrap();
     std::fs::write(&script, DYING).unwrap();
     let env = ua_core::system::env();
     ClaudeCode::new(ClaudeCodeConfig {
