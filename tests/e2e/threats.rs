@@ -107,10 +107,11 @@ fn s5_a_task_gets_no_folder_through_a_link_that_a_program_planted() {
     let away = json!({"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["rm", "subagent_outputs"]}}]});
     let turns = json!([plants("subagent_outputs", &env.arg("private")), task("t"), away, task("u"), {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"run_command": true}, "subagents": {}}), &turns);
-    let output = env.run(&["job", &job, "--run-id", "r"]).code(0);
-    output.shows(&[
-        "task refused: the folder subagent_outputs of the workspace, in which sub-agents work, cannot be used",
-    ]);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    let folder = std::path::PathBuf::from(env.value("SELECT workspace_dir FROM runs WHERE run_id = 'r'"));
+    let transcript = std::fs::read_to_string(folder.join("transcript.md")).unwrap();
+    let refused = "Not run: the folder subagent_outputs of the workspace, in which sub-agents work, cannot be used";
+    assert!(transcript.contains(refused), "{transcript}");
     assert_eq!(std::fs::read_dir(env.path("private")).unwrap().count(), 0);
     // Once it is taken away, sub-agents work.
     assert_eq!(env.rows("SELECT status FROM runs WHERE run_mode = 'task'"), ["succeeded"]);
