@@ -100,6 +100,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         locks: root.join("locks"),
         logs: root.join("logs"),
         late_replies: root.join("late_replies.log"),
+        account_key: root.join("account.key"),
         shim: ShimCommand { program: std::env::current_exe().unwrap(), args: vec!["shim".into()] },
         person: "ua".to_owned(),
         hold_wait: Duration::from_millis(hold_millis),

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use ua_core::{
-    Block, CallId, CallStatus, ModelTurn, PlannedCall, Position, PossibleEffect, RawReply, Resolution, SideEffectClass,
-    StopReason, ToolUse,
+    Block, CallId, CallPolicy, CallStatus, ModelTurn, PlannedCall, Position, PossibleEffect, RawReply, Resolution,
+    RunId, SideEffectClass, StopReason, ToolUse,
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
-    SessionsOf, rules, whole_reply,
+    SessionRecord, SessionsOf, rules, whole_reply,
 };
 
 use crate::broker::{Broken, Unanswerable};
@@ -19,7 +19,7 @@ use crate::connection::{Asker, Connection};
 use crate::live::{Ended, LiveCall, Reached, State, Waiting};
 use crate::road::{Road, passed_on};
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
-use crate::session::{InUse, client_call};
+use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::texts::{Notice, Told, with_notice};
 use crate::upstream::lock;
 
@@ -194,6 +194,8 @@ impl Connection {
         let asked = Asked {
             arrival,
             client_call: client.as_deref(),
+            own_call: own_call(&params["_meta"]),
+            gives_up_within: self.patience(),
             class: planned.policy.class,
             is_declared: planned.policy.is_by_content(),
             at: self.broker.env.now(),
@@ -226,8 +228,13 @@ impl Connection {
             let is_noted = seen.calls.iter().any(|seen| seen.arrivals.iter().any(|one| one.arrival == arrival));
             if is_noted { Ok(()) } else { session.write(Change::Arrive(noted(call.clone(), rule, None))).await }
         };
-        match decide(&asked, &seen.calls) {
-            Ruling::New => {
+        let ruling = decide(&asked, &seen.calls);
+        let planned = match &ruling {
+            Ruling::Ask(call) => self.asked_about(planned, call),
+            Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
+        };
+        match ruling {
+            Ruling::New | Ruling::Ask(_) => {
                 let spent = self.broker.spend(&session.record, &planned, asked.at).await;
                 if let Some(budget) = spent.map_err(Unanswerable::Before)? {
                     return Ok(Known::Untaken(Told::Budget { budget }));
@@ -290,6 +297,18 @@ impl Connection {
         waiting
     }
 
+    /// A call that a person lets go out or not, since it may be one that was made to another server or as another account.
+    fn asked_about(&self, mut planned: PlannedCall, earlier: &CallId) -> PlannedCall {
+        planned.policy.needs_approval = true;
+        CallPolicy::MAY_REPEAT.clone_into(&mut planned.policy.rule_id);
+        planned.policy.reason = format!(
+            "Call {earlier} says the same, and was asked for in this project with another account, address, program or name of this tool \
+             server (its entry has another `env`, header, command, URL or name than now). If that is the same account, with a new token for \
+             example, the effect may be there already: look before you let it be sent."
+        );
+        planned
+    }
+
     fn raw_name(&self, params: &Value) -> String {
         format!("mcp__{}__{}", self.hello.name, params["name"].as_str().unwrap_or_default())
     }
@@ -328,9 +347,11 @@ impl Connection {
             return Ok(SeenCalls { calls: Vec::new(), args_hash: planned.args_hash });
         }
         // A call is among these before it is written, and until it was.
+        let names = self.names_of(planned);
         let mut same = {
             let all = self.broker.live();
-            all.values().find(|live| live.is_same(&planned.name.raw, &planned.args_hash)).map(|live| live.call.clone())
+            let is_same = |live: &&Arc<LiveCall>| names.iter().any(|name| live.is_same(name, &planned.args_hash));
+            all.values().find(is_same).map(|live| live.call.clone())
         };
         if is_first && same.is_none() {
             let seen = self.seen(asked, planned, session, is_first).await.map_err(Unanswerable::Before)?;
@@ -360,6 +381,22 @@ impl Connection {
         same.next().map(|kept| Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()))
     }
 
+    /// What the tool is called through this entry, and through others that reach its server by other names.
+    fn names_of(&self, planned: &PlannedCall) -> Vec<String> {
+        let others = self.broker.other_names(&self.project, &self.reach, &self.hello.name).into_iter();
+        let others = others.map(|server| format!("mcp__{server}__{}", planned.name.tool));
+        std::iter::once(planned.name.raw.clone()).chain(others).collect()
+    }
+
+    /// Whether a run is of what the client calls this session, and of which tool server it is.
+    async fn session_seen(&self, run: &RunId, session: &InUse) -> Result<Option<SessionRecord>, Broken> {
+        if *run == session.run.run_id {
+            return Ok(Some(session.record.clone()));
+        }
+        let of = self.broker.store.sessions_of(SessionsOf::Run(run.clone())).await;
+        Ok(of.map_err(Broken::at("read a session"))?.pop())
+    }
+
     /// The calls of the project that this may be.
     async fn seen(
         &self,
@@ -375,12 +412,15 @@ impl Connection {
             arrivals = one.map_err(Broken::at("look for the same call"))?;
         }
         if asked.class != SideEffectClass::ReadOnly {
-            let same = ArrivalsOf::Same {
-                project: self.project.clone(),
-                tool: planned.name.raw.clone(),
-                args_hash: planned.args_hash,
-            };
-            arrivals.extend(store.arrivals_of(same).await.map_err(Broken::at("look for the same call"))?);
+            // What earlier versions kept is under the folder itself.
+            let mut projects = vec![&self.project, &self.folder];
+            projects.dedup();
+            for (project, tool) in
+                projects.iter().flat_map(|of| self.names_of(planned).into_iter().map(move |name| (*of, name)))
+            {
+                let same = ArrivalsOf::Same { project: project.clone(), tool, args_hash: planned.args_hash };
+                arrivals.extend(store.arrivals_of(same).await.map_err(Broken::at("look for the same call"))?);
+            }
         }
         let mut ids: Vec<CallId> = arrivals.iter().map(|arrival| arrival.call_id.clone()).collect();
         ids.sort();
@@ -399,16 +439,21 @@ impl Connection {
             if is_unsent && call.run_id != session.run.run_id && self.broker.has_ended(&call.run_id).await {
                 continue;
             }
-            let of = store.sessions_of(SessionsOf::Run(call.run_id.clone())).await;
-            let of = of.map_err(Broken::at("read a session"))?.pop();
+            let of = self.session_seen(&call.run_id, session).await?;
             let mut of_call =
                 store.arrivals_of(ArrivalsOf::Call(id.clone())).await.map_err(Broken::at("read arrivals"))?;
             of_call.sort_by_key(|arrival| arrival.arrived_at);
+            let mut of_client = Vec::new();
+            for arrival in &of_call {
+                let of = self.session_seen(&arrival.run_id, session).await?;
+                of_client.push(of.is_some_and(|of| is_of_client(&of, &session.record)));
+            }
             let live = self.broker.live().get(&id).cloned();
             calls.push(Seen {
                 asked_at: call.created_at,
                 is_family: call.root_run_id == session.run.root_run_id,
-                is_same_server: of.is_some_and(|session| session.reach == self.reach),
+                is_of_client: of.as_ref().is_some_and(|of| is_of_client(of, &session.record)),
+                is_same_server: of.is_some_and(|of| of.reach == self.reach && call.name.raw == planned.name.raw),
                 is_newest_effect: newest.as_ref().is_some_and(|newest| newest.call_id == id),
                 status: call.status,
                 is_given_up: call.resolution == Some(Resolution::Skipped),
@@ -417,7 +462,11 @@ impl Connection {
                 live: live.map_or(Live::No, |live| if live.is_awaited() { Live::Awaited } else { Live::Left }),
                 arrivals: of_call
                     .into_iter()
-                    .map(|arrival| SeenArrival {
+                    .zip(of_client)
+                    .map(|(arrival, is_of_client)| SeenArrival {
+                        is_of_client,
+                        arrived_at: arrival.arrived_at,
+                        answered_at: arrival.answered_at,
                         is_acknowledged: arrival.acknowledged_at.is_some(),
                         is_family: arrival.run_id == session.run.run_id,
                         arrival: arrival.arrival_id,
@@ -556,6 +605,7 @@ impl Connection {
         let notice = match rule {
             Rule::Owed => Some(Notice::Late),
             Rule::Repeat => Some(Notice::Duplicate),
+            Rule::Again => Some(Notice::Once),
             Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New => {
                 call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
             }
@@ -578,6 +628,11 @@ impl Connection {
             RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
         }
     }
+}
+
+/// Whether two sessions are one to their client, with whichever tool server.
+fn is_of_client(one: &SessionRecord, other: &SessionRecord) -> bool {
+    one.run_id == other.run_id || clients_key(&one.session_key) == clients_key(&other.session_key)
 }
 
 /// Calls of the project with a tool and arguments.

@@ -1,6 +1,6 @@
 //! What the broker has, for all who come to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,8 @@ pub struct BrokerConfig {
     pub logs: PathBuf,
     /// Where answers are kept while the database does not take them: a file.
     pub late_replies: PathBuf,
+    /// Where the key is with which accounts are told apart: a file, made when there is none.
+    pub account_key: PathBuf,
     /// How tool servers are started.
     pub shim: ShimCommand,
     /// How a person runs this program against this gateway, as models are told it.
@@ -86,6 +88,10 @@ pub struct Broker {
     projects: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
     /// What a client's hook said: the session of the process that is the client.
     hooks: Mutex<HashMap<u32, String>>,
+    /// With which accounts are told apart, once it was read.
+    pub(crate) account_key: Mutex<Option<String>>,
+    /// Under which names a project reaches a tool server, by project and server.
+    names: Mutex<HashMap<(String, String), BTreeSet<String>>>,
 }
 
 /// An answer that came and that the database has not taken yet.
@@ -208,6 +214,8 @@ impl Broker {
             connections: AtomicUsize::new(0),
             projects: Mutex::default(),
             hooks: Mutex::default(),
+            account_key: Mutex::default(),
+            names: Mutex::default(),
         })
     }
 
@@ -215,6 +223,19 @@ impl Broker {
     pub(crate) fn project(&self, project: &str) -> Arc<AsyncMutex<()>> {
         let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
         projects.entry(project.to_owned()).or_default().clone()
+    }
+
+    /// A session reaches a tool server by this name.
+    pub(crate) fn note_name(&self, session: &SessionRecord) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.entry((session.project.clone(), session.reach.clone())).or_default().insert(session.server.clone());
+    }
+
+    /// By which other names sessions of a project reach this tool server, or did.
+    pub(crate) fn other_names(&self, project: &str, reach: &str, own: &str) -> Vec<String> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = names.get(&(project.to_owned(), reach.to_owned())).into_iter().flatten();
+        all.filter(|name| *name != own).cloned().collect()
     }
 
     /// The session that a client's own hook named for the process that started the bridge.

@@ -38,7 +38,9 @@ pub(crate) struct Connection {
     pub(crate) broker: Arc<Broker>,
     pub(crate) hello: Hello,
     pub(crate) project: String,
-    /// Digest of how the tool server is reached.
+    /// The folder that the client works in, under which earlier versions kept its calls.
+    pub(crate) folder: String,
+    /// Digest of which tool server it is.
     pub(crate) reach: String,
     pub(crate) upstream: Arc<Upstream>,
     out: mpsc::UnboundedSender<ToClient>,
@@ -115,7 +117,8 @@ impl Connection {
         broker.redactor.learn(secrets);
         let (to_client, from_server) = mpsc::unbounded_channel();
         let project = hello.project();
-        let reach = sha256(hello.reach().to_string()).to_hex();
+        let reach = broker.server_id(&hello)?;
+        let folder = hello.folder();
         let holder =
             RunId::parse(&format!("{HOLDER}{}", hello.bridge)).map_err(|error| Broken::new(error.to_string()))?;
         let launch = Launch {
@@ -140,6 +143,7 @@ impl Connection {
             upstream: Arc::new(upstream),
             broker,
             project,
+            folder,
             reach,
             out,
             sessions: AsyncMutex::default(),

@@ -27,6 +27,7 @@ mod live;
 mod road;
 pub mod rules;
 mod serve;
+mod server_id;
 mod session;
 mod settings;
 mod subscriptions;

@@ -4,14 +4,22 @@
 //! own and may be a call that is there. What is in doubt, or was never handed to anybody, is looked for in the whole project; what was settled
 //! and handed over only in the same family. Rivals (the same effect in other words) are the verdict's to find, behind this.
 //!
+//! The same words to another tool server of that name, or as another account, are another call; whether it is the same one under a new token
+//! nobody here knows. So what would be that call if the servers were one is asked about: never told as made, never sent silently.
+//!
 //! Invariants: beside a call that is unknown, or that nobody waits for any more, the same call is never a new one where it could be the same
 //! effect; a read is a new call but for a request that comes again; what a request is does not depend on the order in which calls are listed.
 //! Proved by: the table and the properties below, `tests/it`.
 
+use std::time::Duration;
+
 use ua_core::{CallId, CallStatus, SideEffectClass, Timestamp};
 
 /// How long a result that nobody took is kept for the next who asks.
-pub const OWED_FOR: std::time::Duration = std::time::Duration::from_hours(24 * 7);
+pub const OWED_FOR: Duration = Duration::from_hours(24 * 7);
+
+/// An answer that took so long may have come when a client that does not say so had given up. No client is known to wait for less.
+pub const SLOW: Duration = Duration::from_secs(2);
 
 /// By which rule a request is the call that it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +34,8 @@ pub enum Rule {
     Repeat,
     /// R5: the same declared effect, being had right now for somebody who waits.
     Twin,
+    /// R5: the same effect that is not declared, asked for again by its session under way or right after a slow answer.
+    Again,
     /// R7: none of these.
     New,
 }
@@ -39,6 +49,7 @@ impl Rule {
             Self::Owed => "owed",
             Self::Repeat => "repeat",
             Self::Twin => "twin",
+            Self::Again => "again",
             Self::New => "new",
         }
     }
@@ -51,6 +62,10 @@ pub struct Asked<'a> {
     pub arrival: &'a str,
     /// The client's own name for the tool use.
     pub client_call: Option<&'a str>,
+    /// The same, where the client means by another name another call, whatever it is like.
+    pub own_call: Option<&'a str>,
+    /// How long the client waits at most, where it may give up without a word.
+    pub gives_up_within: Option<Duration>,
     /// What it would do.
     pub class: SideEffectClass,
     /// Whether equal ones are one effect.
@@ -81,6 +96,12 @@ pub struct SeenArrival {
     pub is_acknowledged: bool,
     /// Whether it is of the family that asks now, whoever had asked for the call first.
     pub is_family: bool,
+    /// Whether it is of what the client calls one session, with whichever tool server.
+    pub is_of_client: bool,
+    /// When it came.
+    pub arrived_at: Timestamp,
+    /// When its answer was written to the client.
+    pub answered_at: Option<Timestamp>,
 }
 
 /// A call with the same tool and arguments, somewhere in the project.
@@ -92,7 +113,9 @@ pub struct Seen {
     pub asked_at: Timestamp,
     /// Whether it is of the family that asks now.
     pub is_family: bool,
-    /// Whether it goes to the same tool server, not only to one of that name.
+    /// Whether it is of what the client calls one session, with whichever tool server.
+    pub is_of_client: bool,
+    /// Whether it goes to the same tool server, under the same name and as the same account.
     pub is_same_server: bool,
     /// Whether its family asked for no other effect since: asking for it again is the first thing that is done after whatever cut the first one.
     pub is_newest_effect: bool,
@@ -121,10 +144,27 @@ pub enum Ruling {
     Decide(CallId, Rule),
     /// It is this call, and this is its answer.
     HandOut(CallId, Rule),
+    /// It would be this call if its tool server, or its account, were the same: a call of its own, which a person lets go out or not.
+    Ask(CallId),
 }
 
 /// What a request is. `seen` are the calls of the project with its tool and its arguments, in any order.
 pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
+    let ruling = among(asked, seen);
+    if ruling != Ruling::New || asked.class == SideEffectClass::ReadOnly {
+        return ruling;
+    }
+    let elsewhere: Vec<Seen> = seen.iter().filter(|seen| !seen.is_same_server).map(Seen::as_if_same_server).collect();
+    match among(asked, &elsewhere) {
+        Ruling::New => Ruling::New,
+        Ruling::Join(call, _) | Ruling::Decide(call, _) | Ruling::HandOut(call, _) | Ruling::Ask(call) => {
+            Ruling::Ask(call)
+        }
+    }
+}
+
+/// What it is among the calls to its own tool server.
+fn among(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
     // The newest first; of two of one instant, the one with the later id.
     let mut newest: Vec<&Seen> = seen.iter().collect();
     newest.sort_by(|a, b| (b.asked_at, &b.call).cmp(&(a.asked_at, &a.call)));
@@ -143,7 +183,13 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
         return Ruling::HandOut(owed.call.clone(), Rule::Owed);
     }
     if !asked.is_declared {
-        return Ruling::New;
+        // Its session asks again before it can have heard of the first one: nothing tells whether it means two.
+        let is_own = |seen: &&&Seen| seen.is_family && !seen.is_meant_as_another(asked);
+        if let Some(first) = newest.iter().filter(is_own).find(|seen| seen.live == Live::Awaited) {
+            return Ruling::Join(first.call.clone(), Rule::Again);
+        }
+        let unheard = newest.iter().filter(is_own).find(|seen| of_project && seen.is_perhaps_unheard(asked));
+        return unheard.map_or(Ruling::New, |seen| Ruling::HandOut(seen.call.clone(), Rule::Again));
     }
     if let Some(done) = newest.iter().find(|seen| seen.is_done() && seen.is_known_to_family()) {
         return Ruling::HandOut(done.call.clone(), Rule::Repeat);
@@ -155,6 +201,23 @@ pub fn decide(asked: &Asked<'_>, seen: &[Seen]) -> Ruling {
 }
 
 impl Seen {
+    /// As it would stand if its tool server were the one that is asked now: then the client's session would be one as well.
+    fn as_if_same_server(&self) -> Self {
+        let mut same = self.clone();
+        (same.is_same_server, same.is_family) = (true, self.is_of_client);
+        same.is_newest_effect |= self.is_of_client;
+        for arrival in &mut same.arrivals {
+            arrival.is_family = arrival.is_of_client;
+        }
+        same
+    }
+
+    /// The client names its calls so that another name is another call, and this one has none of that name.
+    fn is_meant_as_another(&self, asked: &Asked<'_>) -> bool {
+        let is_named = |arrival: &SeenArrival| arrival.client_call.as_deref() == asked.own_call;
+        asked.own_call.is_some() && !self.arrivals.iter().any(is_named)
+    }
+
     /// The bridge sends again what was not answered; a client's transport what was not acknowledged. An id that was, counts as none: scripts
     /// use theirs again.
     fn is_exact(&self, asked: &Asked<'_>) -> bool {
@@ -202,7 +265,17 @@ impl Seen {
     /// It happened, and nobody is known to have heard of it. Where equal calls are not one effect, only the family that asked, and only before
     /// anything else was done, means the same one.
     fn is_owed(&self, asked: &Asked<'_>) -> bool {
-        let happened = match self.status {
+        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(|arrival| arrival.is_acknowledged)
+    }
+
+    /// The same where its answer was written so late that whoever asked may have given up before, and asks again.
+    fn is_perhaps_unheard(&self, asked: &Asked<'_>) -> bool {
+        let is_heard = |arrival: &SeenArrival| arrival.is_acknowledged && !arrival.is_perhaps_unheard(asked);
+        self.happened() && self.is_meant(asked) && !self.arrivals.iter().any(is_heard)
+    }
+
+    fn happened(&self) -> bool {
+        match self.status {
             CallStatus::Succeeded => true,
             CallStatus::FailedReported => self.may_have_happened,
             CallStatus::Prepared
@@ -210,13 +283,20 @@ impl Seen {
             | CallStatus::Unknown
             | CallStatus::FailedDefinite
             | CallStatus::Cancelled => false,
-        };
+        }
+    }
+
+    fn is_meant(&self, asked: &Asked<'_>) -> bool {
         let is_meant = asked.is_declared || (self.is_family && self.is_newest_effect);
-        happened
-            && is_meant
-            && self.live == Live::No
-            && asked.at.since(self.asked_at) <= OWED_FOR
-            && !self.arrivals.iter().any(|arrival| arrival.is_acknowledged)
+        is_meant && self.live == Live::No && asked.at.since(self.asked_at) <= OWED_FOR
+    }
+}
+
+impl SeenArrival {
+    /// It was answered after a long time, and not long ago by what its client waits for an answer.
+    fn is_perhaps_unheard(&self, asked: &Asked<'_>) -> bool {
+        let (Some(patience), Some(answered)) = (asked.gives_up_within, self.answered_at) else { return false };
+        self.is_family && answered.since(self.arrived_at) >= SLOW && asked.at.since(answered) <= patience
     }
 }
 

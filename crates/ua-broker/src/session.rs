@@ -62,6 +62,18 @@ impl Identity {
     }
 }
 
+/// What the client calls a session, of the key that it is kept under.
+pub(crate) fn clients_key(session_key: &str) -> &str {
+    let behind = session_key.rsplit_once('#').filter(|(_, number)| number.parse::<u32>().is_ok());
+    behind.map_or(session_key, |(key, _)| key)
+}
+
+/// The name by which a client says that a call is one of its own, whatever it is like: nothing but this program's own field means that, since
+/// models that ask again have a new name everywhere else.
+pub(crate) fn own_call(meta: &Value) -> Option<&str> {
+    meta[CALL_IN_META[0]].as_str()
+}
+
 /// The client's own name for a tool use.
 pub(crate) fn client_call(meta: &Value) -> Option<String> {
     CALL_IN_META.iter().find_map(|name| meta[*name].as_str()).map(str::to_owned)
@@ -187,7 +199,7 @@ impl Broker {
         let mut sessions = self.sessions.lock().await;
         let mut generation = 0_u32;
         loop {
-            // One that a person ended goes on as another one.
+            // One that a person ended goes on as another one, and so does one with another tool server of that name.
             let suffix = if generation == 0 { String::new() } else { format!("#{generation}") };
             let session_key = format!("{}{suffix}", identity.key);
             let of = SessionsOf::Key { project: project.to_owned(), server: hello.name.clone(), session_key };
@@ -196,6 +208,11 @@ impl Broker {
             let found = self.store.sessions_of(of).await.map_err(Broken::at("look for the session"))?.pop();
             if let Some(record) = found {
                 let run = self.store.run(&record.run_id).await.map_err(Broken::at("read the session"))?;
+                // What was asked of another tool server, or as another account, is no call of this session.
+                if record.reach != reach {
+                    generation += 1;
+                    continue;
+                }
                 if run.status.is_terminal() || run.end_mark().is_some() {
                     generation += 1;
                     continue;
@@ -213,6 +230,7 @@ impl Broker {
                 opened_at: self.env.now(),
             };
             self.open(&record, hello).await?;
+            self.note_name(&record);
             return self.take(&mut sessions, record).await;
         }
     }
@@ -377,6 +395,7 @@ impl Broker {
         for session in
             self.store.sessions_of(SessionsOf::Newest(u32::MAX)).await.map_err(Broken::at("read sessions"))?
         {
+            self.note_name(&session);
             let run = self.store.run(&session.run_id).await.map_err(Broken::at("read a session"))?;
             let calls = if run.status == RunStatus::Running || !answered.is_empty() {
                 self.store.calls(&run.run_id, None).await.map_err(Broken::at("read a session's calls"))?

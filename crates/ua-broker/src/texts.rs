@@ -150,6 +150,8 @@ pub(crate) enum Notice {
     Late,
     /// It was handed out before.
     Duplicate,
+    /// It was asked for again before whoever asked can be known to have had it.
+    Once,
 }
 
 /// A result as the tool gave it, with what the model has to know about it. A text would be hidden behind structured content, and a field more
@@ -165,6 +167,13 @@ pub(crate) fn with_notice(mut result: Value, notice: Notice, call: &CallId, at: 
         Notice::Duplicate => (
             "duplicate",
             format!("(This very call was made before, at {at}. It was not made again: this is the answer from then.)"),
+        ),
+        Notice::Once => (
+            "once",
+            format!(
+                "(This very call was made at {at} and asked for again under way, or right after a slow answer. It was made once: this is its \
+                 answer. To have it made once more, make the same call again now.)"
+            ),
         ),
     };
     let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());

@@ -1,6 +1,7 @@
 //! What bridge and broker say to each other: the broker's side of `ua_bridge`'s lines.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,6 +75,24 @@ impl Hello {
         }
     }
 
+    /// Where its calls go: as [`Hello::reach`], and for a program that is named from its folder, from which.
+    pub(crate) fn place(&self) -> Value {
+        let mut place = self.reach();
+        if self.command.first().is_some_and(|program| program.contains('/') && !program.starts_with('/')) {
+            place["cwd"] = json!(self.cwd);
+        }
+        place
+    }
+
+    /// As whom they go there: what its headers hold, or the variables that its entry gives it.
+    pub(crate) fn account(&self) -> Result<BTreeMap<String, String>, String> {
+        if self.url.is_some() {
+            let headers = self.headers()?.into_iter();
+            return Ok(headers.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect());
+        }
+        Ok(self.secret.iter().filter_map(|name| Some((name.clone(), self.env.get(name)?.clone()))).collect())
+    }
+
     /// The same for what is kept: without what an address may hide (a password, a query).
     pub(crate) fn shown_reach(&self) -> Value {
         let Some(url) = &self.url else { return self.reach() };
@@ -109,8 +128,19 @@ impl Hello {
         Ok(filled)
     }
 
-    /// The project that the client works in.
+    /// The project that the client works in: the folder that it is told to take for one, else the top of the git repository around the folder
+    /// that the client works in, else that folder.
     pub(crate) fn project(&self) -> String {
+        let folder = self.folder();
+        if self.project.is_some() {
+            return folder;
+        }
+        let top = Path::new(&folder).ancestors().find(|around| around.join(".git").exists());
+        top.map_or_else(|| folder.clone(), |top| top.display().to_string())
+    }
+
+    /// The folder that the client works in, which was its project before repositories counted.
+    pub(crate) fn folder(&self) -> String {
         let told = self.project.as_ref().or_else(|| self.hints.get("CLAUDE_PROJECT_DIR")).unwrap_or(&self.cwd);
         std::fs::canonicalize(told).map_or_else(|_| told.clone(), |path| path.display().to_string())
     }
@@ -210,6 +240,8 @@ impl<'l> BridgeLine<'l> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -225,6 +257,24 @@ mod tests {
         assert_eq!(BridgeLine::read("?"), None);
         let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;
         assert!(matches!(Visitor::read(hello), Ok(Visitor::Bridge(hello)) if hello.project() == "/"));
+        let folder = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        let within = |cwd: &Path, project: Option<&Path>| {
+            let mut hello: Value = serde_json::from_str(hello).unwrap();
+            (hello["cwd"], hello["project"]) = (json!(cwd), json!(project));
+            PathBuf::from(serde_json::from_value::<Hello>(hello).unwrap().project())
+        };
+        let deep = top.join("a/b");
+        assert_eq!(within(&deep, None), deep);
+        // A folder, or the file of a worktree.
+        for is_folder in [true, false] {
+            let git = top.join(if is_folder { ".git" } else { "a/.git" });
+            if is_folder { std::fs::create_dir(&git) } else { std::fs::write(&git, "gitdir: /x") }.unwrap();
+            assert_eq!(within(&deep, None), git.parent().unwrap());
+            assert_eq!(within(&top.join("a/b/../b"), None), git.parent().unwrap());
+            assert_eq!(within(&top, Some(&deep)), deep);
+        }
         let remote = |header: &str| {
             let hello = json!({"wire": 1, "bridge": "b", "name": "web", "command": [], "url": "http://x/mcp", "cwd": "/",
                 "headers": [header], "secret": ["KEY"], "env": {"KEY": "k", "HOME": "/h"}});

@@ -241,6 +241,10 @@ impl CallPolicy {
     /// How long a probe takes the other side to be able to begin a call that was given up, when no policy says it.
     pub const DEFAULT_HORIZON: Duration = Duration::from_secs(30);
 
+    /// The rule ([`CallPolicy::rule_id`]) of a call that may repeat another one, which nobody can tell but a person: it
+    /// was made as somebody else, or at another place of the same name. [`CallPolicy::reason`] says which.
+    pub const MAY_REPEAT: &str = "gateway.may_repeat";
+
     /// The cautious default: external, no key channel, ask a person when in doubt.
     pub fn unclassified() -> Self {
         Self {

@@ -36,6 +36,9 @@ pub use ua_broker::Served;
 
 pub(crate) use agent::above as agent_above;
 
+/// The key with which accounts are told apart, in the gateway's folder.
+const ACCOUNT_KEY: &str = "account.key";
+
 /// The broker's socket, in its folder.
 const SOCKET: &str = "gateway.sock";
 /// Where a broker that a client started says what it does, in that folder.
@@ -298,6 +301,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         locks: home.locks(),
         logs: root.join("logs"),
         late_replies: home.late_replies(),
+        account_key: root.join(ACCOUNT_KEY),
         shim: ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] },
         person: format!("ua --root {}", root.display()),
         hold_wait: said.hold_wait.unwrap_or(waits.hold),

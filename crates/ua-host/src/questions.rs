@@ -275,12 +275,13 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
 /// The store cannot be read.
 pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
-    if question.answer.is_none() {
+    let Some(given) = &question.answer else {
         let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
         return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
             .hint("`ua questions` lists what waits for an answer"));
-    }
-    let error = HostError::usage(format!("question {id} has already been answered"));
+    };
+    let (word, by, at) = (answers::word(question.kind, given.choice), &given.by, given.answered_at);
+    let error = HostError::usage(format!("question {id} has already been answered: `{word}`, by {by}, at {at}"));
     Ok(match question.status {
         QuestionStatus::Closed => match &question.call_id {
             Some(call) => {

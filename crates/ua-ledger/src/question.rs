@@ -188,6 +188,7 @@ impl Reason<'_> {
                 )
             }
             Self::AmbiguousRecipient(problem) => problem.to_string(),
+            Self::Approval if call.policy.rule_id == CallPolicy::MAY_REPEAT => call.policy.reason.clone(),
             Self::Approval => {
                 format!("Calls of this tool ({}) need a person's approval.", class_words(call))
             }

@@ -96,6 +96,7 @@ pub fn rule_in_words(rule: &str) -> &'static str {
         "unsettled" => "same call as before; its outcome is unknown",
         "owed" => "asked again: the result that had not been delivered was delivered",
         "repeat" => "asked again: the same result was returned, nothing was sent",
+        "again" => "asked again under way, or right after a slow answer: it was made once",
         "twin" => "asked at the same time: both get the same result",
         "new" => "a new call",
         _ => "by a rule of another version of ua",

@@ -9,7 +9,15 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn email(arrival: &'static str) -> Asked<'static> {
-    Asked { arrival, client_call: None, class: SideEffectClass::External, is_declared: true, at: at(100) }
+    Asked {
+        arrival,
+        client_call: None,
+        own_call: None,
+        gives_up_within: None,
+        class: SideEffectClass::External,
+        is_declared: true,
+        at: at(100),
+    }
 }
 
 fn append(arrival: &'static str) -> Asked<'static> {
@@ -21,6 +29,7 @@ fn seen(id: &str, status: CallStatus) -> Seen {
         call: CallId::parse(id).unwrap(),
         asked_at: at(0),
         is_family: true,
+        is_of_client: true,
         is_same_server: true,
         is_newest_effect: true,
         status,
@@ -33,6 +42,9 @@ fn seen(id: &str, status: CallStatus) -> Seen {
             client_call: Some("toolu_1".into()),
             is_acknowledged: false,
             is_family: true,
+            is_of_client: true,
+            arrived_at: at(0),
+            answered_at: None,
         }],
     }
 }
@@ -43,14 +55,42 @@ fn acknowledged(mut call: Seen) -> Seen {
 }
 
 fn elsewhere(mut call: Seen) -> Seen {
+    call.arrivals.iter_mut().for_each(|arrival| (arrival.is_family, arrival.is_of_client) = (false, false));
+    Seen { is_family: false, is_of_client: false, ..call }
+}
+
+fn other_server(call: Seen) -> Seen {
+    let mut call = call;
     call.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
-    Seen { is_family: false, ..call }
+    Seen { is_same_server: false, is_family: false, is_newest_effect: false, ..call }
+}
+
+/// Of a client that may give up without a word.
+fn impatient(arrival: &'static str) -> Asked<'static> {
+    Asked { gives_up_within: Some(Duration::from_mins(1)), ..append(arrival) }
+}
+
+/// Its answer was written at 99 seconds.
+fn slow(call: Seen) -> Seen {
+    let mut call = acknowledged(call);
+    call.arrivals[0].answered_at = Some(at(99));
+    call
+}
+
+/// It was handed out at once to a second request.
+fn heard_soon(call: Seen) -> Seen {
+    let mut call = call;
+    let second = SeenArrival { arrived_at: at(99), ..call.arrivals[0].clone() };
+    call.arrivals.push(second);
+    call
 }
 
 /// A call of another family whose receipt this family was handed.
 fn heard_of(call: Seen) -> Seen {
     let mut call = elsewhere(acknowledged(call));
-    let own = SeenArrival { arrival: "late".into(), client_call: None, is_acknowledged: true, is_family: true };
+    let arrival = "late".into();
+    let own = SeenArrival { arrival, client_call: None, is_acknowledged: true, ..call.arrivals[0].clone() };
+    let own = SeenArrival { is_family: true, is_of_client: true, ..own };
     call.arrivals.push(own);
     call
 }
@@ -128,7 +168,62 @@ fn each_rule_has_its_rows() {
         ),
         ("a dead broker had sent it", append("b"), vec![elsewhere(c(Running))], settle(Rule::Unsettled)),
         ("it was never sent", email("b"), vec![elsewhere(c(Prepared))], settle(Rule::Unsettled)),
-        ("another server of that name", email("b"), vec![Seen { is_same_server: false, ..c(Unknown) }], Ruling::New),
+        (
+            "in doubt at another server of that name",
+            email("b"),
+            vec![elsewhere(other_server(c(Unknown)))],
+            Ruling::Ask(call()),
+        ),
+        (
+            "done there, for this session",
+            email("b"),
+            vec![other_server(acknowledged(c(Succeeded)))],
+            Ruling::Ask(call()),
+        ),
+        ("under way there", email("b"), vec![other_server(live(Live::Awaited, Running))], Ruling::Ask(call())),
+        (
+            "an approval is waited for there",
+            append("b"),
+            vec![other_server(Seen { is_held: true, ..live(Live::Awaited, Prepared) })],
+            Ruling::Ask(call()),
+        ),
+        (
+            "an append is done there and heard of",
+            append("b"),
+            vec![other_server(acknowledged(c(Succeeded)))],
+            Ruling::New,
+        ),
+        (
+            "done there on another day",
+            email("b"),
+            vec![elsewhere(other_server(acknowledged(c(Succeeded))))],
+            Ruling::New,
+        ),
+        // R5, not declared
+        ("asked again under way", append("b"), vec![live(Live::Awaited, Running)], join(Rule::Again)),
+        (
+            "… under another name that says nothing",
+            Asked { client_call: Some("toolu_2"), ..append("b") },
+            vec![live(Live::Awaited, Running)],
+            join(Rule::Again),
+        ),
+        (
+            "… under one that means another",
+            Asked { client_call: Some("two"), own_call: Some("two"), ..append("b") },
+            vec![live(Live::Awaited, Running)],
+            Ruling::New,
+        ),
+        ("asked again behind a slow answer", impatient("b"), vec![slow(c(Succeeded))], hand_out(Rule::Again)),
+        ("… by a client that says when it gives up", append("b"), vec![slow(c(Succeeded))], Ruling::New),
+        ("… long after", Asked { at: at(161), ..impatient("b") }, vec![slow(c(Succeeded))], Ruling::New),
+        (
+            "… behind another effect",
+            impatient("b"),
+            vec![Seen { is_newest_effect: false, ..slow(c(Succeeded)) }],
+            Ruling::New,
+        ),
+        ("… when it was handed out since", impatient("b"), vec![heard_soon(slow(c(Succeeded)))], Ruling::New),
+        ("… of another session", impatient("b"), vec![elsewhere(slow(c(Succeeded)))], Ruling::New),
         ("a shell of another session", shell, vec![elsewhere(c(Unknown))], Ruling::New),
         ("a shell of this session", shell, vec![c(Unknown)], settle(Rule::Unsettled)),
         ("a read is made again", read, vec![c(Unknown)], Ruling::New),
@@ -198,16 +293,17 @@ fn any_status() -> impl Strategy<Value = CallStatus> {
 
 prop_compose! {
     fn any_seen()(
-        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()),
+        id in 0..4_u32, seconds in 0..90_i64, status in any_status(), flags in prop::array::uniform6(any::<bool>()), is_of_client in any::<bool>(),
         live in prop::sample::select(vec![Live::No, Live::Awaited, Live::Left]),
         arrivals in prop::collection::vec((0..3_u32, prop::option::of(0..2_u32), any::<bool>()), 0..3),
     ) -> Seen {
         let [is_family, is_same_server, is_newest_effect, is_given_up, may_have_happened, is_held] = flags;
         Seen {
-            call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_same_server,
+            call: CallId::parse(&format!("call_{id}_{seconds}")).unwrap(), asked_at: at(seconds), is_family, is_of_client: is_of_client || is_family, is_same_server,
             is_newest_effect, status, is_given_up, may_have_happened, live, is_held,
             arrivals: arrivals.into_iter().map(|(arrival, client, is_acknowledged)| SeenArrival {
-                arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family,
+                arrival: format!("a{arrival}"), client_call: client.map(|id| format!("t{id}")), is_acknowledged, is_family, is_of_client: is_of_client || is_family,
+                arrived_at: at(seconds), answered_at: is_acknowledged.then(|| at(seconds + 3)),
             }).collect(),
         }
     }
@@ -242,7 +338,45 @@ proptest! {
         match &ruling {
             Ruling::Join(call, _) => prop_assert!(of(call).iter().any(|live| *live != Live::No)),
             Ruling::Decide(call, _) | Ruling::HandOut(call, _) => prop_assert!(of(call).contains(&Live::No)),
+            // What would be a call that is there if its server were the same.
+            Ruling::Ask(call) => prop_assert!(all.iter().any(|seen| seen.call == *call && !seen.is_same_server)),
             Ruling::New => {}
+        }
+    }
+
+    /// Whatever the pair of sessions: the answer of another server is nobody's, nothing there is joined or decided, and what would be the same
+    /// call with one server is not sent without a question.
+    #[test]
+    fn another_account_is_asked_about_and_never_told_for_made(
+        all in prop::collection::vec(any_seen(), 0..5), class in any_class(), is_declared in any::<bool>(), client in 0..4_u32,
+    ) {
+        let mut all = all;
+        all.sort_by(|a, b| a.call.cmp(&b.call));
+        all.dedup_by(|a, b| a.call == b.call);
+        for seen in all.iter_mut().filter(|seen| !seen.is_same_server) {
+            seen.is_family = false;
+            seen.arrivals.iter_mut().for_each(|arrival| arrival.is_family = false);
+        }
+        let name = format!("t{client}");
+        let asked = Asked { class, is_declared, client_call: Some(&name), ..email("other") };
+        let ruling = decide(&asked, &all);
+        let same = |call: &CallId| all.iter().any(|seen| seen.call == *call && seen.is_same_server);
+        if let Ruling::Join(call, _) | Ruling::Decide(call, _) | Ruling::HandOut(call, _) = &ruling {
+            prop_assert!(same(call));
+        }
+        let as_one: Vec<Seen> = all.iter().map(|seen| if seen.is_same_server { seen.clone() } else { seen.as_if_same_server() }).collect();
+        prop_assert_eq!(ruling == Ruling::New, decide(&asked, &as_one) == Ruling::New);
+    }
+
+    /// In a session no equal effect is sent beside one that is under way, unless the client means another one.
+    #[test]
+    fn nothing_is_sent_beside_itself_in_a_session(
+        all in prop::collection::vec(any_seen(), 0..5), class in any_class(), is_declared in any::<bool>(),
+    ) {
+        let asked = Asked { class, is_declared, ..impatient("other") };
+        let is_there = |seen: &Seen| seen.is_same_server && seen.is_family && seen.live != Live::No;
+        if class != SideEffectClass::ReadOnly && all.iter().any(is_there) {
+            prop_assert_ne!(decide(&asked, &all), Ruling::New);
         }
     }
 
@@ -262,9 +396,10 @@ proptest! {
     fn an_effect_of_another_family_that_was_heard_of_is_no_ones_answer(all in prop::collection::vec(any_seen(), 0..5)) {
         let mut all = all;
         for seen in &mut all {
-            (seen.is_family, seen.live, seen.status) = (false, Live::No, CallStatus::Succeeded);
+            (seen.is_family, seen.is_of_client) = (false, false);
+            (seen.live, seen.status) = (Live::No, CallStatus::Succeeded);
             seen.arrivals =
-                vec![SeenArrival { arrival: "z".into(), client_call: None, is_acknowledged: true, is_family: false }];
+                vec![SeenArrival { arrival: "z".into(), ..acknowledged(elsewhere(super::tests::seen("z", CallStatus::Succeeded))).arrivals.remove(0) }];
         }
         prop_assert_eq!(decide(&email("a1"), &all), Ruling::New);
     }

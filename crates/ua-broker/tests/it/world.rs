@@ -255,12 +255,23 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(world: &GatewayWorld, project: &str, env: &[(&str, &str)]) -> Self {
+        Self::start_as(world, project, env, "stub", &[])
+    }
+
+    /// One whose entry has this name and these further arguments of its tool server.
+    pub(crate) fn start_as(
+        world: &GatewayWorld,
+        project: &str,
+        env: &[(&str, &str)],
+        name: &str,
+        more: &[&str],
+    ) -> Self {
         let cell = cell();
         let root = world.folder.path();
         let mut command = Command::new(&cell);
         command.arg("bridge").arg("--socket").arg(root.join("gateway.sock")).args([
             "--name",
-            "stub",
+            name,
             "--env",
             "STUB_SECRET",
         ]);
@@ -271,7 +282,7 @@ impl Client {
             let url = format!("http://{}/mcp", world.address().unwrap());
             command.args(["--header", "X-Key: <${STUB_SECRET}>", "--url", &url]).env("STUB_SECRET", "hush");
         } else {
-            command.arg("--").arg(&cell).arg("server").arg(root.join("stub"));
+            command.arg("--").arg(&cell).arg("server").arg(root.join("stub")).args(more);
         }
         command.current_dir(world.path(project)).stdin(Stdio::piped()).stdout(Stdio::piped()).envs(env.iter().copied());
         let mut child = command.spawn().unwrap();

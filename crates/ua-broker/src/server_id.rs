@@ -1,0 +1,140 @@
+//! Which tool server is it? What an entry sends to, and as whom, as one digest.
+//!
+//! Two entries of one name may send as two accounts: they differ in a variable or in a header alone. So all that decides where a call goes
+//! enters the digest: program and arguments or the address, and what the entry's variables and headers hold. What these hold is stored
+//! nowhere; the digest is made with a key of this gateway's own, so that nobody who reads the database can try values.
+//!
+//! Proved by: this file's tests, `tests/it/accounts`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use serde_json::json;
+use ua_core::{Env, sha256};
+
+use crate::broker::{Broken, Broker};
+use crate::wire::Hello;
+
+impl Broker {
+    /// The digest of the tool server that an entry names.
+    pub(crate) fn server_id(&self, hello: &Hello) -> Result<String, Broken> {
+        let account = hello.account().map_err(Broken::new)?;
+        if account.is_empty() {
+            return Ok(server_id(hello, &account, ""));
+        }
+        let mut key = self.account_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if key.is_none() {
+            let made = key_at(&self.config.account_key, &self.env);
+            *key = Some(made.map_err(|error| {
+                Broken::new(format!("the key {} cannot be read or made: {error}", self.config.account_key.display()))
+            })?);
+        }
+        Ok(server_id(hello, &account, key.as_deref().unwrap_or_default()))
+    }
+}
+
+/// Without anything that an account could be known by, it is where the calls go alone.
+fn server_id(hello: &Hello, account: &BTreeMap<String, String>, key: &str) -> String {
+    let place = hello.place().to_string();
+    if account.is_empty() {
+        return sha256(place).to_hex();
+    }
+    let inner = sha256(format!("{key}{}", json!([place, account]))).to_hex();
+    sha256(format!("{key}{inner}")).to_hex()
+}
+
+/// The key in a file of its owner's alone, made when there is none. With another key every server with an account is another one, and a person
+/// is asked about calls of before.
+fn key_at(path: &Path, env: &Env) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(key) if key.len() >= 64 => return Ok(key),
+        // Cut off while it was written: nothing was made with it.
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let bits: Vec<String> = (0..4).map(|_| format!("{:016x}", env.entropy.next_u64())).collect();
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bits.concat().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    Ok(bits.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    fn hello(reach: serde_json::Value) -> Hello {
+        let mut all = json!({"wire": 1, "bridge": "b", "name": "mail", "command": [], "cwd": "/w", "env": {}});
+        for (name, value) in reach.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        serde_json::from_value(all).unwrap()
+    }
+
+    fn id(reach: serde_json::Value, key: &str) -> String {
+        let hello = hello(reach);
+        server_id(&hello, &hello.account().unwrap(), key)
+    }
+
+    /// Every two of these are two servers, under one key and under two.
+    #[test]
+    fn all_that_decides_where_a_call_goes_tells_servers_apart() {
+        let command = |command: &[&str], secret: &[&str], env: serde_json::Value| json!({"command": command, "secret": secret, "env": env});
+        let address = |url: &str, header: &str, value: &str| json!({"url": url, "headers": [header], "secret": ["TOKEN"], "env": {"TOKEN": value}});
+        let all = [
+            command(&["mail"], &[], json!({})),
+            command(&["mail", "a"], &[], json!({})),
+            command(&["other"], &[], json!({})),
+            command(&["./mail"], &[], json!({})),
+            command(&["mail"], &["A"], json!({"A": "1"})),
+            command(&["mail"], &["A"], json!({"A": "2"})),
+            command(&["mail"], &["B"], json!({"B": "1"})),
+            command(&["mail"], &["A", "B"], json!({"A": "1", "B": "2"})),
+            command(&["mail"], &["A", "B"], json!({"A": "2", "B": "1"})),
+            address("http://x/mcp", "Authorization: ${TOKEN}", "1"),
+            address("http://x/mcp", "Authorization: ${TOKEN}", "2"),
+            address("http://x/mcp", "X-Account: ${TOKEN}", "1"),
+            address("http://y/mcp", "Authorization: ${TOKEN}", "1"),
+            json!({"url": "http://x/mcp"}),
+        ];
+        let ids: std::collections::BTreeSet<String> = all.iter().map(|one| id(one.clone(), "k")).collect();
+        assert_eq!(ids.len(), all.len());
+        for one in all {
+            let has_account =
+                one.get("secret").and_then(|names| names.as_array()).is_some_and(|names| !names.is_empty());
+            assert_eq!(id(one.clone(), "k") != id(one.clone(), "l"), has_account, "{one}");
+        }
+    }
+
+    /// What says nothing about the account makes no other server.
+    #[test]
+    fn the_same_account_is_the_same_server() {
+        let plain = json!({"command": ["mail"], "secret": ["A"], "env": {"A": "1"}});
+        let ambient = json!({"command": ["mail"], "secret": ["A", "A", "UNSET"], "env": {"A": "1", "PATH": "/x", "TERM": "t"},
+            "cwd": "/elsewhere", "bridge": "c"});
+        assert_eq!(id(plain, "k"), id(ambient, "k"));
+        let named = json!({"url": "http://x", "headers": ["Authorization: ${T}"], "secret": ["T"], "env": {"T": "1"}});
+        let entry = json!({"url": "http://x", "headers": ["authorization: ${U}"], "secret": ["U"], "env": {"U": "1"}});
+        assert_eq!(id(named, "k"), id(entry, "k"));
+    }
+
+    #[test]
+    fn the_key_is_made_once_and_is_the_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("account.key");
+        let env = ua_core::system::env();
+        fs::write(&path, "cut").unwrap();
+        let key = key_at(&path, &env).unwrap();
+        assert!(key.len() == 64 && key == key_at(&path, &env).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0);
+    }
+}
