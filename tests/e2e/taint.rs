@@ -4,6 +4,17 @@ use serde_json::json;
 
 use super::env;
 
+/// A run that has private data of this machine, reads or does something by a tool of others, and then wants to send something away.
+fn private_then(env: &super::TestEnv, first: &serde_json::Value) -> String {
+    let turns = json!([
+        {"tools": [{"name": "mcp__ua__run_command", "input": {"argv": ["echo", "private"]}}]},
+        {"tools": [first]},
+        {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "private"}}]},
+        {"text": "Done."},
+    ]);
+    env.job(&json!({"tools": {"run_command": true}}), &turns)
+}
+
 #[test]
 fn s1_a_poisoned_page_mails_nothing_also_after_a_kill_and_a_resume() {
     let env = env();
@@ -26,4 +37,29 @@ fn s1_a_poisoned_page_mails_nothing_also_after_a_kill_and_a_resume() {
     env.run(&["answer", &question, "skip", "--text", "never"]).code(0);
     env.run(&["resume", "r"]).code(0);
     assert_eq!(env.mails().len(), 0);
+}
+
+#[test]
+fn s1_a_project_that_calls_a_read_an_effect_takes_no_question_away() {
+    let read = json!({"name": "mcp__forum__get_page", "input": {}});
+    for list in ["", "get_page", "mcp__forum__get*", "*"] {
+        let env = env().with_forum();
+        env.write("work/ua.toml", format!("side_effect_denylist = \"{list}\"\n"));
+        let job = private_then(&env, &read);
+        env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&["untrusted text and private data"]);
+        env.run(&["resume", "r"]).code(75);
+        assert_eq!(env.comments().len(), 0, "{list:?}");
+    }
+}
+
+#[test]
+fn s1_what_an_effect_of_others_answers_is_untrusted_unless_a_rule_of_the_user_says_that_it_is_a_receipt() {
+    let effect = json!({"name": "mcp__forum__post_comment", "input": {"text": "hello"}});
+    let env = env().with_forum();
+    let job = private_then(&env, &effect);
+    env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&["untrusted text and private data"]);
+    assert_eq!(env.comments().len(), 1, "the first one went out before anything was read");
+    let receipt = env.write("receipt.toml", "[[rule]]\nid = \"receipt\"\nname = \"post_comment\"\nreads = []\n");
+    env.run(&["job", &job, "--run-id", "other", "--policy", &receipt]).code(0);
+    assert_eq!(env.comments().len(), 3);
 }

@@ -3,9 +3,9 @@
 //! Durable Jobs v1 spec §7.2 (default to side effect), §7.3 (known tools), §7.4 (heuristic and overrides).
 //! Invariants: the first source that names a class decides; a server that is not trusted can raise caution and never
 //! lower it; a pack lowers it only for a server that somebody vouches for; what a rule says about lost outcomes beside one
-//! class is never applied to another class.
+//! class is never applied to another class; a word that may only raise caution takes none away.
 //! Proved by: `tests/it/classify/sources.rs`, `tests/it/classify/names.rs`, `tests/it/classify/packs.rs`,
-//! `tests/it/classify/job_policies.rs`.
+//! `tests/it/classify/job_policies.rs`, `tests/it/classify/raising.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -38,7 +38,8 @@ static SHIPPED_RULES: LazyLock<Result<Arc<PolicyRules>, PolicyError>> =
     LazyLock::new(|| PolicyRules::shipped(SHIPPED, SHIPPED_FILE, None).map(Arc::new));
 const SHIPPED_FILE: &str = "the built-in policy";
 
-/// Raised when classification changes in a way that neither rules nor vocabulary show.
+/// Raised when classification changes in a way that neither rules nor vocabulary show, and less is asked for it: a run from before is not
+/// resumed under it unless a person accepts that. Where more is asked, it is resumed, and asks more.
 const ALGORITHM: &str = "3";
 
 /// Tools named in the configuration: names or globs, meant as the bare name or as the raw one
@@ -208,6 +209,7 @@ impl Classifier {
             policy.class = SideEffectClass::ReadOnly;
             policy.on_unknown = OnUnknown::Redo;
             policy.requires_idempotency_key = false;
+            policy.raised_from = None;
             policy.effect_kind = None;
             policy.kind_is_guessed = false;
             policy.scope = ScopeRule::default();
@@ -332,7 +334,7 @@ impl Classifier {
         }
         if !self.packs.are_off {
             for pack in Pack::all().unwrap_or_default() {
-                key = key.field("pack", pack.id()).field("text", pack.text());
+                key = key.field("pack", pack.id()).field("text", &pack.pinned_text());
             }
         }
         key.digest()
@@ -366,6 +368,7 @@ impl Classifier {
                 rule_id: format!("list:{list}"),
                 file: None,
                 applies,
+                only_raises: class == SideEffectClass::External,
                 class: applies.then_some(class),
                 settings: None,
                 note: if applies { format!("{list} names the tool") } else { format!("{list} does not name the tool") },
@@ -385,6 +388,7 @@ impl Classifier {
             rule_id: default.rule_id,
             file: None,
             applies: true,
+            only_raises: false,
             class: Some(default.class),
             settings: None,
             note: default.reason,
@@ -413,6 +417,7 @@ impl Classifier {
         let judged = about.map(|(rule, file)| {
             let mut opinion = rule_opinion(rule, ClassSource::Shipped, file, tool);
             opinion.rule_id = format!("pack:{}:{}", pack.id(), rule.id);
+            opinion.only_raises = !is_vouched;
             if !is_vouched && opinion.applies {
                 opinion.class = opinion.class.filter(|class| *class > without_pack);
                 "nothing in the configuration shows that this server is the one the pack describes, so it can only raise caution"

@@ -110,9 +110,17 @@ pub(crate) fn raising<'a>(job: &'a [JobPolicy], tool: &ToolSpec, base: &CallPoli
     raising
 }
 
-/// What a raised class would have taken away with it: an `on_unknown` that fits the lower class, and what only a read brings in.
+/// What a word that may only raise caution would have taken away with it, because the higher class has other defaults and another rule
+/// decided: each fact is as careful as in `base`, which was decided without that word.
 pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
-    if base.class.has_effect() && care_of(base.on_unknown) > care_of(policy.on_unknown) {
+    let lower = base.raised_from.unwrap_or(base.class);
+    policy.raised_from = Some(lower).filter(|lower| *lower < policy.class);
+    policy.needs_approval |= base.needs_approval;
+    if policy.effect_kind.is_none() {
+        policy.effect_kind.clone_from(&base.effect_kind);
+        policy.kind_is_guessed = base.kind_is_guessed;
+    }
+    if care_of(base.on_unknown) > care_of(policy.on_unknown) {
         policy.on_unknown = base.on_unknown;
     }
     for reads in &base.reads {

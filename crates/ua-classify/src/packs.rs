@@ -162,6 +162,12 @@ impl Pack {
         self.text
     }
 
+    /// What a run is pinned to of it. That answers bring nothing in is left out: it was taken for granted of every effect before packs said
+    /// it, so a run that began then is resumed.
+    pub(crate) fn pinned_text(&self) -> String {
+        self.text.replace("reads = []\n", "")
+    }
+
     /// How many rules it has.
     ///
     /// # Errors
@@ -277,6 +283,18 @@ mod tests {
             PolicyRules::read(pack.text, pack.id, Some(HEAD), Origin::Anybody).unwrap();
         }
         PolicyRules::parse(crate::classifier::SHIPPED, "shipped").unwrap();
+    }
+
+    #[test]
+    fn a_run_is_pinned_to_everything_of_a_pack_but_that_answers_bring_nothing_in() {
+        let [said, unsaid] = ["class = 1\nreads = []\non = 2\n", "class = 1\non = 2\n"].map(|text| {
+            let head = "[pack]\nversion = \"2026-11-23\"\n\n[[rule]]\n";
+            let text: &'static str = String::leak(format!("{head}{text}"));
+            Pack::read("x", text).unwrap().pinned_text()
+        });
+        assert_eq!(said, unsaid);
+        // Whatever else a pack says about answers is pinned.
+        assert!(Pack::all().unwrap().iter().all(|pack| !pack.pinned_text().contains("reads = [")));
     }
 
     #[test]

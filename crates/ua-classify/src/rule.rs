@@ -172,6 +172,8 @@ impl Settings {
             scope: self.scope.clone(),
             sends_files: self.sends_files.clone(),
             approval: self.approval.filter(|asks| *asks),
+            // It adds to what is taken for granted of every server of others.
+            reads: self.reads.clone().filter(|reads| !reads.is_empty()),
             requires_idempotency_key: None,
             ..Self::default()
         }

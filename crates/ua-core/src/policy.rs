@@ -229,6 +229,10 @@ pub struct CallPolicy {
     /// Set for an action of a composite tool: how it reaches that tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Box<Via>>,
+    /// The class without the words that may only raise it: those of a project's list, of a job's file, of the tool's server. What is asked
+    /// about calls of that class is asked about these, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised_from: Option<SideEffectClass>,
     /// Which rule decided (`policy_rule_id`).
     pub rule_id: String,
     /// What kind of rule that was.
@@ -268,6 +272,7 @@ impl CallPolicy {
             reads: Vec::new(),
             composite: None,
             via: None,
+            raised_from: None,
             rule_id: "default".to_owned(),
             class_source: ClassSource::Default,
             reason: "nothing is known about this tool, so it is treated as an external side effect".to_owned(),

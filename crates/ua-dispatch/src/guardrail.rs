@@ -130,7 +130,8 @@ impl Rules {
         policy.needs_approval |= self.ask_before.is_match(&name.raw)
             || self.ask_before.is_match(&name.tool)
             || effect.is_some_and(|kind| self.ask_before.is_match(kind))
-            || self.ask_before_classes.contains(&policy.class);
+            || self.ask_before_classes.contains(&policy.class)
+            || policy.raised_from.is_some_and(|class| self.ask_before_classes.contains(&class));
         policy
     }
 
@@ -318,6 +319,12 @@ mod tests {
             let rules = rules(json!({"escalation": {"ask_human_before": [pattern]}}));
             assert_eq!(rules.with_approval(&name, mail.clone()).needs_approval, asks_mail, "{pattern}");
             assert_eq!(rules.with_approval(&name, read.clone()).needs_approval, asks_read, "{pattern}");
+        }
+        // What somebody called an effect, who may only raise caution, is asked about as the read that it was.
+        let raised = CallPolicy { raised_from: Some(SideEffectClass::ReadOnly), ..CallPolicy::unclassified() };
+        let rules_of = |word: &str| rules(json!({"escalation": {"ask_human_before": [word]}}));
+        for (word, asks) in [("read_only", true), ("external", true), ("local", false)] {
+            assert_eq!(rules_of(word).with_approval(&name, raised.clone()).needs_approval, asks, "{word}");
         }
         let by_policy = CallPolicy { needs_approval: true, ..mail };
         assert!(rules(json!({})).with_approval(&name, by_policy).needs_approval);

@@ -212,6 +212,27 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
     found
 }
 
+/// Schemes without slashes behind which a message is written or a call is made: `mailto:ana@example.org?body=…`.
+const LETTERS: [&str; 8] = ["callto:", "mailto:", "sip:", "sips:", "sms:", "smsto:", "tel:", "xmpp:"];
+
+/// The addresses in a text by which a program that opens them writes to somebody, or calls them.
+pub(crate) fn letters_in(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
+        let folded = folded(word).to_ascii_lowercase();
+        let is_letter = |scheme: &&str| {
+            folded.match_indices(*scheme).any(|(at, _)| {
+                let is_scheme = !folded[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+                is_scheme && folded.len() > at + scheme.len()
+            })
+        };
+        if LETTERS.iter().any(|scheme| is_letter(&scheme)) {
+            found.push(without_end_of_sentence(word).to_owned());
+        }
+    }
+    found
+}
+
 /// Whether a word without `://` is an address that begins with two slashes, or that is spelled with other characters.
 fn is_spelled_otherwise(word: &str) -> bool {
     let folded = folded(word);

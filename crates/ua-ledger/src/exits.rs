@@ -18,12 +18,13 @@ use ua_core::{CallId, CallStatus, RawReply, Reads, RunSpec, SideEffectClass, Too
 use ua_store::{CallRecord, LedgerStore as _, QuestionsOf, RunsOf, Store, is_task, whole_reply};
 
 use crate::address::{
-    addresses_in, each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, looks_like_host, percent_decoded,
-    scheme_before,
+    addresses_in, each_leaf, ends_an_address, follows_in_prose, host_of, is_plain, letters_in, looks_like_host,
+    percent_decoded, scheme_before,
 };
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::people::lets_go_as_it_is;
+use crate::recipient::recipients;
 use crate::rules::Rules;
 
 /// Addresses that stand in texts.
@@ -131,17 +132,22 @@ impl Rules<'_> {
         let Some(rule) = self.people.taint.as_ref().filter(|rule| reaches_out(call) && !rule.covers_tool(call)) else {
             return Vec::new();
         };
+        // A mail goes to its recipients, about whom is asked by themselves, and its words may mention what they want.
+        let is_effect = call.policy.class == SideEffectClass::External && call.policy.raised_from.is_none();
+        if is_effect && recipients(&call.policy, &call.arguments).is_some() {
+            return Vec::new();
+        }
         let mut asked = asked_for(&call.arguments);
         asked.retain(|address| !known.has(address) && !rule.names_address(address));
         asked
     }
 }
 
-/// Whether a call may carry its arguments away although it is no external effect, about which more is asked than this: it reads what
-/// others wrote, or nobody here knows what it does.
+/// Whether a call may carry its arguments away by an address among them, whatever its class: it reads what others wrote, or nobody here
+/// knows what it does.
 pub(crate) fn reaches_out(call: &CallRecord) -> bool {
     let is_foreign = call.name.namespace != ToolNamespace::Local;
-    call.policy.class != SideEffectClass::External && (is_foreign || call.policy.reads.contains(&Reads::Untrusted))
+    is_foreign || call.policy.reads.contains(&Reads::Untrusted)
 }
 
 /// Our own tools whose answers are what the web said, and not what the run's own files, memory, programs and sub-agents have. A new tool
@@ -224,7 +230,12 @@ impl Ledger {
 /// The addresses in the arguments of a call.
 fn asked_for(arguments: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    each_leaf(arguments, &mut |leaf| found.extend(addresses_in(leaf.text, leaf.sound)));
+    each_leaf(arguments, &mut |leaf| {
+        let pages = addresses_in(leaf.text, leaf.sound);
+        let letters = letters_in(leaf.text);
+        found.extend(letters.into_iter().filter(|letter| !pages.contains(letter)));
+        found.extend(pages);
+    });
     found
 }
 

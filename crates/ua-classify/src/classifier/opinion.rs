@@ -17,6 +17,8 @@ pub(crate) struct Opinion<'a> {
     pub(super) file: Option<&'a str>,
     /// Whether it is about this tool at all.
     pub(super) applies: bool,
+    /// Whether it may only raise caution: nothing that is known without it gets lost by it.
+    pub(super) only_raises: bool,
     pub(super) class: Option<SideEffectClass>,
     /// Set for policy rules: what else they say.
     pub(super) settings: Option<Cow<'a, Settings>>,
@@ -35,6 +37,7 @@ impl<'a> Opinion<'a> {
             rule_id: rule.id.clone(),
             file: Some(file),
             applies: true,
+            only_raises: true,
             class: settings.side_effect_class,
             settings: Some(Cow::Owned(settings)),
             note,
@@ -43,6 +46,11 @@ impl<'a> Opinion<'a> {
 }
 
 impl Opinion<'_> {
+    /// Whether something is more careful for its sake.
+    pub(super) fn raises(&self) -> bool {
+        self.only_raises && (self.class.is_some() || self.settings.is_some())
+    }
+
     pub(super) fn name(&self) -> String {
         match self.file {
             Some(file) => format!("rule {} of {file}", self.rule_id.rsplit(':').next().unwrap_or_default()),
@@ -83,7 +91,7 @@ pub(super) fn rule_opinion<'a>(rule: &'a Rule, source: ClassSource, file: &'a st
         (true, Some(class)) => format!("rule {} of {file} calls it {class}", rule.id),
     };
     let settings = applies.then_some(Cow::Borrowed(&rule.settings));
-    Opinion { source, rule_id, file: Some(file), applies, class, settings, note }
+    Opinion { source, rule_id, file: Some(file), applies, only_raises: false, class, settings, note }
 }
 
 /// What the server says. MCP tells clients to distrust it; a lie that raises caution does no harm. Of a server of others `readOnlyHint` is
@@ -119,6 +127,7 @@ pub(super) fn annotation_opinion(tool: &ToolSpec, believed: Believed, name: &Nam
         rule_id: format!("annotation:{rule_id}"),
         file: None,
         applies: claims.read_only.is_some() || claims.destructive == Some(true),
+        only_raises: believed != Believed::Trusted && class == Some(SideEffectClass::External),
         class,
         settings: None,
         note: note.to_owned(),
@@ -146,6 +155,7 @@ pub(super) fn name_opinion(says: &NameSays) -> Opinion<'static> {
         rule_id: format!("name:{word}"),
         file: None,
         applies: class.is_some() || matches!(says, NameSays::MayRead(_)),
+        only_raises: false,
         class,
         settings: None,
         note,

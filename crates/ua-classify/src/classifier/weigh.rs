@@ -1,7 +1,8 @@
 //! Weighing: what follows from all opinions about a tool, field by field.
 //!
 //! Invariants: the first opinion that names a class decides; each field comes from the strongest rule that sets it; what a rule says about
-//! lost outcomes beside one class is never applied to another class; what untrusted files of a job say only raises caution.
+//! lost outcomes beside one class is never applied to another class; each fact about a tool (its class, what its answers bring in, whether a
+//! person is asked, what happens to a lost call) is as careful as without the words that may only raise caution.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(super) struct Decision<'a> {
 
 impl Classifier {
     pub(super) fn decide<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
-        let without = self.weigh(tool, self.opinions(tool));
+        let without = self.decide_without_job(tool);
         let mut opinions = job::raising(&self.job, tool, &without.policy);
         if opinions.is_empty() {
             return without;
@@ -41,6 +42,22 @@ impl Classifier {
         if decision.winner >= raised_by.len() {
             decision.policy.reason = format!("{}; {}", decision.policy.reason, raised_by.join("; "));
         }
+        decision
+    }
+
+    /// What the user, the lists, the shipped rules, the server and the name say. What only raises caution is heard last, over what was decided
+    /// without it: a higher class brings other defaults with it, and some of these are less careful than those of the lower one.
+    fn decide_without_job<'a>(&'a self, tool: &ToolSpec) -> Decision<'a> {
+        let opinions = self.opinions(tool);
+        if !opinions.iter().any(Opinion::raises) {
+            return self.weigh(tool, opinions);
+        }
+        let mut decision = self.weigh(tool, opinions);
+        let mut unraised = self.opinions(tool);
+        for opinion in unraised.iter_mut().filter(|opinion| opinion.only_raises) {
+            (opinion.class, opinion.settings) = (None, None);
+        }
+        job::keep_caution(&mut decision.policy, &self.weigh(tool, unraised).policy);
         decision
     }
 
@@ -62,9 +79,7 @@ impl Classifier {
                 .unwrap_or_default(),
             timeout: picker.first("timeout", |settings| settings.timeout),
             needs_approval: picker.first("approval", |settings| settings.approval).unwrap_or_default(),
-            reads: picker
-                .first("reads", |settings| settings.reads.clone())
-                .unwrap_or_else(|| reads_of(tool, class, decided)),
+            reads: picker.first("reads", |settings| settings.reads.clone()).unwrap_or_else(|| reads_of(tool)),
             composite: picker.first("composite", |settings| settings.composite.clone()).map(Box::new),
             rule_id: decided.rule_id.clone(),
             class_source: decided.source,
@@ -129,7 +144,7 @@ impl Classifier {
                 && opinion.settings.as_ref().is_some_and(|settings| settings.reads.is_some())
         };
         let is_forgotten = tool.annotations.fetches == Some(true) && !policy.reads.contains(&Reads::Untrusted);
-        if is_forgotten && policy.class != SideEffectClass::External && !opinions.iter().any(says_user) {
+        if is_forgotten && !opinions.iter().any(says_user) {
             policy.reads.push(Reads::Untrusted);
         }
     }
@@ -223,9 +238,9 @@ fn default_on_unknown(class: SideEffectClass, policy: &CallPolicy, is_idempotent
     }
 }
 
-/// What a tool of others brings in when no rule says it: what it reads, or may read because nobody knows what it does, others wrote.
-fn reads_of(tool: &ToolSpec, class: SideEffectClass, decided: &Opinion<'_>) -> Vec<Reads> {
+/// What a tool brings in when no rule says it: whatever one of others answers, others wrote. Its class says what it does, and not what it
+/// answers: a browser that goes to a page is an effect, and shows the page.
+fn reads_of(tool: &ToolSpec) -> Vec<Reads> {
     let is_foreign = tool.name.namespace != ToolNamespace::Local;
-    let may_read = class == SideEffectClass::ReadOnly || decided.source == ClassSource::Default;
-    if is_foreign && may_read { vec![Reads::Untrusted] } else { Vec::new() }
+    if is_foreign { vec![Reads::Untrusted] } else { Vec::new() }
 }

@@ -9,6 +9,7 @@ mod measured;
 mod names;
 mod packs;
 mod policy_files;
+mod raising;
 mod sources;
 
 use std::collections::HashSet;

@@ -126,8 +126,11 @@ impl<'v> Case<'v> {
 
     /// The addresses that it would read and that nobody but the model has written, where that may carry something away.
     pub(super) fn made_addresses(&self) -> Option<Reason<'v>> {
-        let made = || self.rules.made_addresses(self.call, &self.view.heard);
-        let made = if self.view.is_tainted { made() } else { Vec::new() };
+        // A question about an effect shows where it goes already.
+        if !self.view.is_tainted || self.tainted().is_some() {
+            return None;
+        }
+        let made = self.rules.made_addresses(self.call, &self.view.heard);
         (!made.is_empty()).then_some(Reason::MadeAddress(made))
     }
 

@@ -29,6 +29,7 @@ fn every_source_is_shown_in_order_with_the_one_that_won() {
       when in doubt  hold: stop and ask a person
       key            this tool cannot take an idempotency key
       effect         item.pay (inferred from its name only: the same content again is a question in a job, and returns the first answer at the gateway)
+      reads          untrusted (counts towards the taint of the run)
     considered, the strongest first:
       user_policy slow                         -           it sets no class [timeout]
       job_policy  cheap                        -           the job's job.toml is not trusted, so it cannot lower the class
