@@ -99,6 +99,10 @@ fn s10_a_projects_policy_files_are_refused() {
     // What a project says to raise caution counts.
     env.write("work/ua.toml", "side_effect_denylist = \"get_page\"\n");
     env.run(&["tools", "explain", "mcp__forum__get_page"]).code(0).shows(&["external"]);
+    // It is added to what the user says there, and takes nothing of it away.
+    env.write("home/.config/ua/config.toml", "side_effect_denylist = \"get_page\"\n");
+    env.write("work/ua.toml", "side_effect_denylist = \"post_comment\"\n");
+    env.run(&["tools", "explain", "mcp__forum__get_page"]).code(0).shows(&["external", "side_effect_denylist"]);
 }
 
 #[test]

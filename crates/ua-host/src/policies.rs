@@ -26,10 +26,14 @@ pub(crate) fn configured(settings: &Settings) -> Result<Vec<PathBuf>, HostError>
 
 /// Tools that a person named, whatever their names say (Durable Jobs v1 spec §7.4).
 fn configured_lists(settings: &Settings) -> Lists {
-    Lists {
-        side_effect_denylist: names(settings, "UA_SIDE_EFFECT_DENYLIST"),
-        read_only_allowlist: names(settings, "UA_READ_ONLY_ALLOWLIST"),
+    const DENYLIST: &str = "UA_SIDE_EFFECT_DENYLIST";
+    let mut denylist = names(settings, DENYLIST);
+    // Other settings of a project stand in the place of the user's; this one only raises caution, so it takes nothing of theirs away.
+    if settings.of_environment(DENYLIST).is_none() {
+        let of_user = settings.of_users_file(DENYLIST).map(split).unwrap_or_default();
+        denylist.extend(of_user.into_iter().filter(|name| !denylist.contains(name)).collect::<Vec<_>>());
     }
+    Lists { side_effect_denylist: denylist, read_only_allowlist: names(settings, "UA_READ_ONLY_ALLOWLIST") }
 }
 
 /// The same, each with the setting that names them.
@@ -40,7 +44,10 @@ pub(crate) fn lists_by_setting(settings: &Settings) -> [(&'static str, Vec<Strin
 
 /// The names in a setting, separated by commas.
 pub(crate) fn names(settings: &Settings, variable: &str) -> Vec<String> {
-    let text = settings.var(variable).unwrap_or_default();
+    split(&settings.var(variable).unwrap_or_default())
+}
+
+fn split(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
