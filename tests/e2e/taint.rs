@@ -44,7 +44,9 @@ fn s1_a_project_that_calls_a_read_an_effect_takes_no_question_away() {
     let read = json!({"name": "mcp__forum__get_page", "input": {}});
     for list in ["", "get_page", "mcp__forum__get*", "*"] {
         let env = env().with_forum();
-        env.write("work/ua.toml", format!("side_effect_denylist = \"{list}\"\n"));
+        if !list.is_empty() {
+            env.write("work/ua.toml", format!("side_effect_denylist = \"{list}\"\n"));
+        }
         let job = private_then(&env, &read);
         env.run(&["job", &job, "--run-id", "r"]).code(75).shows(&["untrusted text and private data"]);
         env.run(&["resume", "r"]).code(75);
