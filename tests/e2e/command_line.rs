@@ -154,7 +154,7 @@ fn a_tail_tells_in_order_who_drove_the_run_when_it_was_killed_and_when_it_was_ta
         "killed: the last sign of life of the process that drove the run",
         "resumed after the kill: a process took the run over",
         "turn 1 · call 1 · get_page attempt 1: no answer was recorded",
-        "turn 1 · call 1 · get_page {\"text\":\"1\"} (attempt 2)",
+        "turn 1 · call 1 · get_page (attempt 2) {\"text\":\"1\"}",
         "turn 1 · call 1 · get_page ok",
         "turn 1 · committed",
         "turn 2 · thinking",

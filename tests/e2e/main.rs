@@ -46,6 +46,7 @@ mod model;
 mod model_servers;
 mod near_duplicates;
 mod newcomer;
+mod next_steps;
 mod packs;
 mod people;
 mod phases;

@@ -88,7 +88,7 @@ fn a_report_has_to_cite_what_was_fetched_and_nothing_else() {
         {"tools": report(&env, "work/mill.html")["tools"], "expect": missing}, {"text": "Now with its source."},
     ]);
     let cites = json!({"constraints": {"must_cite_sources": true}});
-    env.run(&["job", &env.job(&cites, &turns), "--run-id", "r"]).code(0).says(&["told what is missing"]);
+    env.run(&["job", &env.job(&cites, &turns), "--run-id", "r"]).code(0).says(&["the model stopped early; missing: "]);
     let summary = std::fs::read_to_string(env.workspace().join("job_completion_r.md")).unwrap();
     assert!(summary.contains("must_cite_sources"), "{summary}");
 

@@ -209,6 +209,11 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), HostError> {
     print_exactly(Shown::exact(&format!("{}\n", plain_json(&text))))
 }
 
+/// Writes what a command did: as JSON for a machine, else in words.
+pub(crate) fn say(value: &impl Serialize, words: impl Into<Shown>) -> Result<(), HostError> {
+    if crate::terminal::is_json() { print_json(value) } else { print(words) }
+}
+
 /// The same on one line.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, HostError> {
     let text = serde_json::to_string(value).map_err(|e| HostError::failed(format!("cannot write JSON: {e}")))?;

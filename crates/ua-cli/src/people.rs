@@ -65,7 +65,7 @@ const NARROWEST: usize = 30;
 /// What a process has begun and not finished: what somebody wants to know who stops it.
 #[derive(Debug, Default)]
 struct UnderWay {
-    resume_command: String,
+    next_command: String,
     /// Calls that may have an effect and have no answer yet, by id: the tool, and when it was sent.
     calls: BTreeMap<String, (String, Option<Timestamp>)>,
     /// Where the time comes from, once signals are listened for.
@@ -123,7 +123,7 @@ impl UnderWay {
         } else {
             format!("ended at once; whether {} happened is unknown: `ua resume` finds out, or asks you", self.names())
         };
-        format!("{doubt}\nresume with: {}", self.resume_command)
+        format!("{doubt}\nresume with: {}", self.next_command)
     }
 
     fn names(&self) -> String {
@@ -228,7 +228,7 @@ impl People for AtTerminal {
 
     fn begun(&self, begun: &Begun<'_>) {
         let mut under_way = lock(&self.under_way);
-        under_way.resume_command.clone_from(&begun.resume_command);
+        under_way.next_command.clone_from(&begun.next_command);
         under_way.calls.clear();
         drop(under_way);
         if self.quiet {
@@ -238,7 +238,7 @@ impl People for AtTerminal {
         let before = lock(&self.told).run.replace(begun.run.run_id.clone());
         if before.as_ref() != Some(&begun.run.run_id) {
             tell(format!("run {} · workspace {}", short(id), begun.run.workspace_dir));
-            tell(format!("resume with: {}", shortened(&begun.resume_command, &[id])));
+            tell(format!("resume with: {}", shortened(&begun.next_command, &[id])));
         }
         self.break_silence();
         if crate::terminal::can_draw() {
@@ -313,7 +313,7 @@ impl People for AtTerminal {
         // What goes to a file or another program is whole.
         let asked = std::mem::take(&mut lock(&self.told).asked);
         let asked = if crate::terminal::is_read_by_person() { asked } else { BTreeSet::new() };
-        summary::print(&end.resume_command, end.records, self.fork.clone(), &asked)
+        summary::print(&end.next_command, end.records, self.fork.clone(), &asked)
     }
 }
 

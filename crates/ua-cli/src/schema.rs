@@ -43,9 +43,17 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::RunSubmitted>("submit", Shape::One),
     entry::<view::QueueDepthRow>("queue depth", Shape::Many),
     entry::<view::QueueRow>("queue list", Shape::Many),
+    entry::<view::QueueRow>("queue move", Shape::One),
+    entry::<view::QueueRow>("queue remove", Shape::One),
     entry::<view::WorkerRow>("workers list", Shape::Many),
+    entry::<view::WorkerDrained>("workers drain", Shape::One),
+    entry::<view::MachineForgotten>("workers forget", Shape::One),
+    entry::<view::ScheduleRow>("schedule add", Shape::One),
     entry::<view::ScheduleRow>("schedule list", Shape::Many),
+    entry::<view::ScheduleRow>("schedule pause", Shape::One),
+    entry::<view::ScheduleRow>("schedule resume", Shape::One),
     entry::<view::RunSubmitted>("schedule run", Shape::One),
+    entry::<view::ScheduleRemoved>("schedule remove", Shape::One),
     entry::<view::StatusShown>("status", Shape::One),
     entry::<view::RunRow>("runs list", Shape::Many),
     entry::<view::RunShown<'static>>("runs show", Shape::One),
@@ -65,6 +73,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::Row>("tools explain", Shape::Many),
     entry::<view::PackRow>("tools packs", Shape::Many),
     entry::<view::AuditRow>("tools audit", Shape::Many),
+    entry::<view::ToolsLocked>("tools lock", Shape::One),
     entry::<view::ModelRow>("models list", Shape::Many),
     entry::<view::ModelShown>("models show", Shape::One),
     entry::<view::ConfigShown>("config show", Shape::One),
@@ -82,6 +91,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
     entry::<view::GatewayStatus>("gateway status", Shape::One),
     entry::<view::GatewayChanged>("gateway install", Shape::One),
     entry::<view::GatewayChanged>("gateway uninstall", Shape::One),
+    entry::<view::GatewayStarted>("gateway start", Shape::One),
+    entry::<view::GatewayStarted>("gateway restart", Shape::One),
+    entry::<view::GatewayStopped>("gateway stop", Shape::One),
+    entry::<view::GatewayToken>("gateway token", Shape::One),
+    entry::<view::GatewayToken>("gateway token --list", Shape::Many),
     entry::<view::ErrorShown>("error", Shape::One),
 ];
 
@@ -233,6 +247,32 @@ mod tests {
         assert_eq!(schema["additionalProperties"], false);
         assert_eq!(schema["required"], serde_json::json!(["objective"]));
         assert_eq!(schema["$defs"]["Budgets"]["properties"]["max_tool_calls"]["default"], 250);
+    }
+
+    /// Commands that write no JSON: what they write is for a shell, for `man` or for a client that started them, or they are at work until they
+    /// are ended and say what happens on standard error.
+    const WITHOUT: [&str; 7] =
+        ["worker", "completions", "man", "schema", "toolserver", "gateway serve", "gateway hook"];
+
+    #[test]
+    fn every_command_that_is_not_one_of_a_few_writes_json() {
+        fn leaves(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+            let inner: Vec<_> =
+                command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help").collect();
+            if inner.is_empty() {
+                found.push(path.trim().to_owned());
+            }
+            for one in inner {
+                leaves(one, &format!("{path} {}", one.get_name()), found);
+            }
+        }
+        let mut found = Vec::new();
+        leaves(&<crate::Cli as clap::CommandFactory>::command(), "", &mut found);
+        let has = |name: &String| ENTRIES.iter().any(|entry| entry.command == name);
+        let mut without: Vec<String> = found.into_iter().filter(|name| !has(name)).collect();
+        let mut wanted = WITHOUT.map(str::to_owned).to_vec();
+        (without.sort(), wanted.sort());
+        assert_eq!(without, wanted, "`--json` of these writes no JSON");
     }
 
     #[test]

@@ -27,12 +27,17 @@ use ua_store::{
 use crate::error::HostError;
 
 pub(crate) use before::{CheckedRule, CheckedWord, GatewayLately, JobChecked, ProjectMade, StatusRun, StatusShown};
-pub(crate) use fleet::{QueueDepthRow, QueueRow, RunSubmitted, ScheduleRow, WorkerRow};
-pub(crate) use gateway::{GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus};
+pub(crate) use fleet::{
+    MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, ScheduleRemoved, ScheduleRow, WorkerDrained, WorkerRow,
+};
+pub(crate) use gateway::{
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStarted, GatewayStatus,
+    GatewayStopped, GatewayToken,
+};
 pub(crate) use installation::{
     AuditRow, ConfigShown, DbAccepted, DbChecked, DbCopied, DbMigrated, DbMoved, DbPruned, DbRestored, DoctorFinding,
     DoctorReport, Level, LoggedOut, LoginRow, ModelPriceShown, ModelRow, ModelShown, PackRow, SettingRow, ToolRow,
-    TrustRow,
+    ToolsLocked, TrustRow,
 };
 
 /// A stored row, as it is.
@@ -106,7 +111,8 @@ impl RunRow {
 #[derive(Debug, JsonSchema)]
 #[expect(dead_code, reason = "it describes what `UsageSummary` writes")]
 pub(crate) struct UsageShown {
-    /// How many requests were charged in which way: actual, partial, baseline, zero, reserved; by_tool, those that tools made.
+    /// How many requests were charged in which way: actual, partial, baseline, refused (nothing charged), never_sent,
+    /// reserved; by_tool, those that tools made.
     requests: Map<String, Value>,
     /// The tokens charged: input_tokens, output_tokens, cache_read_tokens, cache_write_tokens.
     tokens: Map<String, Value>,
@@ -526,12 +532,12 @@ pub(crate) struct CallProbed {
 /// An answer that was stored.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Answered {
-    /// The question.
-    pub(crate) question_id: String,
+    /// The question; null where none was named and nothing waits for an answer.
+    pub(crate) question_id: Option<String>,
     /// Its run.
-    pub(crate) run_id: String,
+    pub(crate) run_id: Option<String>,
     /// The answer, by the word for it.
-    pub(crate) choice: &'static str,
+    pub(crate) choice: Option<&'static str>,
 }
 
 /// What `ua calls resolve` stored: an answer, or a correction.

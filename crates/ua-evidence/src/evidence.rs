@@ -238,6 +238,24 @@ impl EvidenceReport {
     }
 }
 
+/// What [`EvidenceReport::missing_for_model`] says is missing, in a few words each: `email.send (0 of 1), file report.html`. `None` of a text that
+/// says nothing of the kind.
+pub fn missing_in_short(guidance: &str) -> Option<String> {
+    let missing = guidance.lines().filter_map(|line| line.strip_prefix("- ")).map(|line| {
+        let (needed, what) = line.split_once(": ").unwrap_or((line, ""));
+        let words: Vec<&str> = what.split(' ').take(3).collect();
+        match words.as_slice() {
+            // How often it is wanted stands in the number.
+            [found, "of", wanted] if found.parse::<u32>().is_ok() => {
+                format!("{} ({found} of {wanted})", needed.split(' ').next().unwrap_or(needed))
+            }
+            _ => needed.to_owned(),
+        }
+    });
+    let missing: Vec<String> = missing.collect();
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
 /// A declared effect and how often it is wanted.
 struct DeclaredEffect {
     effect: String,
@@ -317,7 +335,7 @@ fn shortfall(wanted: &DeclaredEffect, found: u32, of_kind: &[&CallRecord]) -> Sh
     let seen = format!("{found} of {} confirmed by a receipt", wanted.count);
     if lost > 0 {
         let what = format!(
-            "{seen}; not confirmed, though it may have happened: {lost} (`ua calls list --unknown`, `ua calls resolve`)",
+            "{seen}; not confirmed, though it may have happened: {lost} (`ua calls list --unknown`)",
             lost = ua_core::counted(lost, "further call")
         );
         return (what, "do not repeat that; a person has to settle it".to_owned());

@@ -38,6 +38,7 @@ pub use citations::{fetched_sources, judge_citations, report_files};
 pub use corpus::{CorpusLine, CorpusState};
 pub use evidence::{
     ConditionResult, EvidenceKind, EvidenceRef, EvidenceReport, EvidenceScope, evaluate, evaluate_scope,
+    missing_in_short,
 };
 pub use lineage::evaluate_run;
 pub use unchecked::unchecked;

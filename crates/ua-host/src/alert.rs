@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -46,7 +46,8 @@ pub(crate) struct Alerts {
 impl Alerts {
     /// Reads `UA_ALERT_COMMAND`, `UA_ALERT_WEBHOOK` and `UA_ALERT_ON`; `None` when nobody is to be told.
     pub(crate) fn from_settings(settings: &Settings, home: &Home) -> Result<Option<Self>, HostError> {
-        let command = settings.var("UA_ALERT_COMMAND").map(|text| argv(&text)).transpose()?;
+        let environment = settings.for_tool_servers();
+        let command = settings.var("UA_ALERT_COMMAND").map(|text| argv(&text, &environment)).transpose()?;
         let webhook = settings.var("UA_ALERT_WEBHOOK");
         if command.is_none() && webhook.is_none() {
             return Ok(None);
@@ -70,7 +71,7 @@ impl Alerts {
                     .hint("write `waiting` or `waiting,ended`; nothing was started"));
             }
         };
-        let (told, environment) = (home.alerts(), settings.for_tool_servers());
+        let told = home.alerts();
         Ok(Some(Self { command, webhook, at_the_end, told, environment, commands: home.commands() }))
     }
 
@@ -137,9 +138,17 @@ impl Alerts {
     }
 }
 
+/// Finds what is wrong with the settings about alerts.
+///
+/// # Errors
+/// A command that is not there, an address that is none, an unknown word.
+pub fn check_alerts(settings: &Settings, home: &Home) -> Result<(), HostError> {
+    Alerts::from_settings(settings, home).map(drop)
+}
+
 /// A JSON list of texts, or words separated by spaces. No shell looks at it.
-fn argv(text: &str) -> Result<Vec<String>, HostError> {
-    let words = if text.trim_start().starts_with('[') {
+fn argv(text: &str, environment: &BTreeMap<String, String>) -> Result<Vec<String>, HostError> {
+    let words: Vec<String> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
             HostError::usage(format!("cannot use UA_ALERT_COMMAND: {}", ua_core::json_fault(text, &error))).hint(
                 "write a command line, or a JSON list of strings such as [\"notify-send\", \"a run waits\"]; nothing was started",
@@ -148,8 +157,14 @@ fn argv(text: &str) -> Result<Vec<String>, HostError> {
     } else {
         text.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
     };
-    if words.first().is_none_or(String::is_empty) {
+    let Some(program) = words.first().filter(|program| !program.is_empty()) else {
         return Err(HostError::usage("cannot use UA_ALERT_COMMAND: it names no program").hint("unset it, or name one"));
+    };
+    // Found now, and not when somebody ought to be told.
+    let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
+    if !crate::paths::is_program(Path::new(program), Path::new("."), path) {
+        let what = format!("cannot use UA_ALERT_COMMAND: there is no program `{}`", crate::text::plain(program));
+        return Err(HostError::usage(what).hint("correct it, or unset it; nothing was started"));
     }
     Ok(words)
 }
@@ -223,7 +238,18 @@ mod tests {
 
     #[test]
     fn a_command_is_words_or_a_json_list_and_never_a_shell_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for program in ["notify-send", "sh", "a;"] {
+            fs::write(folder.path().join(program), "").unwrap();
+        }
+        let environment = BTreeMap::from([("PATH".to_owned(), folder.path().display().to_string())]);
+        let argv = |text: &str| argv(text, &environment);
         assert_eq!(argv("notify-send waits").unwrap(), ["notify-send", "waits"]);
+        // Not when somebody ought to be told.
+        for gone in ["notify-sned waits", "/nowhere/notify", r#"["./notify-send"]"#] {
+            let error = argv(gone).unwrap_err().to_string();
+            assert!(error.contains("UA_ALERT_COMMAND: there is no program"), "{error}");
+        }
         assert_eq!(argv(r#"["sh", "-c", "cat > $HOME/x; true"]"#).unwrap(), ["sh", "-c", "cat > $HOME/x; true"]);
         assert_eq!(argv("a; b").unwrap(), ["a;", "b"]);
         for bad in ["[1]", "[]", "[\"\"]", "["] {

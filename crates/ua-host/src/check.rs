@@ -91,7 +91,7 @@ pub async fn check(
         (Fate::Start { earlier: None }, None)
     } else {
         let store = host.home().open_read_only()?;
-        let fate = job::fate(host, &store, request, &spec).await?;
+        let fate = job::fate(host, &store, request, &spec, &launch).await?;
         let standing = match &fate {
             Fate::Left(run) | Fate::Taken(run) => Some(standing(host.home(), &store, run).await?),
             Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) | Fate::Queued(..) => None,
@@ -117,7 +117,8 @@ pub async fn check(
         }
         Fate::Left(run) => {
             let standing = standing.unwrap_or(Standing::Stored(run.status, run.stop_reason));
-            refusal = (presence != Presence::Here).then(|| job::unfinished_run(host, request, &run, &standing));
+            refusal =
+                (presence != Presence::Here).then(|| job::unfinished_run(host, request, &launch, &run, &standing));
             unfinished = Some((run, standing));
         }
         Fate::Named(_) | Fate::Start { .. } => {}

@@ -159,7 +159,7 @@ fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostE
             "call {} cannot be recorded as that: call {by} has the same idempotency key and is {status}, and one key stands for one effect",
             call.call_id
         ))
-        .hint(format!("if that one is wrong, correct it first: `ua calls resolve {by} --as not_happened --reason …`")),
+        .hint(format!("if that one is wrong, correct it first: {}", ua_resume::correct_by_hand(by.as_str()))),
         StoreError::Conflict { why, .. } => {
             HostError::usage(format!("call {} cannot be corrected: {why}", call.call_id))
                 .hint(format!("`ua calls show {}` shows its record; `ua resume {top}` finds out what came of it", call.call_id))

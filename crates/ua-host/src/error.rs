@@ -154,21 +154,21 @@ impl HostError {
             | StoreError::Repeated { .. } => Self::failed(message),
             StoreError::WentBack { .. } => Self::failed(message).hint(
                 "it was restored from a copy, or a standby that lacked some writes took over; receipts may be missing: compare \
-                 `ua calls list` with what was received, then `ua resume` the run (`ua queue move` when workers have it)",
+                 `ua calls list` with what was received, then `ua resume RUN` (`ua queue move RUN` when workers have it)",
             ),
-            StoreError::TailLost { .. } => Self::storage(message).hint("`ua resume` continues from there; a worker does so by itself"),
+            StoreError::TailLost { .. } => Self::storage(message).hint("`ua resume RUN` continues from there; a worker does so by itself"),
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
-                "nothing new was sent after this; free space on that disk (`ua runs delete`, `ua db prune`), then `ua resume` the run: it \
-                 finds out what became of a call that was in flight, or asks",
+                "nothing new was sent after this; free space on that disk (`ua runs delete RUN`, `ua db prune`), then give the command \
+                 again; a run that was begun goes on with `ua resume RUN`, which finds out what became of a call that was in flight, or asks",
             ),
             StoreError::Unavailable { .. } if is_look(doing) => {
                 Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")
             }
             StoreError::Unavailable { .. } => Self::storage(message).hint(
-                "nothing new was sent after this; make the database usable, then `ua resume` the run: it finds out what became of a call \
-                 that was in flight, or asks",
+                "nothing new was sent after this; make the database usable, then give the command again; a run that was begun goes on with \
+                 `ua resume RUN`, which finds out what became of a call that was in flight, or asks",
             ),
         }
     }
@@ -240,7 +240,7 @@ impl From<RunError> for HostError {
         match &error {
             RunError::Resume(error) => match error {
                 ResumeError::FingerprintMismatch { .. } => {
-                    Self::waiting(message).hint("restore the original setup, then `ua resume`")
+                    Self::waiting(message).hint("restore the original setup, then `ua resume last`")
                 }
                 ResumeError::NotAcceptable { .. } => Self::usage(message),
                 ResumeError::Behind { .. }
@@ -248,7 +248,7 @@ impl From<RunError> for HostError {
                 | ResumeError::CasConflict { .. }
                 | ResumeError::LeaseLost { .. }
                 | ResumeError::StoreBusy { .. } => {
-                    Self::waiting(message).hint("nothing was sent after this point; `ua resume` checks again")
+                    Self::waiting(message).hint("nothing was sent after this point; `ua resume last` checks again")
                 }
                 ResumeError::CorruptState { .. } => Self::storage(message)
                     .hint("nothing was changed; keep a copy of the database file before anything else"),
@@ -258,7 +258,7 @@ impl From<RunError> for HostError {
             RunError::Dispatch { .. } => Self::usage(message),
             RunError::BlobMissing { .. } | RunError::BlobCorrupt { .. } => Self::lost_result(&error),
             RunError::Store { .. } | RunError::History { .. } | RunError::Machine(_) => Self::failed(message)
-                .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show`"),
+                .hint("this looks like a bug in ua; the run is unharmed and can be looked at with `ua runs show last`"),
         }
     }
 }

@@ -12,7 +12,8 @@ impl From<&PastError> for HostError {
         match error {
             PastError::Forgotten { run, .. } => Self::storage(error.to_string()).hint(format!(
                 "nothing was sent; restore a newer copy of the database; or find out what became of them (`ua db check` lists all), then run \
-                 `ua db accept {run}`, and give a person's answers again with `ua calls resolve CALL`"
+                 `ua db accept {run}`, and give a person's answers again with {by_hand}",
+                by_hand = ua_resume::resolve_by_hand("CALL")
             ))
             .field("kind", WENT_BACK),
             PastError::Store(source) => Self::store("compare the database with effects.log", source),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::Database;
 use serde_json::{Value, json};
 use ua_core::{RunId, RunSpec};
-use ua_runner::{ForkError, ForkPlace, ForkPlan, sweep_forks};
+use ua_runner::{ForkError, ForkPlace, ForkPlan, JobChange, sweep_forks};
 use ua_store::{RunRecord, Store, StoreError};
 
 use crate::budgets::{self, BudgetChange};
@@ -58,7 +58,9 @@ impl Fork {
         let launch = Launch::for_fork(host.settings(), parent, &spec, request.launch)?;
         launch.check(host, &spec)?;
         let plan = ForkPlan::new(store, &parent.run_id, request.at_turn, Some(spec)).await;
-        Ok(Self { plan: plan.map_err(|error| refused(&error))?, launch })
+        let mut plan = plan.map_err(|error| refused(&error))?;
+        tell_another_model(&mut plan, &Launch::from_stored(&parent.launch)?, &launch);
+        Ok(Self { plan, launch })
     }
 
     /// Makes the fork, under `run_id` or a name of its own.
@@ -102,6 +104,18 @@ impl Fork {
     ) -> Result<Ending, HostError> {
         Box::pin(session::run(host, people, store, fork, &self.launch, Taking::Free)).await
     }
+}
+
+/// Adds to what is different in a fork the provider and the model that the command line names: they stand in no job.
+fn tell_another_model(plan: &mut ForkPlan, before: &Launch, after: &Launch) {
+    let (before, after) = (before.model(), after.model());
+    for (field, before, after) in [("model.provider", before.0, after.0), ("model.name", before.1, after.1)] {
+        if before != after && !plan.changes.iter().any(|change| change.field == field) {
+            let (before, after) = (Some(json!(before)), Some(json!(after)));
+            plan.changes.push(JobChange { field: field.to_owned(), before, after });
+        }
+    }
+    plan.changes.sort_by(|a, b| a.field.cmp(&b.field));
 }
 
 /// The parent's job with what the person changes about it.

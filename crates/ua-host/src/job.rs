@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
-use ua_resume::Standing;
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, RunStop};
+use ua_resume::{NextStep, Standing};
 use ua_runner::RunLock;
 use ua_store::{
     FleetStore as _, NewBlob, NewRun, QueueEntry, QueueState, RunQuery, RunRecord, RunStore, Store, StoreError,
@@ -117,7 +117,9 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
         Found::Left(store, left) => {
             home::close(store);
             let looked = host.home().open_read_only()?;
-            resume::found(host, people, looked, &left, &request.launch, Changes::default(), false).await
+            // Somebody finishes what was begun, and a run keeps its model: another one was named for the run that is not started now.
+            let options = LaunchOptions { provider: None, model: None, ..request.launch.clone() };
+            resume::found(host, people, looked, &left, &options, Changes::default(), false).await
         }
         Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
         Found::AtWork(run) => Err(at_work(request, &run)),
@@ -180,6 +182,7 @@ pub(crate) async fn fate(
     store: &Database,
     request: &JobRequest,
     spec: &RunSpec,
+    launch: &Launch,
 ) -> Result<Fate, HostError> {
     if let Some(id) = &request.run_id {
         match store.run(id).await {
@@ -203,7 +206,7 @@ pub(crate) async fn fate(
     if !request.new
         && !request.again
         && request.run_id.is_none()
-        && let Some(fate) = unfinished(host, store, spec).await?
+        && let Some(fate) = unfinished(host, store, spec, launch).await?
     {
         return Ok(fate);
     }
@@ -218,7 +221,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let store = host.home().open()?;
     let seen = Seen::now(host, &store).await?;
     let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
-    let earlier = match fate(host, &store, request, &spec).await? {
+    let earlier = match fate(host, &store, request, &spec, &launch).await? {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
         // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.
         Fate::Done(done) if request.new && request.job_key.is_none() => return Err(new_of_a_done_key(&done)),
@@ -230,7 +233,8 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         Fate::AtWork(run) => return Ok(Found::AtWork(run)),
         Fate::Queued(run, entry) => return Ok(Found::Queued(run, entry)),
         Fate::Left(left) => {
-            let is_here = people.presence() == Presence::Here;
+            // One that only another run gets further is not offered to be finished.
+            let is_here = people.presence() == Presence::Here && NextStep::of(&left).is_resume();
             let standing = standing(host.home(), &store, &left).await?;
             let answer = if is_here { people.ask_which_run(&left, &standing).await? } else { WhichRun::Neither };
             match answer {
@@ -239,7 +243,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
                     is_new = true;
                     None
                 }
-                WhichRun::Neither => return Err(unfinished_run(host, request, &left, &standing)),
+                WhichRun::Neither => return Err(unfinished_run(host, request, &launch, &left, &standing)),
             }
         }
         Fate::Start { earlier } => earlier,
@@ -265,7 +269,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         spec,
         files,
     };
-    launch.tell_unknown_model(people.as_ref());
+    launch.tell_unknown_model(host.settings(), people.as_ref());
     earlier_text::tell(host, people.as_ref(), &store, &run.spec, &launch, file).await?;
     let name = run.run_id.clone();
     let key = run.spec.job_key.clone();
@@ -280,7 +284,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Err(begun_meanwhile(request, &run));
         }
         // What was between its row and its lock when it was looked for has one or the other now.
-        match unfinished(host, &store, &run.spec).await? {
+        match unfinished(host, &store, &run.spec, &launch).await? {
             Some(Fate::AtWork(run)) => return Ok(Found::AtWork(run)),
             Some(Fate::Queued(run, entry)) => return Ok(Found::Queued(run, entry)),
             _ => {}
@@ -342,7 +346,7 @@ const LOOKED_AT: u32 = 2_000;
 /// What becomes of a job of which a run was begun and not finished, its files included: to start the job again would do again what that run did,
 /// or is about to do. One that a process drives comes before those that wait for a worker, and these before those
 /// that were left.
-async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Option<Fate>, HostError> {
+async fn unfinished(host: &Host, store: &Database, spec: &RunSpec, launch: &Launch) -> Result<Option<Fate>, HostError> {
     let query = RunQuery {
         statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
         without_tasks: true,
@@ -367,10 +371,30 @@ async fn unfinished(host: &Host, store: &Database, spec: &RunSpec) -> Result<Opt
             Some(entry) if !is_theirs => queued = queued.or(Some((run, Box::new(entry)))),
             // One that nobody began and nobody will, and one that only another machine can resume.
             None if run.status == RunStatus::Queued || is_elsewhere => {}
+            Some(_) | None if is_theirs && did_nothing_and_cannot(&run, launch) => {}
             Some(_) | None => left = left.or(Some(run)),
         }
     }
     Ok(queued.map(|(run, entry)| Fate::Queued(run, entry)).or(left.map(Fate::Left)))
+}
+
+/// Whether a run is in nobody's way: its provider refused its first request, so nothing happened, and it gets further as another run only, or the
+/// job is started otherwise now.
+fn did_nothing_and_cannot(run: &RunRecord, launch: &Launch) -> bool {
+    let was_refused = match run.stop_reason.filter(|_| run.status == RunStatus::Stopped && run.turn_index == 0) {
+        Some(RunStop::UnknownModel) => true,
+        Some(RunStop::ProviderRefused) => !launch.asks_like(&run.launch),
+        Some(
+            RunStop::Provider
+            | RunStop::Budget
+            | RunStop::Interrupt
+            | RunStop::Fingerprint
+            | RunStop::ToolServer
+            | RunStop::Idle,
+        )
+        | None => false,
+    };
+    was_refused && run.forked_at.is_none()
 }
 
 /// Says that the job was done before, and that nothing keeps this run from doing it again.
@@ -435,7 +459,7 @@ fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
 /// The refusal of a job of which a run is in the queue.
 pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEntry) -> HostError {
     let (id, queue) = (&run.run_id, &entry.options.queue);
-    let resume = restart::resume_command(host.home(), run);
+    let resume = restart::next_command(host.home(), run);
     let (how, then) = match (entry.state, request.for_queue) {
         (QueueState::Claimed, _) => (
             format!("is with a worker of the queue `{queue}`"),
@@ -467,13 +491,26 @@ pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry
 }
 
 /// The refusal of a job of which a run was begun and not finished, and stands like this.
-pub(crate) fn unfinished_run(host: &Host, request: &JobRequest, run: &RunRecord, standing: &Standing) -> HostError {
+pub(crate) fn unfinished_run(
+    host: &Host,
+    request: &JobRequest,
+    launch: &Launch,
+    run: &RunRecord,
+    standing: &Standing,
+) -> HostError {
     let id = &run.run_id;
-    let (resume, does) = if request.for_queue {
+    let next = NextStep::of(run);
+    let does = next.does();
+    let (resume, does) = if request.for_queue && next.is_resume() {
         (format!("ua submit --run {id}"), "makes a worker finish it")
+    } else if !next.is_resume() && !launch.asks_like(&run.launch) {
+        // The model that is asked for now is the one to continue with.
+        let (provider, model) = launch.model();
+        (format!("ua fork {id} --provider {provider} --model {model}"), does)
     } else {
-        (restart::resume_command(host.home(), run), "finishes it")
+        (next.command, does)
     };
+    let resume = host.home().commands().complete(&resume).into_owned();
     let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
         format!("`ua questions --run {id}` shows what it asks; once that is answered, `{resume}` {does}")
     } else {
@@ -554,12 +591,19 @@ fn refuse_another(existing: &RunRecord, spec: &RunSpec) -> Result<(), HostError>
             line(&files.join(", "), 400)
         ))
         .hint(
-            "`ua resume` continues with what it was started with; choose another --run-id for the files as they are now",
+            format!(
+                "`ua resume {}` continues with what it was started with; choose another --run-id for the files as they are now",
+                existing.run_id
+            ),
         ));
     }
     if *existing.spec != *spec {
-        return Err(HostError::usage(format!("run {} exists and was made of another job", existing.run_id))
-            .hint("a run's job never changes: choose another --run-id, or resume it with `ua resume`"));
+        return Err(HostError::usage(format!("run {} exists and was made of another job", existing.run_id)).hint(
+            format!(
+                "a run's job never changes: choose another --run-id, or resume that run with `ua resume {}`",
+                existing.run_id
+            ),
+        ));
     }
     Ok(())
 }
@@ -579,7 +623,8 @@ pub(crate) fn taken_key(host: &Host, earlier: &RunRecord) -> HostError {
             if RunLock::is_held(&host.home().locks(), id) {
                 format!("a process is working on it; `ua runs tail {id}` follows it")
             } else {
-                format!("it is not finished: `ua resume {id}`")
+                let next = NextStep::of(earlier);
+                format!("it is not finished: `{}` {}", next.command, next.does())
             }
         }
     };

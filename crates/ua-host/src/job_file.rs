@@ -1,6 +1,7 @@
 //! Reading a job: a file, or text that came another way.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use ua_core::{RunSpec, SpecError};
@@ -19,8 +20,15 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         return Err(too_large(&file.display(), size));
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
-        HostError::usage(format!("cannot read the job file {}: {e}", file.display()))
-            .hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
+        let failure = HostError::usage(format!("cannot read the job file {}: {e}", file.display()));
+        match e.kind() {
+            ErrorKind::NotFound => {
+                failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
+            }
+            ErrorKind::PermissionDenied => failure.hint("let your user read it; nothing was started"),
+            ErrorKind::InvalidData => failure.hint("a job file is JSON, in UTF-8 text; nothing was started"),
+            _ => failure.hint("name a regular file with a job in JSON; nothing was started"),
+        }
     })?;
     parse(settings, file, &text)
 }

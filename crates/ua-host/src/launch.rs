@@ -399,14 +399,22 @@ impl Launch {
         }
     }
 
-    /// Says once that nothing is known about the model.
-    pub(crate) fn tell_unknown_model(&self, people: &dyn People) {
-        if self.model_facts.is_none() && !matches!(self.provider.as_str(), "scripted" | "replay") {
-            let (provider, model) = (&self.provider, &self.model);
-            people.remark(&crate::text::plain(&format!(
-                "note: nothing is known about the model {model} of {provider}; see `ua models show {model} --provider {provider}`"
-            )));
+    /// Says once that no model of this name is known.
+    pub(crate) fn tell_unknown_model(&self, settings: &Settings, people: &dyn People) {
+        if matches!(self.provider.as_str(), "scripted" | "replay") {
+            return;
         }
+        let (provider, model) = (&self.provider, &self.model);
+        let Ok(Err(meant)) = models::named(settings, provider, model) else { return };
+        let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
+        let unknown = match self.model_facts {
+            None => format!("nothing is known about the model {model} of {provider}"),
+            // What is said of its whole family is no sign that there is one of this name.
+            Some(_) => format!("no model {model} of {provider} is known"),
+        };
+        people.remark(&crate::text::plain(&format!(
+            "note: {unknown}{meant}; see `ua models show {model} --provider {provider}`"
+        )));
     }
 
     /// The classifier: policy files of the command line, then the user's own, then those of the job, then ours. What comes with a job may
@@ -538,6 +546,13 @@ impl Launch {
     /// Provider and model.
     pub fn model(&self) -> (String, String) {
         (self.provider.clone(), self.model.clone())
+    }
+
+    /// Whether a run that was started as `stored` asks the same model of the same provider, or the same recording of it.
+    pub(crate) fn asks_like(&self, stored: &Value) -> bool {
+        Self::from_stored(stored).is_ok_and(|other| {
+            (&self.provider, &self.model, &self.cassette) == (&other.provider, &other.model, &other.cassette)
+        })
     }
 
     /// Provider and model of a job that names none.

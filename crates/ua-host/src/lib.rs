@@ -71,6 +71,7 @@ pub mod tree;
 pub mod trust;
 pub mod unknown_tools;
 
+pub use alert::check_alerts;
 pub use database::{Database, Whereabouts};
 pub use env::Process;
 pub use error::{HostError, Kind, chain};

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use ua_core::ToolNamespace;
 use ua_mcp::{DefinitionLock, Locked, McpConfig, Reach, ServerSpec, reach_digest};
 
 use crate::error::{HostError, chain};
 use crate::host::Host;
-use crate::paths::read;
+use crate::paths::{is_program, read};
 use crate::settings::Settings;
 use crate::text::plain;
 use crate::trust::{self, ConfigFile};
@@ -84,22 +85,23 @@ pub fn mcp_servers_with(
 pub fn check_programs(servers: &[ServerSpec]) -> Result<(), HostError> {
     for server in servers {
         let Reach::Stdio { command, env, cwd, .. } = &server.reach else { continue };
-        let is_program = |file: &Path| std::fs::metadata(file).is_ok_and(|found| found.is_file());
         let folder = cwd.as_deref().unwrap_or(Path::new("."));
-        let is_there = if command.contains('/') {
-            is_program(&folder.join(command))
-        } else {
-            let path = env.get("PATH").map(String::as_str).unwrap_or_default();
-            // Without a PATH the system has one of its own.
-            path.is_empty() || std::env::split_paths(path).any(|place| is_program(&folder.join(place).join(command)))
-        };
-        if !is_there {
+        let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+        if !is_program(Path::new(command), folder, path) {
             return Err(HostError::usage(format!(
                 "the program `{}` of the tool server `{}` was not found",
                 plain(command),
                 plain(&server.name)
             ))
-            .hint("install it, or correct `command` in the MCP configuration; nothing was started"));
+            .hint(match command.split_once(char::is_whitespace) {
+                // A whole command line where the format has a program and its arguments apart.
+                Some((program, arguments)) => format!(
+                    "`command` is a program alone: write `\"command\": {}` and put arguments into `args`: {}; nothing was started",
+                    json!(program),
+                    json!(arguments.split_whitespace().collect::<Vec<_>>())
+                ),
+                None => "install it, or correct `command` in the MCP configuration; nothing was started".to_owned(),
+            }));
         }
     }
     Ok(())

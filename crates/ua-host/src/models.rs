@@ -40,6 +40,19 @@ pub(crate) fn facts(settings: &Settings, provider: &str, model: &str) -> Result<
     Ok(table(settings)?.find(provider, model).cloned())
 }
 
+/// Whether a model is known by its name, and of one that is not the name that may have been meant. What the user's own file describes, by a name
+/// or a pattern, is known.
+///
+/// # Errors
+/// The user's file cannot be used.
+pub fn named(settings: &Settings, provider: &str, model: &str) -> Result<Result<(), Option<String>>, HostError> {
+    let own = of_user(settings)?;
+    let is_own = own.find(provider, model).is_some();
+    let table = ModelTable::shipped().overlaid(own);
+    let is_known = is_own || table.is_named(provider, model);
+    Ok(if is_known { Ok(()) } else { Err(table.nearest(provider, model).map(str::to_owned)) })
+}
+
 /// The longest reply of a job that does not say.
 pub fn output_tokens(facts: Option<&ModelFacts>) -> u32 {
     facts.map_or(DEFAULT_MAX_OUTPUT_TOKENS, |facts| facts.output_tokens(DEFAULT_MAX_OUTPUT_TOKENS))

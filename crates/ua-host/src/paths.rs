@@ -49,6 +49,16 @@ pub fn is_missing(path: &Path) -> bool {
     matches!(kind, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
+/// Whether a program is there that is started as `command` in `folder`, with this `PATH`: a name is looked up in it, a path is taken as it is.
+pub(crate) fn is_program(command: &Path, folder: &Path, path: &str) -> bool {
+    let is_there = |file: &Path| std::fs::metadata(file).is_ok_and(|found| found.is_file());
+    if command.components().count() > 1 || command.is_absolute() || command.starts_with(".") {
+        return is_there(&folder.join(command));
+    }
+    // Without a PATH the system has one of its own.
+    path.is_empty() || std::env::split_paths(path).any(|place| is_there(&folder.join(place).join(command)))
+}
+
 /// Whether a file really lies in a folder or below, wherever links lead.
 pub(crate) fn is_below(file: &Path, folder: &Path) -> bool {
     match (file.canonicalize(), folder.canonicalize()) {

@@ -34,7 +34,7 @@ pub struct Begun<'a> {
     /// The run, as it was taken.
     pub run: &'a RunRecord,
     /// The command that resumes it, whatever becomes of this process.
-    pub resume_command: String,
+    pub next_command: String,
     /// What it may use, with what a person changed since it was started.
     pub budgets: Budgets,
     /// How long processes held it before this one.
@@ -60,7 +60,7 @@ pub struct End<'a> {
     /// Everything about the run; also the open questions of its sub-agents.
     pub records: &'a RunRecords,
     /// The command that resumes it.
-    pub resume_command: String,
+    pub next_command: String,
 }
 
 /// What is to become of a job of which an earlier run is not finished.

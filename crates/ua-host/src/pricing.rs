@@ -102,12 +102,12 @@ fn check_one(
     match (price(table, provider, model), file) {
         (Some(price), _) if price.currency == max.currency() => Ok(()),
         (Some(price), _) => refused(
-            format!("the job's max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),
+            format!("the max_cost is in {}, but the price of `{model}` is in {}", max.currency(), price.currency),
             "name both in one currency, `max_cost` in the job and `currency` in the price table; nothing was started"
                 .to_owned(),
         ),
         (None, Some(file)) => refused(
-            format!("the job has a max_cost, but {} has no price for `{model}` of `{provider}`", file.display()),
+            format!("a max_cost needs a price, and {} has no price for `{model}` of `{provider}`", file.display()),
             format!(
                 "add [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens{}; `ua models show {model} --provider {provider}` \
                  prints the entry; nothing was started",
@@ -115,7 +115,7 @@ fn check_one(
             ),
         ),
         (None, None) => refused(
-            format!("the job has a max_cost, but no price table has a price for `{model}` of `{provider}`"),
+            format!("a max_cost needs a price, and no price table has a price for `{model}` of `{provider}`"),
             format!(
                 "name a price table with --pricing or UA_PRICING that has [providers.{provider}.\"{model}\"]{}; on a resume add \
                  --accept pricing; nothing was started",

@@ -154,9 +154,7 @@ impl Progress {
                 ))
             }
             RunEvent::Call(notice) => Some(self.call_line(notice)),
-            RunEvent::Guided { text } => {
-                Some(format!("the model stopped early; told what is missing: {}", line(text, 120)))
-            }
+            RunEvent::Guided { text } => Some(ua_report::guided(text)),
             RunEvent::ToolsListed { .. } | RunEvent::Text { .. } | RunEvent::Committed { .. } => None,
         }
     }
@@ -166,8 +164,7 @@ impl Progress {
             CallProgress::Sending { call } => {
                 let mut sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner);
                 sent.insert(call.call_id.to_string(), self.env.now());
-                let again = if call.attempt > 1 { format!(" (attempt {})", call.attempt) } else { String::new() };
-                format!("{} · {} {}{again}", place(call), call.name.tool, line(&call.arguments.to_string(), 90))
+                format!("{} · {} {}", place(call), call.name.tool, attempted(call.attempt, &call.arguments.to_string()))
             }
             CallProgress::Settled { call } => {
                 let sent = self.sent_at.lock().unwrap_or_else(PoisonError::into_inner).remove(call.call_id.as_str());
@@ -259,6 +256,11 @@ pub fn finding_text(asked: &Asked) -> String {
     }
 }
 
+/// The attempt and the arguments of a call that is sent. The attempt comes first: where a line is too long for a terminal, the arguments give way.
+pub fn attempted(attempt: u32, arguments: &str) -> String {
+    ua_report::attempted(attempt, arguments)
+}
+
 pub fn place(call: &CallRecord) -> String {
     format!("turn {} · call {}", call.position.turn, call.position.ordinal)
 }
@@ -335,8 +337,8 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
             json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
         }
-        RunEvent::Charged { turn, status, charge, spent, .. } => json!({
-            "event": "request_charged", "turn": turn, "status": status, "usage": charge.usage, "cost": charge.cost,
+        RunEvent::Charged { turn, status, was_sent, charge, spent, .. } => json!({
+            "event": "request_charged", "turn": turn, "status": status.charge_name(*was_sent), "usage": charge.usage, "cost": charge.cost,
             "total_tokens": spent.tokens, "total_cost": spent.costs,
         }),
         RunEvent::Call(CallProgress::Sending { call }) => call_event("call_sending", call),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ua_core::{Audience, RunId};
 use ua_files::Folder;
 use ua_report::{RestartPlace, restart_page};
-use ua_resume::Standing;
+use ua_resume::{NextStep, Standing};
 use ua_runner::Workspace;
 use ua_store::{RunHead, RunRecord, RunStore, Store as _};
 
@@ -90,10 +90,9 @@ fn files(run: &RunRecord) -> [String; 2] {
         .map(|name| workspace.join(format!("{name}.md")).display().to_string())
 }
 
-/// The command that goes on with a run, with more of the budget that it stopped at.
-pub fn resume_command(home: &Home, run: &RunRecord) -> String {
-    let more = ua_runner::raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
-    home.commands().complete(&format!("ua resume {}{more}", run.run_id)).into_owned()
+/// The command with which a run gets further ([`NextStep`]), complete for this place.
+pub fn next_command(home: &Home, run: &RunRecord) -> String {
+    home.commands().complete(&NextStep::of(run).command).into_owned()
 }
 
 /// Who resumes the run at the top of a tree, in words that stand alone: the command, or the program that started it, since only that has its
@@ -103,6 +102,6 @@ pub fn resume_command(home: &Home, run: &RunRecord) -> String {
 /// A store that fails.
 pub async fn how_to_resume(store: &Database, top: &RunId) -> Result<String, HostError> {
     let run = store.run(top).await.map_err(|e| HostError::store("look for the run", &e))?;
-    let command = format!("`ua resume {top}`");
+    let command = format!("`{}`", NextStep::of(&run).command);
     Ok(Audience::of(&run.entrypoint).pick(command, "start the program again that started it".to_owned()))
 }

@@ -57,7 +57,8 @@ impl Names {
         let kinds = tools.iter().filter_map(|(_, policy)| Some(policy.effect_kind.as_ref()?.as_str().to_owned()));
         // What the job's own short names stand for is a kind whether or not a tool of this job has it.
         let known = StopCondition::NAMES.iter().filter_map(|name| effect_of(&StopCondition::Named((*name).to_owned())));
-        Self { tools: names.collect(), kinds: kinds.chain(known).collect() }
+        let own = own_tools().iter().map(|name| (*name).to_owned());
+        Self { tools: names.chain(own).collect(), kinds: kinds.chain(known).collect() }
     }
 
     fn has(&self, word: &str, with_kinds: bool) -> bool {
@@ -65,12 +66,25 @@ impl Names {
         self.tools.iter().chain(self.kinds.iter().filter(|_| with_kinds)).any(|name| glob.is_match(name))
     }
 
+    /// The name that is most like a word; a pattern is like none, since it is short of most of a name.
     fn nearest(&self, word: &str, more: &[&str]) -> Option<String> {
+        if word.contains(['*', '?', '[', '{']) {
+            return None;
+        }
         let names = self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
         let scored = names.map(|name| (strsim::jaro_winkler(word, name), name));
         let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
         (best.0 >= ALIKE).then(|| best.1.to_owned())
     }
+}
+
+/// The tools of our own server, whether or not they are offered here: which of them are depends on the job and the machine, and a job that
+/// rules one out is right everywhere.
+fn own_tools() -> &'static [&'static str] {
+    #[cfg(feature = "toolserver")]
+    return ua_toolserver::tool_names();
+    #[cfg(not(feature = "toolserver"))]
+    return &[];
 }
 
 /// A word as a pattern; a wrong one is refused elsewhere.
@@ -274,15 +288,13 @@ fn unmakeable(missing: &BTreeSet<String>, spec: &RunSpec) -> HostError {
     HostError::usage(format!("no tool of this job has the effect that a stop condition asks for: {}", words.join(", ")))
         .hint(
             "offer a tool that has it, say in a policy which tool does (`effect_kind`, and a class that is not read_only), or take the \
-             condition out; `ua job --check` lists the tools; nothing was started",
+             condition out; `ua job FILE --check` lists the tools; nothing was started",
         )
 }
 
 /// The error about rules of this job that call for care with a tool that is not there.
 fn idle_cautions(idle: &[IdleCaution], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
-    let mut names = Names::of(tools);
-    #[cfg(feature = "toolserver")]
-    names.tools.extend(ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()));
+    let names = Names::of(tools);
     let words: Vec<String> = idle
         .iter()
         .filter(|idle| !names.has(&idle.name, false))
@@ -317,9 +329,7 @@ fn denied_here(settings: &Settings) -> Vec<String> {
 
 /// The error about names of the denylist that are about no tool: a misspelt one protects from nothing.
 fn misspelt_denials(denied: &[String], tools: &[(ToolSpec, CallPolicy)]) -> Option<HostError> {
-    let mut names = Names::of(tools);
-    #[cfg(feature = "toolserver")]
-    names.tools.extend(ua_toolserver::tool_names().iter().map(|name| (*name).to_owned()));
+    let names = Names::of(tools);
     let words: Vec<String> = denied
         .iter()
         .filter(|word| !names.has(word, false))
@@ -412,6 +422,16 @@ mod tests {
         let forbidden = json!({"constraints": {"forbidden_actions": ["emial.send"]}});
         assert_eq!(found(forbidden), [some("emial.send", "email.send")]);
         assert_eq!(found(json!({"stop_conditions": [{"effect": "emial.send"}]})), [some("emial.send", "email.send")]);
+    }
+
+    #[cfg(feature = "toolserver")]
+    #[test]
+    fn a_tool_of_our_own_exists_whether_or_not_it_is_offered() {
+        assert_eq!(found(json!({"tools": {"deny": ["run_command"]}})), []);
+        let forbidden = |words: &[&str]| json!({"constraints": {"forbidden_actions": words}});
+        assert_eq!(found(forbidden(&["generate_image", "web_search"])), []);
+        let typo = ("run_comand".to_owned(), Some("run_command".to_owned()));
+        assert_eq!(found(json!({"tools": {"deny": ["run_comand"]}})), [typo]);
     }
 
     #[test]

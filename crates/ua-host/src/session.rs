@@ -155,8 +155,8 @@ pub(crate) async fn shared(
             alerts.tell(people.as_ref(), &life.records).await;
         }
         crate::fleet::withdraw_ended(store, &life.records.run).await;
-        let resume_command = restart::resume_command(home, &life.records.run);
-        if let Err(error) = people.show_end(&End { records: &life.records, resume_command }) {
+        let next_command = restart::next_command(home, &life.records.run);
+        if let Err(error) = people.show_end(&End { records: &life.records, next_command }) {
             people.report(&error);
         }
         return Ok(life.ending);
@@ -207,7 +207,7 @@ async fn life(
     let overrides = store.overrides(&run.run_id).await.map_err(|e| HostError::store("read the budgets", &e))?;
     people.begun(&Begun {
         run: &run,
-        resume_command: restart::resume_command(home, &run),
+        next_command: restart::next_command(home, &run),
         budgets: budgets_with(&run.spec.budgets, &overrides),
         held: Duration::from_millis(run.held_millis),
     });

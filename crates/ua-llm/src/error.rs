@@ -386,6 +386,7 @@ impl LlmError {
                 | Self::NotFound { .. }
                 | Self::NoEndpoint { .. }
                 | Self::Unauthorized { .. }
+                | Self::NotRecorded { .. }
         )
     }
 }

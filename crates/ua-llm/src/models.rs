@@ -75,6 +75,9 @@ pub struct ModelTable {
     providers: BTreeMap<String, BTreeMap<String, ModelFacts>>,
 }
 
+/// What stands between the parts of a model's name.
+const JOINTS: [char; 4] = ['-', '.', ':', '@'];
+
 impl ModelTable {
     /// The data that comes with this version.
     pub fn shipped() -> Self {
@@ -149,6 +152,31 @@ impl ModelTable {
             let longest = models.keys().filter(pattern).max_by_key(|name| name.len());
             models.get(model).or_else(|| longest.and_then(|name| models.get(name)))
         })
+    }
+
+    /// Whether a model is known by its name: by an entry of that very name, or by one for all versions of it (`claude-sonnet-4-5*` for
+    /// `claude-sonnet-4-5-20250929`). A pattern for a whole family (`claude-*`) says what its models have in common, and not that there is one
+    /// of this name.
+    pub fn is_named(&self, provider: &str, model: &str) -> bool {
+        self.names_of(provider).any(|name| match name.strip_suffix('*') {
+            None => name == model,
+            Some(prefix) => model.strip_prefix(prefix).is_some_and(|version| {
+                !prefix.ends_with(JOINTS) && (version.is_empty() || version.starts_with(JOINTS))
+            }),
+        })
+    }
+
+    /// The name of a known model that somebody may have meant who typed `model`.
+    pub fn nearest(&self, provider: &str, model: &str) -> Option<&str> {
+        let names = self.names_of(provider).map(|name| name.trim_end_matches('*'));
+        ua_core::nearest(model, names.filter(|name| !name.ends_with(JOINTS)))
+    }
+
+    /// The names and patterns of a provider's models, and of its kind.
+    fn names_of(&self, provider: &str) -> impl Iterator<Item = &str> {
+        let kind = provider.strip_suffix("-chat").filter(|kind| *kind == "openai");
+        let tables = [Some(provider), kind].into_iter().flatten().filter_map(|provider| self.providers.get(provider));
+        tables.flat_map(|models| models.keys().map(String::as_str))
     }
 
     /// Every entry: provider, name or pattern, and what is known.
@@ -230,6 +258,20 @@ mod tests {
         assert_eq!(context("claude-sonnet-4-5-mine"), Some(2));
         assert_eq!(context("claude-sonnet-4-5"), Some(200_000));
         assert_eq!(context("claude-next"), Some(1));
+    }
+
+    #[test]
+    fn a_family_is_no_name_of_a_model() {
+        let models = ModelTable::shipped();
+        let named = |name| models.is_named("anthropic", name);
+        assert!(named("claude-sonnet-4-5") && named("claude-sonnet-4-5-20250929"));
+        assert!(!named("claude-sonet") && models.find("anthropic", "claude-sonet").is_some(), "its family is known");
+        assert!(models.nearest("anthropic", "claude-sonet").is_some_and(|name| name.starts_with("claude-sonnet-")));
+        assert_eq!(models.nearest("anthropic", "qwen"), None);
+        for (provider, name, _) in models.all() {
+            let is_family = name.strip_suffix('*').is_some_and(|prefix| prefix.ends_with(JOINTS));
+            assert_eq!(models.is_named(provider, name.trim_end_matches('*')), !is_family, "{provider} {name}");
+        }
     }
 
     #[test]

@@ -162,8 +162,7 @@ impl EventLogBuilder {
         let place =
             format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, line(&call.name.tool, 80));
         for attempt in records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id) {
-            let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
-            let text = format!("{place} {}{again}", line(&call.arguments.to_string(), 90));
+            let text = format!("{place} {}", attempted(attempt.attempt, &call.arguments.to_string()));
             self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);
             let Some(ended_at) = attempt.ended_at else { continue };
             let outcome = attempt.outcome.as_deref().unwrap_or("ended");
@@ -211,11 +210,7 @@ impl EventLogBuilder {
         for told in records.messages.iter().filter(|told| told.message.origin == Origin::Guidance) {
             let text = told.message.text();
             let event = json!({"event": "guided", "turn": told.turn, "text": text});
-            self.note(
-                told.created_at,
-                event,
-                format!("the model stopped early; told what is missing: {}", line(&text, 120)),
-            );
+            self.note(told.created_at, event, guided(&text));
         }
         for iteration in ua_resume::iterations(records).into_iter().filter(|iteration| iteration.number > 1) {
             let Some(begun_at) = iteration.begun_at else { continue };
@@ -279,6 +274,21 @@ fn took_millis(attempt: &AttemptRecord) -> Option<u64> {
     u64::try_from(took).ok()
 }
 
+/// The attempt, where it is not the first one, and the arguments of a call that is sent. The attempt comes first: where a line is too long for
+/// a terminal, the arguments give way.
+pub fn attempted(attempt: u32, arguments: &str) -> String {
+    let arguments = line(arguments, 90);
+    if attempt > 1 { format!("(attempt {attempt}) {arguments}") } else { arguments }
+}
+
+/// That a model which stopped early was told what is missing, in a line: what, and how much of it there is.
+pub fn guided(guidance: &str) -> String {
+    match ua_evidence::missing_in_short(guidance) {
+        Some(missing) => format!("the model stopped early; missing: {}", line(&missing, 120)),
+        None => format!("the model stopped early; told: {}", line(guidance, 120)),
+    }
+}
+
 /// What one request was charged, in words. `was_sent`: it left for the provider; `is_whole`: a whole reply came of it.
 pub fn charged_tokens(status: RequestStatus, was_sent: bool, is_whole: bool, usage: Usage) -> String {
     let (input, output) = (usage.total() - usage.output_tokens, usage.output_tokens);
@@ -300,6 +310,21 @@ mod tests {
 
     use super::*;
     use ua_evidence::testing::{Story, hostile_story, mail_policy, read_policy};
+
+    #[test]
+    fn what_does_not_fit_a_line_is_the_least_of_it() {
+        let long = "x".repeat(200);
+        assert!(attempted(2, &long).starts_with("(attempt 2) xxx"), "the attempt is kept where a line is cut");
+        assert!(attempted(1, &long).starts_with("xxx"));
+        let story =
+            Story::new(r#"{"objective": "x", "stop_conditions": ["email_sent_once", {"artifact": "report.html"}]}"#);
+        let report = ua_evidence::evaluate(&story.records.run.spec, &[], &[], &[], &|_| None);
+        assert_eq!(
+            guided(&report.missing_for_model()),
+            "the model stopped early; missing: email.send (0 of 1), file report.html"
+        );
+        assert_eq!(guided("Your reply was cut."), "the model stopped early; told: Your reply was cut.");
+    }
 
     #[test]
     fn a_whole_reply_that_nobody_counted_has_not_broken_off() {

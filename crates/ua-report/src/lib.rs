@@ -16,7 +16,7 @@ mod trace;
 mod transcript;
 
 pub use changed::ChangedFile;
-pub use chronicle::{LogLine, charged_tokens, end_lines, run_log, start_lines, trace_lines};
+pub use chronicle::{LogLine, attempted, charged_tokens, end_lines, guided, run_log, start_lines, trace_lines};
 pub use export::{RunExport, rule_in_words};
 pub use restart::{RestartPlace, restart_page};
 pub use run_diff::{CallSide, FileDiff, RunDiff, RunSide, TurnDiff, TurnSide};

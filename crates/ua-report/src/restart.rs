@@ -8,7 +8,7 @@ use ua_store::RunRecord;
 
 use ua_evidence::quote::{code, line};
 use ua_resume::page::Page;
-use ua_resume::{Commands, Standing};
+use ua_resume::{Commands, NextStep, Standing};
 
 /// How many unfinished runs the page names.
 const UNFINISHED: usize = 20;
@@ -101,14 +101,15 @@ fn write_run(page: &mut Page, run: &RunRecord, place: &RestartPlace<'_>) {
         page.block("Start the program again that started it: it resumes the run.");
         return;
     }
+    let next = NextStep::of(run);
     page.block(if standing.is_driven() {
         "Once its process is gone, resume it with:"
     } else if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
         "It waits for a person: `ua questions` shows what for. Then resume it with:"
     } else {
-        "Resume it with:"
+        next.introduction()
     });
-    page.block(&format!("    ua resume {}", run.run_id));
+    page.block(&format!("    {}", next.command));
 }
 
 #[cfg(test)]
@@ -176,6 +177,14 @@ mod tests {
         assert_eq!(text.matches("## Run ").count(), UNFINISHED + FINISHED);
         assert!(text.contains("And 20 more runs to resume"), "{text}");
         assert!(text.contains("And 37 more runs that ended, and there are older runs"), "{text}");
+    }
+
+    #[test]
+    fn a_run_of_an_unknown_model_is_not_resumed() {
+        let mut one = run("typo", RunStatus::Stopped);
+        one.stop_reason = Some(RunStop::UnknownModel);
+        let text = page(&[one], "", false);
+        assert!(text.contains("    ua fork typo --model MODEL --root /srv") && !text.contains("ua resume"), "{text}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use ua_evidence::call_line::{external_id, own_success, shown_error};
 use ua_evidence::quote::{clean, cut};
 use ua_evidence::verdict::Verdict;
 use ua_evidence::{ConditionResult, EvidenceReport};
+use ua_resume::NextStep;
 use ua_resume::budget::{self, BudgetLine};
 use ua_resume::question::QuestionLine;
 use ua_resume::usage::UsageSummary;
@@ -281,14 +282,11 @@ fn replayed(call: &CallRecord) -> Option<Replayed> {
 /// The commands that fit where the run stands.
 fn next(records: &RunRecords) -> Vec<String> {
     let run = &records.run.run_id;
-    let resume = format!("ua resume {run}");
+    let resume = NextStep::of(&records.run).command;
     let mut commands = match records.run.status {
-        RunStatus::Queued | RunStatus::Running => vec![resume],
+        RunStatus::Queued | RunStatus::Running | RunStatus::Stopped => vec![resume],
         // The answers stand with their questions; here they would be a list in which each line contradicts the next.
         RunStatus::WaitingForHuman => vec!["ua questions".to_owned(), resume],
-        RunStatus::Stopped => {
-            vec![budget::raise_flags(&records.run).map_or_else(|| resume.clone(), |flags| format!("{resume} {flags}"))]
-        }
         RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => Vec::new(),
     };
     if records.run.entrypoint == "library" {

@@ -16,6 +16,7 @@ mod handoff_note;
 mod iterations;
 pub mod job_diff;
 mod lives;
+mod next_step;
 mod packet;
 pub mod page;
 pub mod question;
@@ -32,8 +33,9 @@ pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};
 pub use job_diff::{JobChange, job_changes};
 pub use lives::{Life, LifeEnd, drivers, kills, lives, lives_beside};
+pub use next_step::NextStep;
 pub use packet::{CheckpointLine, Decision, InFlight, PastEffect, ResumePacket, StepLine};
-pub use question::{AnswerLine, QuestionLine};
+pub use question::{AnswerLine, QuestionLine, correct_by_hand, resolve_by_hand};
 pub use standing::{AroundRun, Standing};
 pub use usage::{ModelUsage, UsageSummary};
 pub use words::{

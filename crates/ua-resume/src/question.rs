@@ -75,6 +75,17 @@ fn answer(record: &AnswerRecord) -> AnswerLine {
     }
 }
 
+/// How a person answers for a call in doubt by hand: a command that runs as it stands, and what it may say instead. `call` is an id, or `CALL`
+/// where the sentence is about whichever it is.
+pub fn resolve_by_hand(call: &str) -> String {
+    format!("`ua calls resolve {call} --happened` (or `--retry`, or `--skip`)")
+}
+
+/// How a person corrects the record of a call that is decided, likewise.
+pub fn correct_by_hand(call: &str) -> String {
+    format!("`ua calls resolve {call} --as not_happened --reason TEXT` (or `--as happened`, or `--as skipped`)")
+}
+
 /// The command of every answer; for a call whose outcome is unknown also those that name the call.
 fn commands(record: &QuestionRecord) -> Vec<String> {
     let mut commands: Vec<String> = ways(record, Reach::Run).into_iter().map(|way| way.command).collect();

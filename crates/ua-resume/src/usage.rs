@@ -6,7 +6,7 @@ use serde::Serialize;
 use ua_core::{Costs, Money, ToolCharge, Usage};
 use ua_store::{RequestRecord, RequestStatus, RequestSum, RunRecords};
 
-use ua_evidence::quote::{clean, stored_name};
+use ua_evidence::quote::clean;
 
 /// How a request of a tool is called: what it took stands in the receipt of its call.
 const BY_TOOL: &str = "by_tool";
@@ -14,8 +14,8 @@ const BY_TOOL: &str = "by_tool";
 /// What a run's requests to models took, and those that its tools made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UsageSummary {
-    /// How many requests were charged in which way: `actual`, `partial`, `baseline`, `zero` or still `reserved`; `by_tool`
-    /// those that tools made and paid for.
+    /// How many requests were charged in which way: `actual`, `partial`, `baseline`, `refused`, `never_sent` or still `reserved`;
+    /// `by_tool` those that tools made and paid for.
     pub requests: BTreeMap<String, u32>,
     /// The tokens charged.
     pub tokens: Usage,
@@ -91,7 +91,8 @@ impl UsageSummary {
     /// Adds requests that were added up before.
     fn add_sum(&mut self, sum: &RequestSum) {
         let RequestSum { count, usage, cost, unpriced, .. } = *sum;
-        self.count(&sum.provider, &sum.model, stored_name(&sum.status), Counted { count, usage, cost, unpriced });
+        let how = sum.status.charge_name(sum.network_attempted);
+        self.count(&sum.provider, &sum.model, how.to_owned(), Counted { count, usage, cost, unpriced });
         if sum.status == RequestStatus::Actual {
             self.overruns += sum.overruns;
             self.estimated_input_tokens += sum.estimated_tokens;
@@ -101,7 +102,7 @@ impl UsageSummary {
 
     fn add(&mut self, request: &RequestRecord) {
         let counted = Counted::one(request.usage, request.cost);
-        self.count(&request.provider, &request.model, stored_name(&request.status), counted);
+        self.count(&request.provider, &request.model, request.charge_name().to_owned(), counted);
         if request.status == RequestStatus::Actual {
             self.overruns += u32::from(request.is_overrun());
             self.estimated_input_tokens += request.estimated_tokens;
@@ -189,7 +190,8 @@ fn requests_of(requests: &BTreeMap<String, u32>, one: &str) -> String {
             "actual" => return None,
             "partial" => "counted in part",
             "baseline" => "estimated",
-            "zero" => "never sent",
+            "refused" => "refused and not charged",
+            "never_sent" => "never sent",
             "reserved" => "not answered yet",
             "by_tool" => "made by tools",
             other => other,
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn requests_are_added_up_by_model_and_unknown_prices_are_not_zero() {
         let mut story = Story::new(r#"{"objective": "x"}"#);
-        for _ in 0..4 {
+        for _ in 0..5 {
             story.asks("words", &[]);
             story.commits();
         }
@@ -220,14 +222,19 @@ mod tests {
         let requests = &mut story.records.requests;
         requests[0].price = price;
         requests[0].cost = price.map(|price| price.cost(requests[0].usage));
-        requests[1].status = RequestStatus::Zero;
-        requests[1].usage = Usage::default();
+        for (at, was_sent) in [(1, false), (4, true)] {
+            requests[at].status = RequestStatus::Zero;
+            requests[at].network_attempted = was_sent;
+            requests[at].usage = Usage::default();
+        }
         requests[2].status = RequestStatus::Baseline;
         requests[2].usage = Usage { input_tokens: 950, ..Usage::default() };
         requests[3].model = "another".to_owned();
         requests[3].usage.output_tokens = 90_000;
         let summary = UsageSummary::of(&story.records);
-        assert_eq!(summary.requests_in_words(), "4 (1 estimated, 1 never sent)");
+        assert_eq!(summary.requests_in_words(), "5 (1 estimated, 1 never sent, 1 refused and not charged)");
+        let names: Vec<&str> = summary.requests.keys().map(String::as_str).collect();
+        assert_eq!(names, ["actual", "baseline", "never_sent", "refused"], "the same for a machine");
         assert_eq!((summary.total_tokens, summary.overruns), (1_000 + 950 + 90_900, 1));
         assert_eq!((summary.estimated_input_tokens, summary.counted_input_tokens), (1_900, 1_800));
         // 900 × 2 + 100 × 10 dollars per million.
@@ -236,7 +243,7 @@ mod tests {
         let [scripted, another] = summary.models.as_slice() else { panic!("{:?}", summary.models) };
         assert_eq!(
             scripted.in_words(),
-            "3 requests (1 estimated, 1 never sent); 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
+            "4 requests (1 estimated, 1 never sent, 1 refused and not charged); 1950 tokens; cost $0.0028 and 1 request whose price is unknown"
         );
         assert_eq!(another.in_words(), "1 request; 90900 tokens; cost unknown (no price for the model)");
         assert_eq!(UsageSummary::default().cost_in_words(), "none");

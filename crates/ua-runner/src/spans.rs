@@ -210,7 +210,7 @@ pub(crate) fn retrying(attempt: u32, wait_millis: u64) {
 pub(crate) fn charged_late<'a>(requests: impl Iterator<Item = &'a RequestRecord>) {
     for request in requests {
         let charge = Charge { usage: request.usage, cost: request.cost };
-        charged(request.turn, &request.provider, &request.model, stored_name(&request.status), charge);
+        charged(request.turn, &request.provider, &request.model, request.charge_name(), charge);
     }
 }
 

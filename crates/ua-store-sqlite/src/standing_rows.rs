@@ -289,15 +289,16 @@ impl Db<'_> {
         );
         // Most often all are of one kind, and need not be sorted by their kinds.
         let alike = "min(provider) = max(provider) AND min(model) = max(model) AND min(t.status) = max(t.status) \
+                     AND min(network_attempted) = max(network_attempted) \
                      AND (count(currency) = 0 OR (count(currency) = count(*) AND min(currency) = max(currency)))";
         let of_one_kind = format!(
-            "SELECT min({step}) AS step, min(provider) AS provider, min(model) AS model, min(t.status) AS status, min(currency) AS currency, \
-             {sums}{} AND t.turn < ?2 HAVING min({step}) = max({step}) AND {alike}",
+            "SELECT min({step}) AS step, min(provider) AS provider, min(model) AS model, min(t.status) AS status, \
+             min(network_attempted) AS network_attempted, min(currency) AS currency, {sums}{} AND t.turn < ?2 HAVING min({step}) = max({step}) AND {alike}",
             of_run!("usage")
         );
         let of_each_kind = format!(
-            "SELECT {step} AS step, provider, model, t.status AS status, currency, {sums}\
-             {} AND t.turn < ?2 GROUP BY 1, provider, model, t.status, currency ORDER BY min(request_id)",
+            "SELECT {step} AS step, provider, model, t.status AS status, network_attempted, currency, {sums}\
+             {} AND t.turn < ?2 GROUP BY 1, provider, model, t.status, network_attempted, currency ORDER BY min(request_id)",
             of_run!("usage")
         );
         let mut found = self.rows(&of_one_kind, params![id.as_str(), before], request_sum)?;
@@ -403,6 +404,7 @@ fn request_sum(row: &Row<'_>) -> DbResult<RequestSum> {
         provider: column.get("provider")?,
         model: column.get("model")?,
         status: column.stored_name("status")?,
+        network_attempted: column.get("network_attempted")?,
         count: column.int("requests")?,
         usage: Usage {
             input_tokens: column.int("input")?,

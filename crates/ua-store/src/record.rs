@@ -692,8 +692,23 @@ pub enum RequestStatus {
     Partial,
     /// It left us and was not answered: the estimate of its input is charged.
     Baseline,
-    /// It never left us.
+    /// Nothing: it never left us, or it was refused before a reply began ([`RequestRecord::network_attempted`] tells them apart).
     Zero,
+}
+
+impl RequestStatus {
+    /// How requests are counted that were charged like this, for people and machines: `zero` is told apart into `refused`, of one that was
+    /// sent, and `never_sent`.
+    pub const fn charge_name(self, was_sent: bool) -> &'static str {
+        match (self, was_sent) {
+            (Self::Reserved, _) => "reserved",
+            (Self::Actual, _) => "actual",
+            (Self::Partial, _) => "partial",
+            (Self::Baseline, _) => "baseline",
+            (Self::Zero, true) => "refused",
+            (Self::Zero, false) => "never_sent",
+        }
+    }
 }
 
 /// One request to a model (`usage`).
@@ -743,6 +758,11 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
+    /// How it is counted among the others: [`RequestStatus::charge_name`].
+    pub const fn charge_name(&self) -> &'static str {
+        self.status.charge_name(self.network_attempted)
+    }
+
     /// By how many tokens the provider's count of the input differs from the estimate; `None` unless the provider counted.
     pub fn estimate_error(&self) -> Option<i64> {
         let input = self.usage.input_tokens + self.usage.cache_read_tokens + self.usage.cache_write_tokens;

@@ -68,6 +68,8 @@ pub struct RequestSum {
     pub model: String,
     /// How they were charged.
     pub status: RequestStatus,
+    /// Whether they may have left us.
+    pub network_attempted: bool,
     /// How many they are.
     pub count: u32,
     /// What was charged.
@@ -119,6 +121,7 @@ impl RequestSum {
             provider: request.provider.clone(),
             model: request.model.clone(),
             status: request.status,
+            network_attempted: request.network_attempted,
             count: 1,
             usage: request.usage,
             cost: request.cost,
@@ -130,8 +133,8 @@ impl RequestSum {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        (self.first_turn, &self.provider, &self.model, self.status, self.cost.map(Money::currency))
-            == (other.first_turn, &other.provider, &other.model, other.status, other.cost.map(Money::currency))
+        let kind = |sum: &Self| (sum.first_turn, sum.status, sum.network_attempted, sum.cost.map(Money::currency));
+        (kind(self), &self.provider, &self.model) == (kind(other), &other.provider, &other.model)
     }
 
     fn add(&mut self, other: &Self) {

@@ -385,5 +385,5 @@ fn report(question: &QuestionRecord, choice: &'static str) -> Result<(), HostErr
         return Ok(());
     }
     let (question_id, run_id) = (question.question_id.to_string(), question.run_id.to_string());
-    print_json(&Answered { question_id, run_id, choice })
+    print_json(&Answered { question_id: Some(question_id), run_id: Some(run_id), choice: Some(choice) })
 }

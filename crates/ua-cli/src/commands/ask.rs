@@ -9,15 +9,16 @@ use ua_core::RunStatus;
 use ua_host::people::WhichRun;
 use ua_host::questions::{Asked, Beside, Reach, WayToAnswer, chosen};
 use ua_host::{Host, job, questions};
-use ua_resume::Standing;
 use ua_resume::answers::ways;
+use ua_resume::{NextStep, Standing};
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord, RunRecord, Store as _};
 
 use crate::error::{HostError, OK, WAITING};
 use crate::ids::short;
-use crate::output::{line, plain, tell};
+use crate::output::{line, plain, print_json, tell};
 use crate::people::{AtTerminal, is_attended};
 use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
+use crate::view::Answered;
 
 use super::answer::arguments_in_full;
 use super::summary::{known_lines, told};
@@ -27,7 +28,11 @@ pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
     let store = host.home().open_read_only()?;
     let open = questions::open(&store, None).await?;
     if open.is_empty() {
-        tell("nothing waits for an answer");
+        if crate::terminal::is_json() {
+            print_json(&Answered { question_id: None, run_id: None, choice: None })?;
+        } else {
+            tell("nothing waits for an answer");
+        }
         return Ok(OK);
     }
     if !is_attended() {
@@ -107,10 +112,14 @@ pub(crate) async fn which_run(left: &RunRecord, standing: &Standing) -> Result<W
         offer("resume", if waits { "finish that run; it asks you first" } else { "finish that run" }),
         offer("new", "start another run; what that run did outside may be done again"),
     ];
-    let id = short(left.run_id.as_str());
+    let (id, next) = (short(left.run_id.as_str()), NextStep::of(left));
     let interrupted = Left {
         what: format!("nothing was started; run {id} is left as it is"),
-        back: format!("`ua resume {id}` finishes it; the same command with `--new` starts another run"),
+        back: format!(
+            "`{}` {}; the same command with `--new` starts another run",
+            crate::ids::shortened(&next.command, &[left.run_id.as_str()]),
+            next.does()
+        ),
     };
     let mut ask = format!(
         "Run {id} of this job {}.\n{}Type a key or a word, then Enter (Enter alone: neither): ",

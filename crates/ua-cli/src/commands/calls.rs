@@ -207,7 +207,7 @@ fn in_a_list(call: &CallRecord) -> String {
     match &call.correction {
         Some(correction) => format!("corrected by {}: {}", correction.by, correction.reason),
         None if (call.status, call.resolution) == (CallStatus::Unknown, Some(Resolution::Skipped)) => {
-            "left unresolved; `ua calls resolve` settles it".to_owned()
+            format!("left unresolved; {} settles it", ua_resume::correct_by_hand(call.call_id.as_str()))
         }
         None => call.external_correlation_id.clone().or_else(|| call.error_detail.clone()).unwrap_or_default(),
     }

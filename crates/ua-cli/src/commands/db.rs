@@ -190,19 +190,21 @@ async fn check(home: &Home, invariants: bool, json: bool) -> Result<u8, HostErro
         for one in &to_look_at {
             print(crate::output::plain(&format!("  {}\n", one.sentence())))?;
         }
-        tell(
-            "hint: the database is healthy; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and \
-             `ua calls resolve CALL --as …` puts a record right",
-        );
+        tell(format!(
+            "hint: the database is healthy; `ua runs show RUN` and `ua calls show CALL` have what is known of each of these, and {} puts a \
+             record right",
+            ua_resume::correct_by_hand("CALL")
+        ));
     }
     for attempt in &health.forgotten {
         print(crate::output::plain(&format!("  {attempt}\n")))?;
     }
     if !health.forgotten.is_empty() {
-        tell(
+        tell(format!(
             "hint: the database is an older copy: these were sent or answered, and it does not know them. Restore a newer copy; or find \
-             out what became of them, then run `ua db accept RUN`, and give the answers again with `ua calls resolve CALL`",
-        );
+             out what became of them, then run `ua db accept RUN`, and give the answers again with {}",
+            ua_resume::resolve_by_hand("CALL")
+        ));
     }
     Ok(if is_well { OK } else { STORAGE })
 }

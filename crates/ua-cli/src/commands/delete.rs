@@ -14,8 +14,9 @@ use clap_complete::engine::ArgValueCompleter;
 use ua_core::{CallStatus, RunId, Trace};
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
+use ua_resume::NextStep;
 use ua_runner::{RunLock, owner_stamp};
-use ua_store::{LedgerStore as _, RunDeletion, RunQuery, RunStore as _, Store};
+use ua_store::{LedgerStore as _, RunDeletion, RunQuery, RunRecord, RunStore as _, Store};
 
 use crate::args::parse_span;
 use crate::error::{FAILED, HostError, OK, STORAGE};
@@ -68,7 +69,7 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
     for name in &args.runs {
         let run = find::run(&look, name).await?;
         tree::refuse_task(&look, &run, "deleted", "ua runs delete").await?;
-        refuse(home, &run.run_id, run.status, args.force)?;
+        refuse(home, &run, args.force)?;
         let in_doubt = calls_in_doubt(&look, &run.run_id).await?;
         if in_doubt > 0 && !args.force {
             return Err(HostError::usage(format!(
@@ -77,9 +78,10 @@ pub(crate) async fn run(host: &Host, args: &DeleteArgs) -> Result<u8, HostError>
                 run.run_id
             ))
             .hint(format!(
-                "`ua calls list --run {}` shows it, `ua calls resolve CALL --happened` (or --retry, --skip) says what became of it; --force \
-                 deletes it as it is, and an agent that asks for it again does it again",
-                run.run_id
+                "`ua calls list --run {}` shows it, {} says what became of it; --force deletes it as it is, and an agent that asks for it \
+                 again does it again",
+                run.run_id,
+                ua_resume::resolve_by_hand("CALL")
             )));
         }
         if !wanted.contains(&run.run_id) {
@@ -172,7 +174,8 @@ async fn calls_in_doubt(store: &Database, run: &RunId) -> Result<usize, HostErro
     Ok(count)
 }
 
-fn refuse(home: &Home, id: &RunId, status: ua_core::RunStatus, force: bool) -> Result<(), HostError> {
+fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
+    let (id, status) = (&run.run_id, run.status);
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
@@ -180,8 +183,12 @@ fn refuse(home: &Home, id: &RunId, status: ua_core::RunStatus, force: bool) -> R
     if status.is_terminal() || force {
         return Ok(());
     }
-    Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted"))
-        .hint(format!("`ua resume {id}` resumes it; --force deletes it and its open questions")))
+    let next = NextStep::of(run);
+    Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted")).hint(format!(
+        "`{}` {}; --force deletes it and its open questions",
+        next.command,
+        next.does()
+    )))
 }
 
 /// Deletes one run; `false` when its folder could not be removed.

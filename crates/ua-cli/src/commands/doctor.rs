@@ -81,6 +81,7 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     setup::model(settings, job.as_ref(), &mut findings);
     setup::claude_code(settings, job.as_ref(), &mut findings);
     setup::tools_of_ours(settings, parts, &mut findings);
+    setup::alerts(settings, home, &mut findings);
     #[cfg(feature = "toolserver")]
     machine::sandbox(settings, &mut findings);
     // The database is read while the tool servers start: neither needs the other, and each takes most of the time.

@@ -23,9 +23,9 @@ use ua_store::{
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
 use crate::error::{HostError, INTERRUPTED, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, print, print_json, print_table, tell};
+use crate::output::{line, print, print_json, print_table, say, tell};
 use crate::people::AtTerminal;
-use crate::view::{QueueDepthRow, QueueRow, RunSubmitted, WorkerRow};
+use crate::view::{MachineForgotten, QueueDepthRow, QueueRow, RunSubmitted, WorkerDrained, WorkerRow};
 use crate::{complete, find, moment};
 
 /// `ua submit`.
@@ -368,14 +368,13 @@ pub(super) async fn queue(host: &Host, command: QueueCommand) -> Result<u8, Host
                 fleet::check_name("queue", queue)?;
             }
             let moved = change(host, &run, |run| FleetChange::Move { run, queue, priority }).await?;
-            print(format!(
-                "{} waits in {} with priority {}\n",
-                moved.run_id, moved.options.queue, moved.options.priority
-            ))?;
+            let words =
+                format!("{} waits in {} with priority {}\n", moved.run_id, moved.options.queue, moved.options.priority);
+            say(&queue_row(&moved, host.env().now()), words)?;
         }
         QueueCommand::Remove { run } => {
             let gone = change(host, &run, |run| FleetChange::Withdraw { run }).await?;
-            print(format!("removed {} from the queue\n", gone.run_id))?;
+            say(&queue_row(&gone, host.env().now()), format!("removed {} from the queue\n", gone.run_id))?;
         }
     }
     Ok(OK)
@@ -392,7 +391,7 @@ async fn change(host: &Host, name: &str, change: impl FnOnce(RunId) -> FleetChan
             done.entries.into_iter().next().ok_or_else(|| HostError::failed(format!("run {run} is not in the queue")))
         }
         Err(StoreError::NotFound { .. }) => Err(HostError::usage(format!("run {run} is not in the queue"))
-            .hint(format!("`ua submit --run {run}` queues it"))),
+            .hint("`ua queue list` shows what is; nothing was changed")),
         Err(StoreError::Conflict { .. }) => {
             Err(HostError::usage(format!("cannot change the queue: a worker is running {run}"))
                 .hint(format!("`ua runs cancel {run}` ends the run; `ua workers drain` makes its worker take no more")))
@@ -546,13 +545,17 @@ pub(super) async fn workers(host: &Host, command: WorkersCommand) -> Result<u8, 
             ua_host::home::close(store);
             let worker = named?;
             drained?;
-            print(format!("{worker} takes no more runs; it finishes those that it is driving\n"))?;
+            let words = format!("{worker} takes no more runs; it finishes those that it is driving\n");
+            say(&WorkerDrained { worker }, words)?;
         }
         WorkersCommand::Forget { machine } => {
             let store = host.home().open()?;
             let forgotten = forget(host, &store, &machine).await;
             ua_host::home::close(store);
-            print(format!("forgotten; {} of runs can be taken elsewhere\n", ua_core::counted(forgotten?, "lineage")))?;
+            let lineages = forgotten?;
+            let words =
+                format!("forgotten; {} of runs can be taken elsewhere\n", ua_core::counted(lineages, "lineage"));
+            say(&MachineForgotten { lineages }, words)?;
         }
     }
     Ok(OK)

@@ -110,7 +110,7 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
         if crate::terminal::is_json() {
             print_json(&shown(&fork.plan, None))?;
         } else {
-            print(text(&fork.plan, "would be"))?;
+            print(text(&fork.plan, true))?;
         }
         return Ok(OK);
     }
@@ -118,7 +118,7 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
 
     let (store, run) = fork.make(host, run_id).await?;
     if !crate::terminal::is_json() && !wanted.launch.quiet {
-        tell(text(&fork.plan, "is").trim_end());
+        tell(text(&fork.plan, false).trim_end());
     }
     let mut people = AtTerminal::new(wanted.launch.quiet, wanted.launch.no_input);
     people.fork = Some(shown(&fork.plan, Some(&run)));
@@ -127,18 +127,23 @@ pub(crate) async fn fork(host: &Host, wanted: ForkArguments<'_>) -> Result<u8, H
 }
 
 /// The fork in words.
-fn text(plan: &ForkPlan, verb: &str) -> String {
+fn text(plan: &ForkPlan, is_dry_run: bool) -> String {
+    let (verb, copied_words, changed_words) = if is_dry_run {
+        ("would be", "files that would be copied from its workspace", "would change in the job")
+    } else {
+        ("is", "files copied from its workspace", "changed in the job")
+    };
     let parent = &plan.parent.run;
     let mut out =
         format!("a fork of run {} {verb} made after turn {} of {}\n", parent.run_id, plan.at_turn, parent.turn_index);
     if !plan.changes.is_empty() {
-        out.push_str("changed in the job\n");
+        out.push_str(&format!("{changed_words}\n"));
     }
     for change in &plan.changes {
         out.push_str(&format!("  {}\n", plain(&change.to_string())));
     }
     let copied = plan.files.iter().filter(|file| file.fate == FileFate::Copied).count();
-    out.push_str(&format!("files copied from its workspace: {copied}\n"));
+    out.push_str(&format!("{copied_words}: {copied}\n"));
     for (file, why) in plan.files.iter().filter_map(|file| Some((file, file.fate.why_not()?))) {
         out.push_str(&format!("  not copied: {} ({why})\n", plain(&file.path)));
     }

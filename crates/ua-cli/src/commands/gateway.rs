@@ -17,9 +17,10 @@ use super::summary;
 use crate::error::{self, HostError, OK};
 use crate::ids::short;
 use crate::moment;
-use crate::output::{plain, print, print_exactly, print_json, print_table, wrapped};
+use crate::output::{plain, print, print_exactly, print_json, print_table, say, wrapped};
 use crate::view::{
-    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStatus, OpenQuestion,
+    GatewayBridge, GatewayBroker, GatewayCall, GatewayChanged, GatewayEntry, GatewayStarted, GatewayStatus,
+    GatewayStopped, GatewayToken, OpenQuestion,
 };
 
 /// As much of what a hook is told is read.
@@ -252,14 +253,20 @@ pub(crate) async fn run(host: &Host, root: Option<&Path>, args: GatewayArgs) -> 
                 crate::output::tell(format!("a broker of this gateway is already running{there}; this one ended"));
             }
         }
-        GatewayCommand::Stop => match read(gateway::ask(host, root, true).await?)? {
-            Some(broker) if broker.calls.is_empty() => print("the gateway's broker is ending\n")?,
-            Some(broker) => print(format!("the gateway's broker ends once {} finished\n", under_way(&broker)))?,
-            None => print("no broker is running\n")?,
-        },
+        GatewayCommand::Stop => {
+            let broker = read(gateway::ask(host, root, true).await?)?;
+            let words = match &broker {
+                Some(broker) if broker.calls.is_empty() => "the gateway's broker is ending\n".to_owned(),
+                Some(broker) => format!("the gateway's broker ends once {} finished\n", under_way(broker)),
+                None => "no broker is running\n".to_owned(),
+            };
+            let pid = broker.as_ref().map(|broker| broker.pid);
+            say(&GatewayStopped { pid, calls: broker.map(|broker| broker.calls).unwrap_or_default() }, words)?;
+        }
         GatewayCommand::Restart => {
-            let was_there = gateway::restart(host, root).await?;
-            print(if was_there { "a new broker is running\n" } else { "no broker was running; one is now\n" })?;
+            let was_running = gateway::restart(host, root).await?;
+            let words = if was_running { "a new broker is running\n" } else { "no broker was running; one is now\n" };
+            say(&GatewayStarted { was_running, is_new: true }, words)?;
         }
         GatewayCommand::Token { client, remove, list: _ } => token(host, root, client.as_deref(), remove)?,
         GatewayCommand::Hook => {
@@ -284,6 +291,10 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     let failed = |error: std::io::Error| HostError::storage(format!("cannot keep the gateway's tokens: {error}"));
     let Some(client) = client else {
         let clients = tokens.clients().map_err(failed)?;
+        if crate::terminal::is_json() {
+            let row = |client: &String| GatewayToken { client: client.clone(), token: None, is_valid: true };
+            return print_json(&clients.iter().map(row).collect::<Vec<_>>());
+        }
         return print_exactly(clients.iter().fold(String::new(), |all, client| all + client + "\n"));
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -293,12 +304,16 @@ fn token(host: &Host, root: Option<&Path>, client: Option<&str>, remove: bool) -
     }
     if remove {
         if tokens.remove(client).map_err(failed)? {
-            return print(format!("the token of {client} is revoked\n"));
+            let revoked = GatewayToken { client: client.to_owned(), token: None, is_valid: false };
+            return say(&revoked, format!("the token of {client} is revoked\n"));
         }
         let none = HostError::usage(format!("{client} has no token"));
         return Err(none.hint("`ua gateway token --list` shows the clients that have one"));
     }
     let token = tokens.make(client, host.env()).map_err(failed)?;
+    if crate::terminal::is_json() {
+        return print_json(&GatewayToken { client: client.to_owned(), token: Some(token), is_valid: true });
+    }
     // The token alone, so that it can be piped to where it is kept.
     print_exactly(format!("{token}\n"))
 }
@@ -377,11 +392,12 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
 
 /// The command that takes the gateway away again.
 fn undo(entries: &GatewayEntries) -> String {
-    let of = match (&entries.file, entries.client.and_then(|client| client.to_possible_value())) {
-        (Some(file), _) => format!("--file {}", file.display()),
-        (None, client) => format!("--client {}", client.as_ref().map_or("CLIENT", PossibleValue::get_name)),
-    };
-    format!("`ua gateway uninstall {of}`")
+    match (&entries.file, entries.client.and_then(|client| client.to_possible_value())) {
+        (Some(file), _) => format!("`ua gateway uninstall --file {}`", file.display()),
+        (None, client) => {
+            format!("`ua gateway uninstall --client {}`", client.as_ref().map_or("CLIENT", PossibleValue::get_name))
+        }
+    }
 }
 
 /// A session of a client, for a person: who asked for what, what it was, and whether the answer arrived.
@@ -432,14 +448,15 @@ pub(super) async fn show_session(
 /// Starts a broker. What is wrong with the file that one would read is said even where one runs: that one keeps what it read.
 async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
     if gateway::start(host, root).await? == Started::Now {
-        return Ok(());
+        return say(&GatewayStarted { was_running: false, is_new: true }, "");
     }
     if let Err(wrong) = gateway::check(host, root) {
         return Err(HostError::failed(format!("a broker is running, but the next one would not start: {wrong}")).hint(
             "correct the file, then `ua gateway restart`; until then the broker keeps the settings that it started with",
         ));
     }
-    print("a broker is already running; `ua gateway restart` replaces it\n")
+    let words = "a broker is already running; `ua gateway restart` replaces it\n";
+    say(&GatewayStarted { was_running: true, is_new: false }, words)
 }
 
 async fn broker(host: &Host, root: Option<&Path>) -> Result<Option<GatewayBroker>, HostError> {

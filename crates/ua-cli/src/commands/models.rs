@@ -137,10 +137,12 @@ fn show(settings: &Settings, model: &str, provider: Option<&str>, json: bool) ->
     let of_project = pricing::is_the_projects(settings, None);
     let prices =
         pricing::file(settings, None).and_then(|file| pricing::table(settings, file.as_deref(), of_project))?;
+    let named = models::named(settings, &provider, model)?;
     let shown = ModelShown {
         provider: provider.clone(),
         model: model.to_owned(),
-        known: facts.is_some(),
+        known: named.is_ok(),
+        nearest: named.err().flatten(),
         context_tokens: facts.and_then(|facts| facts.context),
         max_output_tokens: facts.and_then(|facts| facts.max_output).map(u64::from),
         images: facts.is_some_and(|facts| facts.images),
@@ -226,7 +228,11 @@ fn page(shown: &ModelShown, cost: &str) -> String {
     page.push_str(&format!("Price          {price}\n"));
     page.push_str(&format!("Cost           {}\n", plain(cost).trim_end()));
     if !shown.known {
-        page.push_str("\nThis model is not known; an entry in models.toml can describe it (docs/guide/models.md).\n");
+        let meant = shown.nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+        let above = if shown.context_tokens.is_some() { " What stands above is said of its whole family." } else { "" };
+        page.push_str(&plain(&format!(
+            "\nNo model of this name is known{meant}.{above} An entry in models.toml can describe it (docs/guide/models.md).\n"
+        )));
     }
     page
 }

@@ -127,8 +127,8 @@ async fn ask(
         let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
         let enquiry: Enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref()).map_err(|why| {
             HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
-                "check yourself, then run `ua calls resolve {}`; docs/guide/policies.md explains how to declare a probe",
-                call.call_id
+                "check yourself, then run {}; docs/guide/policies.md explains how to declare a probe",
+                ua_resume::resolve_by_hand(call.call_id.as_str())
             ))
         })?;
         let time = ua_core::Time::plain(env.now());
@@ -201,7 +201,7 @@ fn unchanged(call: &CallRecord, asked: &Asked, question: Option<&QuestionRecord>
             format!("nothing was changed, because this proves nothing yet; `ua resume {run}` asks the probe again")
         }
         (Some(_), None) => {
-            format!("nothing was changed; `ua calls resolve {}` answers by hand", call.call_id)
+            format!("nothing was changed; {} answers by hand", ua_resume::resolve_by_hand(call.call_id.as_str()))
         }
     }
 }

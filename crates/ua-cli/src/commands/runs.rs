@@ -271,7 +271,7 @@ async fn show(home: &Home, name: &str, verbose: bool, json: bool) -> Result<u8, 
     if is_gateway(&records.run) {
         return gateway::show_session(&store, &records, &standing).await;
     }
-    summary::print_text(&ua_host::restart::resume_command(home, &records.run), &records, &standing)?;
+    summary::print_text(&ua_host::restart::next_command(home, &records.run), &records, &standing)?;
     let word = |status: CallStatus| {
         // Whether it was carried out is what a resume finds out.
         let is_in_flight = status == CallStatus::Running && standing.is_left();

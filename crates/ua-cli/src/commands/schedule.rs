@@ -11,9 +11,9 @@ use ua_store::{CatchUp, ConcurrencyKey, FleetChange, FleetStore as _, ScheduleRe
 use crate::args::parse_concurrency;
 use crate::error::{HostError, OK};
 use crate::moment;
-use crate::output::{line, print, print_json, print_table, tell};
+use crate::output::{line, print, print_json, print_table, say, tell};
 use crate::people::AtTerminal;
-use crate::view::ScheduleRow;
+use crate::view::{ScheduleRemoved, ScheduleRow};
 
 /// What to do about scheduled times that passed while no worker was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -161,7 +161,10 @@ pub(super) async fn run(host: &Host, command: ScheduleCommand) -> Result<u8, Hos
             let removed = store.fleet(FleetChange::RemoveSchedule { name: name.clone() }).await;
             ua_host::home::close(store);
             match removed {
-                Ok(_) => print(format!("removed {name}; its runs stay\n"))?,
+                Ok(_) => {
+                    let words = format!("removed {name}; its runs stay\n");
+                    say(&ScheduleRemoved { name }, words)?;
+                }
                 Err(StoreError::NotFound { .. }) => return Err(no_schedule(&name, &[])),
                 Err(error) => return Err(HostError::store("remove the schedule", &error)),
             }
@@ -216,29 +219,32 @@ async fn changed(host: &Host, schedule: ScheduleRecord) -> Result<(), HostError>
     let stored = store.fleet(FleetChange::PutSchedule(schedule.clone())).await;
     ua_host::home::close(store);
     stored.map_err(|e| HostError::store("store the schedule", &e))?;
-    let ScheduleRecord { name, next_at, is_paused, .. } = schedule;
-    print(if is_paused {
+    let name = &schedule.name;
+    let words = if schedule.is_paused {
         format!("{name} is paused\n")
     } else {
-        format!("{name} is due next: {}\n", moment::due(next_at, host.env().now()))
-    })
+        format!("{name} is due next: {}\n", moment::due(schedule.next_at, host.env().now()))
+    };
+    say(&row(schedule), words)
+}
+
+/// A schedule, for a list and for a machine.
+fn row(schedule: ScheduleRecord) -> ScheduleRow {
+    let job: Option<ScheduledJob> = serde_json::from_value(schedule.job).ok();
+    let (file, queue) = job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue));
+    ScheduleRow {
+        name: schedule.name,
+        cron: schedule.cron,
+        time_zone: schedule.time_zone,
+        file,
+        queue,
+        catch_up: stored_name(&schedule.catch_up).to_string(),
+        is_paused: schedule.is_paused,
+        next_at: schedule.next_at.to_string(),
+    }
 }
 
 async fn list(host: &Host, json: bool) -> Result<(), HostError> {
-    let row = |schedule: ScheduleRecord| {
-        let job: Option<ScheduledJob> = serde_json::from_value(schedule.job).ok();
-        let (file, queue) = job.map_or_else(Default::default, |job| (job.file.display().to_string(), job.queue));
-        ScheduleRow {
-            name: schedule.name,
-            cron: schedule.cron,
-            time_zone: schedule.time_zone,
-            file,
-            queue,
-            catch_up: stored_name(&schedule.catch_up).to_string(),
-            is_paused: schedule.is_paused,
-            next_at: schedule.next_at.to_string(),
-        }
-    };
     let now = host.env().now();
     let stored = if host.home().is_unused() { Vec::new() } else { schedules(&host.home().open_read_only()?).await? };
     let next: Vec<ua_core::Timestamp> = stored.iter().map(|schedule| schedule.next_at).collect();

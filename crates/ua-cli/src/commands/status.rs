@@ -119,7 +119,7 @@ async fn look(host: &Host) -> Result<StatusShown, HostError> {
             total_tokens: usage.total_tokens,
             cost: usage.cost,
             unpriced_requests: usage.unpriced_requests,
-            resume_with: if is_session { String::new() } else { ua_host::restart::resume_command(home, &run) },
+            resume_with: if is_session { String::new() } else { ua_host::restart::next_command(home, &run) },
             why: run.status_detail.filter(|_| head.status == RunStatus::Stopped),
             waits_for_a_resume: standing.waits_for_a_resume() && !is_session,
             run: RunRow::of(head, &standing),

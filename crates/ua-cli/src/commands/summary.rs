@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ua_core::{CallStatus, QuestionId, RunStatus, RunStop};
+use ua_core::{CallStatus, QuestionId, RunStatus};
 use ua_runner::{UsageSummary, Workspace};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
 use ua_host::questions::{KnownFact, WHAT_HELPS, what_helps};
 use ua_resume::answers::{Beside, Reach, known, ways};
-use ua_resume::{AroundRun, Standing, call_standing};
+use ua_resume::{AroundRun, NextStep, Standing, call_standing};
 
 use crate::error::HostError;
 use crate::ids::{in_sentence, short, shortened};
@@ -19,10 +19,10 @@ use crate::output::{line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
 
-/// Prints the final summary on standard output; `resume_command` is how the run goes on. Whoever was `asked` a question just above is told no more
+/// Prints the final summary on standard output; `next_command` is how the run goes on. Whoever was `asked` a question just above is told no more
 /// than how to come back to it.
 pub(crate) fn print(
-    resume_command: &str,
+    next_command: &str,
     records: &RunRecords,
     fork: Option<serde_json::Value>,
     asked: &BTreeSet<QuestionId>,
@@ -37,7 +37,7 @@ pub(crate) fn print(
         is_answered: has(QuestionStatus::Answered) && !has(QuestionStatus::Open),
         ..AroundRun::default()
     };
-    write_out(text(resume_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
+    write_out(text(next_command, records, &Standing::of(run.status, run.stop_reason, around), asked))
 }
 
 /// The same for a machine.
@@ -64,15 +64,14 @@ fn ended(records: &RunRecords, fork: Option<serde_json::Value>) -> RunEnded {
 }
 
 /// Prints the final summary for a person, whatever `--json` says.
-pub(crate) fn print_text(resume_command: &str, records: &RunRecords, standing: &Standing) -> Result<(), HostError> {
-    write_out(text(resume_command, records, standing, &BTreeSet::new()))
+pub(crate) fn print_text(next_command: &str, records: &RunRecords, standing: &Standing) -> Result<(), HostError> {
+    write_out(text(next_command, records, standing, &BTreeSet::new()))
 }
 
-fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: &BTreeSet<QuestionId>) -> Shown {
+fn text(next_command: &str, records: &RunRecords, standing: &Standing, asked: &BTreeSet<QuestionId>) -> Shown {
     let run = &records.run;
-    let resume_command = shortened(resume_command, &[run.run_id.as_str()]);
+    let next_command = shortened(next_command, &[run.run_id.as_str()]);
     let workspace = Path::new(&run.workspace_dir);
-    let is_open = records.questions.iter().any(|question| question.status == QuestionStatus::Open);
     let (headline, below) = headline_and_reason(run, standing);
     let word = headline.split([' ', ':']).next().unwrap_or(&headline);
     let color = crate::terminal::status_color(word).filter(|_| crate::terminal::out_has_color());
@@ -110,22 +109,7 @@ fn text(resume_command: &str, records: &RunRecords, standing: &Standing, asked: 
     if run.entrypoint == "library" {
         out.push_str("Resume with    the program that started it\n");
     } else {
-        match run.stop_reason.filter(|_| !is_open) {
-            // A run keeps its model: a resume comes to the same whatever is corrected.
-            Some(RunStop::UnknownModel) => {
-                out.push_str(&format!("Resume with    ua fork {} --model MODEL\n", short(run.run_id.as_str())));
-            }
-            Some(RunStop::ProviderRefused) => out.push_str(&format!("Once corrected {resume_command}\n")),
-            Some(
-                RunStop::Provider
-                | RunStop::Budget
-                | RunStop::Interrupt
-                | RunStop::Fingerprint
-                | RunStop::ToolServer
-                | RunStop::Idle,
-            )
-            | None => out.push_str(&format!("Resume with    {resume_command}\n")),
-        }
+        out.push_str(&format!("{:<14} {next_command}\n", NextStep::of(run).label()));
     }
     shown.then(out)
 }

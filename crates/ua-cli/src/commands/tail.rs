@@ -174,7 +174,7 @@ impl Tail {
             if let Some(closed_at) = request.closed_at.filter(|_| before.is_none_or(|b| b == RequestStatus::Reserved)) {
                 let mut event = blank(records, closed_at, "request_charged", Some(request.turn));
                 let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-                event.status = Some(format!("{:?}", request.status).to_lowercase());
+                event.status = Some(request.charge_name().to_owned());
                 event.tokens = Some(request.usage.total());
                 event.text = format!(
                     "turn {} · {}{cost}",
@@ -320,8 +320,7 @@ impl Tail {
             records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id).collect();
         let shown = before.map_or(0, |(_, attempt)| attempt);
         for attempt in attempts.iter().filter(|attempt| attempt.attempt > shown) {
-            let again = if attempt.attempt > 1 { format!(" (attempt {})", attempt.attempt) } else { String::new() };
-            let text = format!("{}{again}", line(&call.arguments.to_string(), 90));
+            let text = progress::attempted(attempt.attempt, &call.arguments.to_string());
             let mut event = about(attempt.started_at, "call_sending", attempt.attempt, text);
             event.status = Some(CallStatus::Running.to_string());
             events.push(((turn, 3), event));

@@ -16,7 +16,7 @@ use ua_mcp::{DefinitionLock, ServerAbout, ServerSpec};
 use crate::complete;
 use crate::error::{FAILED, HostError, OK, chain};
 use crate::output::{line, print, print_json, print_table, tell};
-use crate::view::ToolRow;
+use crate::view::{ToolRow, ToolsLocked};
 
 /// `ua tools …`.
 #[derive(Debug, Subcommand)]
@@ -259,10 +259,15 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
             .hint("look at the tools (`ua tools list`), then run `ua tools lock`"));
     }
     let changes = found.changes_since(known.as_ref());
-    for change in &changes {
+    let is_json = crate::terminal::is_json();
+    for change in changes.iter().filter(|_| !is_json) {
         print(format!("{}\n", line(change, 500)))?;
     }
+    let shown = ToolsLocked { file: path.clone(), written: !check, changes: changes.clone() };
     if check {
+        if is_json {
+            print_json(&shown)?;
+        }
         tell(&if changes.is_empty() {
             "the tools match mcp.lock".to_owned()
         } else {
@@ -277,6 +282,9 @@ async fn lock(host: &Host, mcp_config: Option<&Path>, check: bool) -> Result<u8,
     }
     let text = found.to_text();
     tool_lock::write(&path, &text)?;
+    if is_json {
+        print_json(&shown)?;
+    }
     let tools: usize = found.servers.values().map(|server| server.tools.len()).sum();
     tell(format!(
         "{}: {tools} of {}",

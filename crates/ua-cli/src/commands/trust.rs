@@ -145,7 +145,7 @@ fn is_policy(path: &Path) -> bool {
 fn not_trusted() -> Left {
     Left {
         what: "nothing was trusted, and nothing was started".to_owned(),
-        back: "the same command asks again; `ua trust` shows what it is about".to_owned(),
+        back: "the same command asks again".to_owned(),
     }
 }
 

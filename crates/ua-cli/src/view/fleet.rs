@@ -115,3 +115,24 @@ pub(crate) struct ScheduleRow {
     /// The instant that is submitted next.
     pub(crate) next_at: String,
 }
+
+/// A schedule that is gone (`ua schedule remove`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ScheduleRemoved {
+    /// Its name; its runs stay.
+    pub(crate) name: String,
+}
+
+/// A worker that takes no more runs (`ua workers drain`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WorkerDrained {
+    /// Its name.
+    pub(crate) worker: String,
+}
+
+/// A machine that is gone for good (`ua workers forget`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct MachineForgotten {
+    /// How many lineages of runs can be taken elsewhere now.
+    pub(crate) lineages: u64,
+}

@@ -101,3 +101,32 @@ pub(crate) struct GatewayEntry {
     /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read` or `not_wrapped`.
     pub(crate) what: String,
 }
+
+/// What becomes of the broker (`ua gateway start`, `restart`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayStarted {
+    /// Whether one was running before.
+    pub(crate) was_running: bool,
+    /// Whether a new one runs now.
+    pub(crate) is_new: bool,
+}
+
+/// A broker that was asked to end (`ua gateway stop`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayStopped {
+    /// Its process; none where no broker was running.
+    pub(crate) pid: Option<u32>,
+    /// The calls that it finishes first.
+    pub(crate) calls: Vec<GatewayCall>,
+}
+
+/// A client over HTTP, and its token (`ua gateway token`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct GatewayToken {
+    /// The client's name.
+    pub(crate) client: String,
+    /// The token, where it was made just now: it is kept nowhere in plain text.
+    pub(crate) token: Option<String>,
+    /// Whether the client has one.
+    pub(crate) is_valid: bool,
+}

@@ -127,8 +127,10 @@ pub(crate) struct ModelShown {
     pub(crate) provider: String,
     /// The model.
     pub(crate) model: String,
-    /// Whether anything is known about it.
+    /// Whether it is known by its name. What is known of its family may be there all the same.
     pub(crate) known: bool,
+    /// Of one that is not known, the name of a known model that may have been meant.
+    pub(crate) nearest: Option<String>,
     /// The most tokens of a request and its reply together.
     pub(crate) context_tokens: Option<u64>,
     /// The most tokens that the model writes in one reply.
@@ -369,4 +371,15 @@ pub(crate) struct DbPruned {
     live: u64,
     /// Their bytes.
     live_bytes: u64,
+}
+
+/// The definitions of tools that were compared with `mcp.lock`, or written to it (`ua tools lock`).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ToolsLocked {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Whether it was written: with --check it is only compared.
+    pub(crate) written: bool,
+    /// What differed from it, a sentence each.
+    pub(crate) changes: Vec<String>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ua_core::{Sha256, Usage};
 use ua_ledger::{Tries, again};
 use ua_llm::{ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
-use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore, stored_name};
+use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
 
 use super::session::Asked;
 use super::{Driver, Reserved};
@@ -178,7 +178,13 @@ impl Driver<'_> {
             RequestEnd::Baseline => RequestStatus::Baseline,
             RequestEnd::Refused | RequestEnd::Zero => RequestStatus::Zero,
         };
-        spans::charged(turn, self.ports.llm.name(), &self.settings.model, stored_name(&status), charge);
+        spans::charged(
+            turn,
+            self.ports.llm.name(),
+            &self.settings.model,
+            status.charge_name(end != RequestEnd::Zero),
+            charge,
+        );
         let mut spent: Spent = self.machine.spent().clone();
         spent.add(charge);
         let limits = self.machine.limits();

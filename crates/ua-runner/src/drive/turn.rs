@@ -22,7 +22,7 @@ use crate::spans;
 use crate::standing::load_standing;
 use crate::watch::RunEvent;
 
-/// How a tool's charge is called where requests to models are `actual`, `baseline` or `zero`.
+/// How a tool's charge is called where requests to models are `actual`, `baseline` or `refused`.
 const TOOL_CHARGE: &str = "by_tool";
 
 /// How often calls of one group are looked at again because a person answered meanwhile.

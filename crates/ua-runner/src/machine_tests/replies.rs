@@ -60,6 +60,9 @@ fn a_wrong_model_name_is_told_from_what_a_resume_may_find_corrected() {
     assert_eq!(stops(unknown), Some(RunStop::UnknownModel));
     let forbidden = || ua_llm::LlmError::InvalidRequest { status: 400, message: "provider knows no model".to_owned() };
     assert_eq!(stops(forbidden()), Some(RunStop::ProviderRefused));
+    // A cassette has the same answers next time.
+    let unrecorded = ua_llm::LlmError::NotRecorded { why: "no".to_owned() };
+    assert_eq!(stops(unrecorded), Some(RunStop::ProviderRefused));
     let away = ua_llm::LlmError::Overloaded { retry_after: None, message: "busy".to_owned() };
     assert_eq!(stops(away), Some(RunStop::Provider));
 }

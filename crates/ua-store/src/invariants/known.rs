@@ -20,12 +20,12 @@ pub const KNOWN: &[Known] = &[
     Known {
         invariant: "doubt_outlives_a_refusal",
         finding: "1",
-        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as …`",
+        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as happened --reason TEXT`",
     },
     Known {
         invariant: "doubt_outlives_a_report",
         finding: "new (beside 1)",
-        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as …`",
+        advice: "check on the other side whether it is there before anyone asks for it again, and record it with `ua calls resolve CALL --as happened --reason TEXT`",
     },
     Known {
         invariant: "kin_of_sub_agents_are_asked_about",
@@ -50,12 +50,12 @@ pub const KNOWN: &[Known] = &[
     Known {
         invariant: "a_skip_is_kept",
         finding: "new",
-        advice: "undo it at the other side if it must not be there; `ua calls resolve CALL --as …` records what became of it",
+        advice: "undo it at the other side if it must not be there; `ua calls resolve CALL --as happened --reason TEXT` records what became of it",
     },
     Known {
         invariant: "an_answer_beside_a_run_is_applied",
         finding: "new",
-        advice: "resume the run once, which applies the answer; where the call had been skipped before, `ua calls resolve CALL --as …` records it",
+        advice: "resume the run once, which applies the answer; where the call had been skipped before, `ua calls resolve CALL --as happened --reason TEXT` records it",
     },
 ];
 

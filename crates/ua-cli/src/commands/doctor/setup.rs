@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ua_core::{RunId, RunSpec};
+use ua_host::home::Home;
 use ua_host::launch::{Launch, LaunchOptions};
 use ua_host::policies::{classifier_of_user, files_of_user};
 use ua_host::{
@@ -134,8 +135,8 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
                     ),
                 },
                 format!(
-                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}; `ua models show` has \
-                     the list price of a model that this version knows",
+                    "write [providers.{provider}.\"{model}\"] with `input` and `output` per million tokens into {}; `ua models show {model} \
+                     --provider {provider}` has the list price, if this version knows one",
                     file.map_or_else(
                         || "pricing.toml beside the user's config.toml".to_owned(),
                         |f| f.display().to_string()
@@ -143,6 +144,13 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
                 ),
             ),
         },
+    }
+}
+
+/// Whether a person can be told that a run waits.
+pub(super) fn alerts(settings: &Settings, home: &Home, findings: &mut Findings) {
+    if let Err(error) = ua_host::check_alerts(settings, home) {
+        findings.refused("alerts", &error);
     }
 }
 

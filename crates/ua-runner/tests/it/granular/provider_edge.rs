@@ -38,7 +38,7 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_
     let outcome = shop.run().await.unwrap();
     let StepOutcome::Complete { turns, usage, .. } = &outcome else { panic!("{outcome:?}") };
     assert_eq!((*turns, usage.requests["actual"]), (10, 10));
-    assert!(usage.requests["zero"] >= 1, "what is too long is refused and free: {usage:?}");
+    assert!(usage.requests["refused"] >= 1, "what is too long is refused and free: {usage:?}");
     let told = told.lock().unwrap().clone();
     assert!(told.iter().any(|(_, what)| *what == "cut"), "{told:?}");
     let each_once: std::collections::BTreeSet<_> = told.iter().collect();

@@ -1,0 +1,120 @@
+//! How a run that is not finished gets further: the one command for where it stands and what stopped it.
+//!
+//! Wherever a run is shown (at its end, in lists, on pages in a folder, in the refusal of a second run), its next step is this one, so that no
+//! two places send a person different ways, and none to a resume that comes to the same again.
+
+use ua_core::{RunStatus, RunStop};
+use ua_store::RunRecord;
+
+use crate::budget::raise_flags;
+
+/// What a run needs besides its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Nothing: it resumes.
+    Nothing,
+    /// Something outside is corrected first; a resume alone comes to the same.
+    Correction,
+    /// Another model. A run keeps its model, so another run continues from its last turn.
+    AnotherModel,
+}
+
+/// The next step of a run that is not finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextStep {
+    /// The command, with the whole id of the run. What stands in it in capital letters is the person's to fill in.
+    pub command: String,
+    needs: Needs,
+}
+
+impl NextStep {
+    /// The next step of a run that stands like this; of one that has ended it means nothing.
+    pub fn of(run: &RunRecord) -> Self {
+        let needs = match run.stop_reason.filter(|_| run.status == RunStatus::Stopped) {
+            Some(RunStop::UnknownModel) => Needs::AnotherModel,
+            Some(RunStop::ProviderRefused) => Needs::Correction,
+            Some(
+                RunStop::Budget
+                | RunStop::Interrupt
+                | RunStop::Provider
+                | RunStop::Fingerprint
+                | RunStop::ToolServer
+                | RunStop::Idle,
+            )
+            | None => Needs::Nothing,
+        };
+        let id = &run.run_id;
+        let command = match needs {
+            Needs::AnotherModel => format!("ua fork {id} --model MODEL"),
+            Needs::Nothing | Needs::Correction => {
+                let more = raise_flags(run).map_or_else(String::new, |flags| format!(" {flags}"));
+                format!("ua resume {id}{more}")
+            }
+        };
+        Self { command, needs }
+    }
+
+    /// Whether a resume gets the run further, at once or when something outside is corrected.
+    pub fn is_resume(&self) -> bool {
+        self.needs != Needs::AnotherModel
+    }
+
+    /// What stands in front of the command where a run is shown with labels.
+    pub fn label(&self) -> &'static str {
+        match self.needs {
+            Needs::Nothing => "Resume with",
+            Needs::Correction => "Once corrected",
+            Needs::AnotherModel => "Continue with",
+        }
+    }
+
+    /// The sentence that introduces the command.
+    pub fn introduction(&self) -> &'static str {
+        match self.needs {
+            Needs::Nothing => "Resume it with:",
+            Needs::Correction => "A resume alone comes to the same. Once what stopped it is corrected, resume it with:",
+            Needs::AnotherModel => {
+                "Its provider knows no model of its name, and a run keeps its model. Continue with another model, in another run:"
+            }
+        }
+    }
+
+    /// What the command does, as it follows it: `` `ua resume r` finishes it ``.
+    pub fn does(&self) -> &'static str {
+        match self.needs {
+            Needs::Nothing => "finishes it",
+            Needs::Correction => "finishes it once what stopped it is corrected",
+            Needs::AnotherModel => "continues it with another model, since a run keeps its own",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ua_evidence::testing::Story;
+
+    #[test]
+    fn every_reason_of_a_stop_has_the_step_that_gets_further() {
+        for reason in RunStop::ALL.iter().copied() {
+            let mut story = Story::new(r#"{"objective": "x"}"#);
+            story.ends(RunStatus::Stopped, Some(reason), "tool calls: 5 of 5 used");
+            let run = &story.records.run;
+            let step = NextStep::of(run);
+            let id = &run.run_id;
+            let (command, label) = match reason {
+                RunStop::UnknownModel => (format!("ua fork {id} --model MODEL"), "Continue with"),
+                RunStop::ProviderRefused => (format!("ua resume {id}"), "Once corrected"),
+                _ => (format!("ua resume {id}"), "Resume with"),
+            };
+            assert_eq!((step.command.as_str(), step.label()), (command.as_str(), label), "{reason}");
+            assert_eq!(step.introduction().contains("resume it"), reason == RunStop::ProviderRefused, "{reason}");
+            assert_eq!(step.is_resume(), reason != RunStop::UnknownModel);
+        }
+        // What stopped it once says nothing about a run that is at work again.
+        let mut story = Story::new(r#"{"objective": "x"}"#);
+        story.ends(RunStatus::Stopped, Some(RunStop::UnknownModel), "");
+        story.records.run.status = RunStatus::Running;
+        assert!(NextStep::of(&story.records.run).is_resume());
+    }
+}

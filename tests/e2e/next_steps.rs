@@ -1,0 +1,103 @@
+//! What a person does next: what is printed is one step for each reason, the same everywhere, and gets further.
+
+use serde_json::{Value, json};
+use ua_e2e::{Model, TestEnv};
+use ua_testkit::{Fault, FaultKind};
+
+use super::env;
+
+/// A model that does not know the model of request `at`.
+fn forgetful(turns: &Value, at: u64) -> Model {
+    Model::start(turns, vec![Fault::at(at, FaultKind::Status { status: 404 })])
+}
+
+fn comment() -> Value {
+    json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "once"}}]}, {"text": "Posted."}])
+}
+
+/// A job of no model of its own.
+fn job(env: &TestEnv) -> String {
+    env.job(&json!({"tools": {"builtin": false}, "model": {"provider": "anthropic"}}), &json!([]))
+}
+
+#[test]
+fn a_run_of_a_misspelt_model_is_no_dead_end() {
+    let model = forgetful(&comment(), 1);
+    let env = env().with_forum().with_model(&model);
+    let job = job(&env);
+    let stopped = env.run(&["job", &job, "--model", "claude-sonet", "--run-id", "typo"]).code(69);
+    let stopped = stopped.says(&["note: no model claude-sonet of anthropic is known (did you mean `claude-sonnet-"]);
+    stopped.shows(&["stopped (unknown_model)", "Continue with  ua fork typo --model MODEL"]);
+    let status = env.run(&["status"]).code(0);
+    let page = env.read("root/RESTART.md");
+    for text in [&status.stdout, &page] {
+        assert!(text.contains("ua fork typo --model MODEL") && !text.contains("ua resume"), "{text}");
+    }
+    // What was refused has left, and costs nothing.
+    env.run(&["runs", "show", "typo"]).code(0).shows(&["1 (1 refused and not charged)"]);
+    let shown = env.run(&["runs", "show", "typo", "--json"]).code(0).json();
+    assert_eq!(shown["usage"]["requests"], json!({"refused": 1}));
+    // It did nothing, so it is in nobody's way.
+    env.run(&["job", &job, "--model", "claude-sonnet-4-5", "--run-id", "right"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn the_same_job_with_another_model_is_started_beside_a_run_that_did_nothing() {
+    let model = forgetful(&comment(), 1);
+    let env = env().with_forum().with_model(&model);
+    let job = job(&env);
+    env.run(&["job", &job, "--model", "claude-sonet"]).code(69);
+    env.run(&["job", &job, "--model", "claude-sonnet-4-5"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn a_run_that_did_something_before_its_model_was_gone_continues_in_a_fork() {
+    let model = forgetful(&comment(), 2);
+    let env = env().with_forum().with_model(&model);
+    let job = job(&env);
+    env.run(&["job", &job, "--model", "claude-sonet", "--quiet"]).code(69);
+    let id = env.value("SELECT run_id FROM runs");
+    let fork = ["fork", &id, "--provider", "anthropic", "--model", "claude-sonnet-4-5"];
+    let refused = env.run(&["job", &job, "--model", "claude-sonnet-4-5"]);
+    let command = format!("`ua fork {id} --model MODEL");
+    let other = format!("`ua {}", fork.join(" "));
+    assert!(!refused.shown().contains("ua resume") && !refused.shown().contains(&command), "{}", refused.shown());
+    refused.refused(75, &["of the same job", &other]);
+    let plan = env.run(&[&fork[..], &["--dry-run"]].concat()).code(0);
+    plan.shows(&["would change in the job", "model.name: \"claude-sonet\" → \"claude-sonnet-4-5\"", "would be copied"]);
+    env.run(&fork).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_helps() {
+    let env = env().with_forum();
+    let fine = |fields: &Value| env.named_job("fine", fields, &json!([{"text": "Done."}]));
+    let forum = json!({"builtin": false});
+    // Built-in tools exist whether or not they are offered.
+    let ruled_out = json!({"tools": {"deny": ["run_command"]}, "constraints": {"forbidden_actions": ["web_search"]}});
+    env.run(&["job", &fine(&ruled_out)]).code(0);
+    let typo = env.named_job("typo", &json!({"tools": {"deny": ["run_comand"]}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &typo]).refused(2, &["`run_comand` in tools.deny (did you mean `run_command`?)"]);
+
+    let job = fine(&json!({"tools": forum}));
+    env.run(&["job", &job, "--run-id", "done"]).code(0);
+    env.run(&["queue", "remove", "done"]).refused(2, &["is not in the queue", "`ua queue list`"]);
+    env.start_with(("UA_ALERT_COMMAND", "/nowhere/notify --loud"), &["job", &job, "--new"])
+        .wait()
+        .refused(2, &["UA_ALERT_COMMAND: there is no program `/nowhere/notify`"]);
+    env.start_with(("UA_ALERT_COMMAND", "/nowhere/notify"), &["doctor"]).wait().code(1).shows(&["UA_ALERT_COMMAND"]);
+    let folder = env.arg("work");
+    let unreadable = env.run(&["job", &folder]);
+    assert!(!unreadable.shown().contains("ua init"), "{}", unreadable.shown());
+    unreadable.refused(2, &["cannot read the job file", "regular file"]);
+    env.run(&["models", "show", "claude-sonet", "--provider", "anthropic"])
+        .code(0)
+        .shows(&["No model of this name is known (did you mean `claude-sonnet-"]);
+
+    env.mcp_config("work/.mcp.json", &json!({"notes": {"command": "python3 server.py"}}));
+    let with_notes = env.named_job("notes", &json!({"tools": forum}), &json!([{"text": "Done."}]));
+    env.run(&["job", &with_notes]).refused(2, &["`python3 server.py`", "into `args`: [\"server.py\"]"]);
+}
