@@ -37,7 +37,7 @@ pub enum FaultKind {
     Overloaded529,
     /// HTTP 500.
     Server500,
-    /// Any other HTTP status.
+    /// Any other HTTP status; 404 is about the model.
     Status {
         /// The status.
         status: u16,
@@ -138,6 +138,8 @@ impl FaultKind {
             }),
             Self::Overloaded529 => Plan::Refuse(Refusal::new(529, "Overloaded")),
             Self::Server500 => Plan::Refuse(Refusal::new(500, "Internal server error")),
+            // A provider that knows no such path says nothing about a model.
+            Self::Status { status: 404 } => Plan::Refuse(Refusal::new(404, "there is no model of this name")),
             Self::Status { status } => Plan::Refuse(Refusal::new(status, "the server was told to say so")),
             Self::CutBeforeFirstEvent => damaged(Damage::NoEvents),
             Self::CutMidStream => damaged(Damage::Half),
