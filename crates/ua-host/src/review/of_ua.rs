@@ -100,7 +100,7 @@ mod tests {
             ("evening-report.json", job, true),
             ("job.script.json", script, true),
             ("policy.toml", rule, true),
-            ("ua.toml", "root = \"RUNS\"\n", true),
+            ("ua.toml", "root = \"AGENT_RUN_WORKSPACES\"\n", true),
             (".mcp.json", servers, true),
             // The same texts where something else is looked for, and other texts under these names.
             ("package.json", job, false),
