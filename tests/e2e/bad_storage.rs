@@ -201,10 +201,10 @@ fn locks_that_cannot_be_taken_stop_the_run_before_anything_is_sent() {
     let env = env().with_forum();
     env.write("root/locks", "a file in the way");
     let job = comment_job(&env);
-    env.run(&["job", &job, "--run-id", "r"]).refused(74, &["lock", "ua resume last"]);
-    assert_eq!((env.run_status().as_str(), env.comments().len()), ("queued", 0));
+    env.run(&["job", &job, "--run-id", "r"]).refused(74, &["cannot lock ", "must be a folder", "nothing was started"]);
+    assert_eq!((env.rows("SELECT run_id FROM runs").len(), env.comments().len()), (0, 0));
     fs::remove_file(env.path("root/locks")).unwrap();
-    env.run(&["resume", "last"]).code(0);
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
     assert_eq!(env.comments().len(), 1);
 }
 

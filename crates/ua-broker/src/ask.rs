@@ -230,7 +230,7 @@ impl Connection {
         };
         let ruling = decide(&asked, &seen.calls);
         let planned = match &ruling {
-            Ruling::Ask(call) => self.asked_about(planned, call),
+            Ruling::Ask(call) => Self::asked_about(planned, call),
             Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
         };
         match ruling {
@@ -298,7 +298,7 @@ impl Connection {
     }
 
     /// A call that a person lets go out or not, since it may be one that was made to another server or as another account.
-    fn asked_about(&self, mut planned: PlannedCall, earlier: &CallId) -> PlannedCall {
+    fn asked_about(mut planned: PlannedCall, earlier: &CallId) -> PlannedCall {
         planned.policy.needs_approval = true;
         CallPolicy::MAY_REPEAT.clone_into(&mut planned.policy.rule_id);
         planned.policy.reason = format!(

@@ -21,14 +21,16 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         let failure = HostError::usage(format!("cannot read the job file {}: {e}", file.display()));
-        match e.kind() {
-            ErrorKind::NotFound => {
-                failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
-            }
-            ErrorKind::PermissionDenied => failure.hint("let your user read it; nothing was started"),
-            ErrorKind::InvalidData => failure.hint("a job file is JSON, in UTF-8 text; nothing was started"),
-            _ => failure.hint("name a regular file with a job in JSON; nothing was started"),
-        }
+        let kind = e.kind();
+        failure.hint(if kind == ErrorKind::NotFound {
+            "`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one"
+        } else if kind == ErrorKind::PermissionDenied {
+            "let your user read it; nothing was started"
+        } else if kind == ErrorKind::InvalidData {
+            "a job file is JSON, in UTF-8 text; nothing was started"
+        } else {
+            "name a regular file with a job in JSON; nothing was started"
+        })
     })?;
     parse(settings, file, &text)
 }

@@ -226,7 +226,7 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
                 is_scheme && folded.len() > at + scheme.len()
             })
         };
-        if LETTERS.iter().any(|scheme| is_letter(scheme)) {
+        if LETTERS.iter().any(is_letter) {
             found.push(without_end_of_sentence(word).to_owned());
         }
     }

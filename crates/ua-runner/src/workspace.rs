@@ -68,13 +68,16 @@ impl Workspace {
     /// The folder into which an export puts the texts of large results.
     pub const BLOBS: &str = "result_blobs";
 
-    /// Makes a run's folder that a program of this user named whole, if it is not there. What lies above it is there, and is that program's
-    /// choice; the folder itself may be no link. A name that a job, a model or a database gives is for [`Self::create_in`].
+    /// Makes a run's folder that a program of this user named whole, if it is not there. What lies above it is that program's choice, and
+    /// is made where it is missing; the folder itself may be no link. A name that a job, a model or a database gives is for
+    /// [`Self::create_in`].
     ///
     /// # Errors
-    /// [`WorkspaceError`] when the folder above is missing, or the folder is a link or cannot be made.
+    /// [`WorkspaceError`] when the folder is a link, or one of them cannot be made.
+    #[expect(clippy::disallowed_methods, reason = "whoever names the folder whole says where it is")]
     pub fn create(path: &Path) -> Result<Self, WorkspaceError> {
         let (above, name) = parted(path)?;
+        std::fs::create_dir_all(above).map_err(WorkspaceError::at("create", above))?;
         let above = above.canonicalize().and_then(|above| Folder::open(&above));
         Self::create_in(&above.map_err(WorkspaceError::at("open", path))?, name)
     }

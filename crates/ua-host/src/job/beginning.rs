@@ -39,7 +39,12 @@ impl Beginning {
     /// The folder of locks cannot be used, or another process has it for half a minute.
     pub(super) async fn take(host: &Host) -> Result<Self, HostError> {
         let folder = host.home().locks();
-        let failed = |error| HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display()));
+        let failed = |error| {
+            HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display())).hint(format!(
+                "{} must be a folder of yours that can be written to; nothing was started",
+                folder.display()
+            ))
+        };
         std::fs::create_dir_all(&folder).map_err(failed)?;
         let file = Folder::open_itself(&folder).and_then(|folder| folder.open_or_make(FILE)).map_err(failed)?;
         let env = host.env();

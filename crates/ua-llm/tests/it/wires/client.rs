@@ -168,7 +168,8 @@ async fn a_refusal_is_not_to_be_repeated() {
             provider(&server.base_url, &Env::simulated(1)).complete(&request(prompt()), &watch).await.unwrap_err();
         assert_eq!(error.class(), class, "HTTP {status}: {error}");
         assert!(!error.may_retry(), "HTTP {status}");
-        assert!(error.to_string().contains("told to say so (request req_scripted_1)"), "{error}");
+        let reason = if status == 404 { "there is no model of this name" } else { "told to say so" };
+        assert!(error.to_string().contains(&format!("{reason} (request req_scripted_1)")), "{error}");
         assert_eq!((server.requests(), watch.seen().sent), (1, 1), "HTTP {status}");
     }
 }

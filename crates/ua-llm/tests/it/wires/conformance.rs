@@ -250,7 +250,8 @@ async fn statuses_mean_the_same_everywhere() {
         for (status, class) in lasting {
             let error = fail(wire, FaultKind::Status { status }).await;
             assert_eq!(error.class(), class, "{} {status}: {error:?}", wire.name);
-            assert!(error.to_string().contains("told to say so"), "{}: {error}", wire.name);
+            let reason = if status == 404 { "there is no model of this name" } else { "told to say so" };
+            assert!(error.to_string().contains(reason), "{}: {error}", wire.name);
         }
         for (header, wait) in [("37", 37), ("Fri, 02 Jan 2026 03:04:50 GMT", 45)] {
             let error = fail(wire, FaultKind::RateLimited { retry_after: Some(header.into()) }).await;

@@ -211,7 +211,8 @@ async fn failures_are_told_after_one_request_and_cut_replies_are_no_turns() {
     for status in [400, 401, 403, 404, 422] {
         let server = server(rich_script(), vec![Fault::at(1, FaultKind::Status { status })]).await;
         let error = provider(&server, false).complete(&thinking(prompt()), &Silent).await.unwrap_err();
-        assert!(!error.may_retry() && error.to_string().contains("told to say so"), "{error}");
+        let reason = if status == 404 { "there is no model of this name" } else { "told to say so" };
+        assert!(!error.may_retry() && error.to_string().contains(reason), "{error}");
     }
 }
 
