@@ -1,8 +1,8 @@
 //! Canonical JSON and digests: two argument objects that mean the same give the same bytes, for ever.
 //!
 //! RFC 8785 (JCS) with three additions: integers that a double cannot hold are kept exact (the RFC would map
-//! 9007199254740993 and …992 to one text, and so two message ids to one key), duplicate object keys are refused instead
-//! of the last one silently winning, and top-level fields that a policy calls volatile are left out.
+//! 9007199254740993 and …992 to one text, and so two message ids to one key), duplicate object keys, rounded numbers and half characters
+//! are refused instead of one value silently becoming another, and top-level fields that a policy calls volatile are left out.
 //! Durable Jobs v1 spec §8.2; golden vectors below must never change.
 
 use std::fmt;
@@ -120,6 +120,19 @@ pub enum CanonicalError {
         "the number {0} has too many digits: a count is at most 18446744073709551615, and an identifier must be a string in quotes"
     )]
     IntegerTooLarge(String),
+    /// A decimal of more digits than a double has; a parser would round it.
+    #[error(
+        "the number {written} cannot be carried exactly: it would become {kept}; it must have fewer digits, or be a string in quotes"
+    )]
+    InexactDecimal {
+        /// As it is written.
+        written: String,
+        /// What a double makes of it.
+        kept: String,
+    },
+    /// The escape of half a character (a surrogate without the other one); a parser would put another character there, or fail.
+    #[error("the escape {0} is half a character, which no text can hold")]
+    HalfCharacter(String),
 }
 
 /// JSON text in canonical form.
@@ -209,43 +222,104 @@ fn write_object(map: &Map<String, Value>, volatile: &[String], out: &mut Vec<u8>
     Ok(())
 }
 
-/// Parses JSON, refusing duplicate keys and integers that no 64-bit type holds.
+/// Parses JSON, refusing duplicate keys and all that a [`Value`] does not hold as it is written: integers that no 64-bit type holds, decimals of
+/// more digits than a double has, and halves of characters.
 pub fn parse_strict(text: &str) -> Result<Value, CanonicalError> {
-    let wrong = |error: serde_json::Error| CanonicalError::Syntax(crate::faults::json_fault(text, &error));
+    let wrong = |error: serde_json::Error| {
+        let said = error.to_string();
+        // The parser's own words for these do not say which value it is.
+        let is_value =
+            said.starts_with("number out of range") || said.contains("surrogate") || said.contains("hex escape");
+        let found = if is_value { inexact(text, 1).pop() } else { None };
+        found.unwrap_or_else(|| CanonicalError::Syntax(crate::faults::json_fault(text, &error)))
+    };
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
-    match oversized_integer(text) {
-        Some(digits) => Err(CanonicalError::IntegerTooLarge(digits)),
+    match inexact(text, 1).pop() {
+        Some(found) => Err(found),
         None => Ok(value),
     }
 }
 
-/// Finds an integer literal outside every string that neither `i64` nor `u64` holds. `text` is valid JSON.
-fn oversized_integer(text: &str) -> Option<String> {
-    let mut rest = text;
-    loop {
-        let start = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit())?;
-        rest = &rest[start..];
-        if rest.starts_with('"') {
-            let mut escaped = false;
-            let end = rest[1..].find(|c: char| {
-                let closes = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                closes
-            })?;
-            rest = &rest[end + 2..];
-        } else {
-            let is_number_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
-            let end = rest.find(|c: char| !is_number_part(c)).unwrap_or(rest.len());
-            let literal = &rest[..end];
-            let is_integer = !literal.contains(['.', 'e', 'E']);
-            if is_integer && literal.parse::<i64>().is_err() && literal.parse::<u64>().is_err() {
-                return Some(literal.to_owned());
+/// What stands in a JSON text that a [`Value`] does not hold as it is written, the first `most` of it: a parser that reads it all the same
+/// would round it, or put another character in its place. `text` may be broken; then what is found is what looks like a value.
+pub fn inexact(text: &str, most: usize) -> Vec<CanonicalError> {
+    let (bytes, mut found, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while found.len() < most
+        && let Some(byte) = bytes.get(at)
+    {
+        match byte {
+            b'"' => at = string_end(text, at + 1, most, &mut found),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
+                let length = bytes[at..].iter().take_while(|byte| is_part(byte)).count();
+                found.extend(text.get(at..at + length).and_then(inexact_number));
+                at += length;
             }
-            rest = &rest[end..];
+            _ => at += 1,
         }
     }
+    found.truncate(most);
+    found
+}
+
+/// Behind the string that begins before `at`; halves of characters in it are found.
+fn string_end(text: &str, mut at: usize, most: usize, found: &mut Vec<CanonicalError>) -> usize {
+    let bytes = text.as_bytes();
+    let unit = |at: usize| {
+        let digits = text.get(at + 2..at + 6).filter(|_| bytes.get(at..at + 2) == Some(b"\\u"))?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    loop {
+        match bytes.get(at) {
+            None => return at,
+            Some(b'"') => return at + 1,
+            Some(b'\\') => match unit(at) {
+                Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+                Some(0xD800..=0xDFFF) => {
+                    if found.len() < most {
+                        found.extend(text.get(at..at + 6).map(|half| CanonicalError::HalfCharacter(half.to_owned())));
+                    }
+                    at += 6;
+                }
+                Some(_) => at += 6,
+                None => at += 2,
+            },
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Why a number is not held as it is written; `None` for one that is.
+fn inexact_number(literal: &str) -> Option<CanonicalError> {
+    if !literal.contains(['.', 'e', 'E']) {
+        let is_held = literal.parse::<i64>().is_ok() || literal.parse::<u64>().is_ok();
+        return (!is_held).then(|| CanonicalError::IntegerTooLarge(literal.to_owned()));
+    }
+    let kept = literal.parse().ok().and_then(Number::from_f64).map(|kept| kept.to_string());
+    let is_same =
+        kept.as_ref().is_some_and(|kept| digits_of(kept).is_some_and(|kept| digits_of(literal) == Some(kept)));
+    (!is_same).then(|| CanonicalError::InexactDecimal {
+        written: literal.to_owned(),
+        kept: kept.unwrap_or_else(|| "no number at all".to_owned()),
+    })
+}
+
+/// A decimal literal as its digits, without zeros around them, and the power of ten behind them: equal for equal numbers.
+fn digits_of(literal: &str) -> Option<(bool, String, i64)> {
+    let unsigned = literal.strip_prefix('-');
+    let (mantissa, power) =
+        unsigned.unwrap_or(literal).split_once(['e', 'E']).unwrap_or((unsigned.unwrap_or(literal), "0"));
+    let (whole, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{behind}");
+    let digits = digits.trim_start_matches('0');
+    let kept = digits.trim_end_matches('0');
+    if kept.is_empty() {
+        return Some((false, String::new(), 0));
+    }
+    let power = power.parse::<i64>().ok()?.checked_sub(i64::try_from(behind.len()).ok()?)?;
+    Some((unsigned.is_some(), kept.to_owned(), power.checked_add(i64::try_from(digits.len() - kept.len()).ok()?)?))
 }
 
 /// Deserializes a [`Value`] and refuses duplicate keys.
@@ -353,6 +427,63 @@ mod tests {
         assert!(parse_strict(r#"{"a":1} trailing"#).is_err());
     }
 
+    /// What is read is what is written, or it is refused by the value's own name.
+    #[test]
+    fn what_cannot_be_held_exactly_is_refused() {
+        for number in [
+            "0",
+            "-0",
+            "1.0",
+            "1e2",
+            "-0.0",
+            "0.1",
+            "0.30",
+            "1e22",
+            "1E+22",
+            "1.5e-7",
+            "3e-7",
+            "9007199254740993",
+            "5e-324",
+            "0e9",
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1.7976931348623157e308",
+            "0.30000000000000004",
+            "12345678.90",
+            "100e-2",
+        ] {
+            assert!(parse_strict(&format!("{{\"a\":[{number}]}}")).is_ok(), "{number}");
+        }
+        for number in [
+            "20000000000000000001",
+            "-9223372036854775809",
+            "0.1000000000000000055",
+            "12345678901234567.89",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "9007199254740993.0",
+            "123456789012345678901234567890e0",
+            "1e99999999999999999999",
+        ] {
+            let refused = parse_strict(&format!("{{\"a\":[{number}]}}")).unwrap_err().to_string();
+            assert!(refused.contains(number), "{number}: {refused}");
+        }
+        for half in [r"\ud83d", r"\ude00", r"\ud83d\ud83d\ude00", r"x\uDBFF\n", r"\ud83d\\ude00"] {
+            assert!(
+                matches!(parse_strict(&format!("[\"{half}\"]")), Err(CanonicalError::HalfCharacter(_))),
+                "{half}: {:?}",
+                parse_strict(&format!("[\"{half}\"]"))
+            );
+        }
+        assert_eq!(
+            parse_strict(r#"["\ud83d\ude00 \\ud83d 0.1000000000000000055 \""]"#).unwrap()[0],
+            "\u{1f600} \\ud83d 0.1000000000000000055 \""
+        );
+        let all = inexact(r#"{"a": 0.1000000000000000055, "b": "\ud83d", "c": 99999999999999999999, "d": 1}"#, 9);
+        assert_eq!(all.len(), 3);
+    }
+
     #[test]
     fn volatile_fields_do_not_count() {
         let volatile = ["client_request_id".to_owned()];
@@ -410,6 +541,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_this_program_writes_can_be_read_exactly(value in any_json()) {
+            let written = serde_json::to_string(&value).unwrap();
+            prop_assert_eq!(parse_strict(&written).unwrap(), value);
+        }
+
+        /// A decimal is held if and only if the double that it is read as is that very number.
+        #[test]
+        fn a_decimal_is_held_if_it_is_what_it_is_read_as(whole in 0_u64..1_000_000, behind in "[0-9]{1,24}", power in -30_i32..30) {
+            let literal = format!("{whole}.{behind}e{power}");
+            let read: f64 = literal.parse().unwrap();
+            // With all digits that the literal can have.
+            let is_held = inexact(&literal, 1).is_empty();
+            let shortest = Number::from_f64(read).unwrap().to_string();
+            prop_assert_eq!(is_held, digits_of(&shortest) == digits_of(&literal));
+            prop_assert!(parse_strict(&shortest).is_ok());
+        }
+
         #[test]
         fn a_value_reads_as_the_library_writes_it(value in any_json()) {
             prop_assert_eq!(CanonicalJson::of(&value, &[]).unwrap().0, by_the_library(&value));

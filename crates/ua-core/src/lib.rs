@@ -55,7 +55,7 @@ pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;
 pub use call::{PlannedCall, Position, Refusal};
-pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Digesting, Sha256, parse_strict, sha256};
+pub use canonical::{ArgsHash, CanonicalError, CanonicalJson, Digesting, Sha256, inexact, parse_strict, sha256};
 pub use charge::ToolCharge;
 pub use composite::{Action, Composite, ExpandedCall, Via};
 pub use env::{Clock, Entropy, Env, SeededEntropy, SimClock, Sleep, Timestamp};
