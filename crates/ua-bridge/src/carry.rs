@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::args::{Args, Environment};
 use crate::line::{Line, next, quoted};
 use crate::name::Names;
-use crate::scan::{begun, parts};
+use crate::scan::{begun, is_batch, parts};
 
 /// How long a broker is looked for and started before the bridge gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -107,8 +107,8 @@ impl Bridge {
             }
             let found = parts(&line);
             let mut state = self.state();
-            if found.is_request() {
-                let is_handshake = found.method == Some("\"initialize\"");
+            if found.is_request() || is_batch(&line) {
+                let is_handshake = found.is_handshake();
                 let is_said = state.broker.is_some();
                 let open = Open { name: names.next()?, line, is_handshake, is_said };
                 state.say(&format!("R {} {}\n", open.name, open.line));
@@ -219,7 +219,7 @@ impl Bridge {
                 Line::Unreadable { begin, why } => {
                     let name = begin.strip_prefix("A ").and_then(|answer| answer.split_once(' ')).map(|(name, _)| name);
                     if let Some(name) = name {
-                        self.refuse(name, &format!("the answer cannot be carried: {why}"))?;
+                        self.refuse(name, &format!("the request was answered, and the answer cannot be carried: {why}; do not send it in other words"))?;
                     }
                     continue;
                 }

@@ -5,7 +5,8 @@
 //! starting the broker when it has to, and sends what is not answered once more under the same name. A client sees a pause.
 //!
 //! Invariants: a line reaches the broker as it came; an answer is written once; what was answered is said to the broker when it has been written,
-//! not before. No store, no lock, no runtime, and no reading of a message beyond its id and its method.
+//! not before. No store, no lock, no runtime, and no reading of a message beyond its id and its method, by which
+//! nothing is decided but which lines are kept: what a line is, the broker judges.
 //!
 //! ```text
 //! hello                         one line of JSON, first of all

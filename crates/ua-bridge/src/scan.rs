@@ -1,4 +1,5 @@
-//! The little of a message that the bridge looks at: its `id` and its `method`, as they stand in the line.
+//! The little of a message that the bridge looks at: its `id` and its `method`, as they stand in the line. It decides nothing: what a line is,
+//! the broker judges, which reads it whole. Here it is only found out which lines are kept until they are answered.
 
 /// The two, as JSON. A request has both, a notification only a method, an answer only an id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,6 +15,11 @@ impl Parts<'_> {
     pub fn is_request(&self) -> bool {
         self.method.is_some() && self.id.is_some_and(|id| id != "null")
     }
+
+    /// Whether it is the request with which a client begins.
+    pub(crate) fn is_handshake(&self) -> bool {
+        self.is_request() && self.method.is_some_and(|method| is_text(method, "initialize"))
+    }
 }
 
 /// What a line says of itself. One that is no JSON object has no parts; what stands deeper is not looked at. The last of several counts, as for
@@ -21,6 +27,28 @@ impl Parts<'_> {
 pub fn parts(line: &str) -> Parts<'_> {
     let mut parts = Parts::default();
     scan(line, &mut parts).map(|()| parts).unwrap_or_default()
+}
+
+/// Whether a line is several messages at once, whose answers come as one.
+pub(crate) fn is_batch(line: &str) -> bool {
+    line.trim_ascii_start().starts_with('[')
+}
+
+/// Whether a string of JSON is this text, however it is written.
+fn is_text(json: &str, text: &str) -> bool {
+    let Some(mut rest) = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')) else { return false };
+    for c in text.chars() {
+        let plain = rest.strip_prefix(c);
+        let escaped = || {
+            let digits = rest.strip_prefix("\\u")?.get(..4)?;
+            (u32::from_str_radix(digits, 16).ok()? == u32::from(c)).then(|| rest.get(6..))?
+        };
+        match plain.or_else(|| rest.strip_prefix('\\').filter(|_| c == '/')?.strip_prefix(c)).or_else(escaped) {
+            Some(behind) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.is_empty()
 }
 
 /// What a line says of itself that ends too early, or is broken further on.
@@ -48,10 +76,10 @@ fn scan<'l>(line: &'l str, parts: &mut Parts<'l>) -> Option<()> {
         let start = blank(bytes, at + 1);
         let end = value(bytes, start)?;
         let found = line.get(start..end);
-        match name {
-            "\"id\"" => parts.id = found,
-            "\"method\"" => parts.method = found,
-            _ => {}
+        if is_text(name, "id") {
+            parts.id = found;
+        } else if is_text(name, "method") {
+            parts.method = found;
         }
         at = blank(bytes, end);
         if *bytes.get(at)? == b',' {
@@ -120,11 +148,17 @@ mod tests {
             ("nonsense", None, None),
             ("", None, None),
             (r#"{"a" 1}"#, None, None),
+            (r#"{"\u0069d":1,"m\u0065thod":"a","x\u0069d":2}"#, Some("1"), Some("\"a\"")),
         ] {
             assert_eq!(parts(line), Parts { id, method }, "{line}");
         }
         assert!(parts(r#"{"id":0,"method":"a"}"#).is_request());
         assert!(!parts(r#"{"id":null,"method":"a"}"#).is_request());
+        for method in ["initialize", "\\u0069nitialize", "initiali\\u007Ae"] {
+            assert!(parts(&format!(r#"{{"id":0,"method":"{method}"}}"#)).is_handshake(), "{method}");
+        }
+        assert!(!parts(r#"{"id":0,"method":"initialized"}"#).is_handshake());
+        assert!(is_batch(" [{}]") && !is_batch("{}") && is_text(r#""a\/b""#, "a/b"));
     }
 
     #[test]

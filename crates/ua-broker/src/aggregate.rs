@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::batches;
 use crate::broker::{Broken, Broker, Way};
 use crate::connection::{Connection, ToClient};
 use crate::era;
+use crate::incoming::{Aside, Request};
 use crate::upstream::lock;
 use crate::wire::Hello;
 
@@ -76,10 +78,10 @@ impl Aggregate {
     }
 
     /// A request of the client.
-    pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, mut message: Value) {
-        let (id, method) = (message["id"].clone(), message["method"].as_str().unwrap_or_default().to_owned());
-        if method == "tools/call" {
-            let called = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+    pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, request: Request) {
+        if request.is_call() {
+            let id = request.id().clone();
+            let called = request.params()["name"].as_str().unwrap_or_default().to_owned();
             let found = called.split_once(BETWEEN).and_then(|(server, tool)| {
                 let place = self.parts.iter().position(|(own, _)| own == server)?;
                 Some((place, tool.to_owned()))
@@ -88,13 +90,12 @@ impl Aggregate {
                 let why = format!("there is no tool `{called}`; tools are named SERVER{BETWEEN}TOOL");
                 return self.answer(name, id, json!({"error": {"code": -32602, "message": why}}));
             };
-            message["params"]["name"] = json!(tool);
             lock(&self.answered).insert(name.clone(), place);
-            return self.parts[place].1.request(name, is_first, message);
+            return self.parts[place].1.request(name, is_first, request.of_tool(&tool));
         }
         let all = self.clone();
         self.spawn(async move {
-            let params = message["params"].clone();
+            let (id, method, params) = request.into_parts();
             let answer = match method.as_str() {
                 "ping" => json!({"result": {}}),
                 "initialize" => all.initialize(&name, params).await,
@@ -113,24 +114,29 @@ impl Aggregate {
     }
 
     /// What wants no answer, or is one.
-    pub(crate) async fn message(&self, mut message: Value) {
-        if message.get("method").is_none() {
-            let asked = message["id"].as_str().and_then(|id| lock(&self.asked).remove(id));
+    pub(crate) async fn message(&self, aside: Aside) {
+        if let Aside::Answer(answer) = aside {
+            let asked = answer.id.as_str().and_then(|id| lock(&self.asked).remove(id));
             if let Some((place, id)) = asked {
-                message["id"] = id;
-                self.parts[place].1.message(message).await;
+                self.parts[place].1.message(Aside::Answer(answer.of_request(id))).await;
             }
             return;
         }
         for (_, part) in &self.parts {
-            part.message(message.clone()).await;
+            part.message(aside.clone()).await;
         }
     }
 
     /// An answer was written to the client.
     pub(crate) async fn delivered(&self, name: &str) {
-        let place = lock(&self.answered).remove(name);
-        if let Some(place) = place {
+        // Of a batch there may be several.
+        let mut places: Vec<usize> = lock(&self.answered)
+            .extract_if(|answered, _| batches::whole(answered) == name)
+            .map(|(_, place)| place)
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        for place in places {
             self.parts[place].1.delivered(name).await;
         }
     }
@@ -175,18 +181,18 @@ impl Aggregate {
     }
 
     /// One request to one server.
-    async fn ask(&self, place: usize, name: &str, method: &str, params: &Value) -> Value {
+    async fn ask(&self, place: usize, name: &str, method: &'static str, params: &Value) -> Value {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("{name}_{place}_{number}");
         let (answered, answer) = oneshot::channel();
         lock(&self.gathering).insert(name.clone(), answered);
-        let message = json!({"jsonrpc": "2.0", "id": name, "method": method, "params": params});
-        self.parts[place].1.request(name, true, message);
+        let request = Request::own(&name, method, params);
+        self.parts[place].1.request(name, true, request);
         answer.await.unwrap_or_default()
     }
 
     /// One request to all servers, at once; each with its answer.
-    async fn ask_all(&self, name: &str, method: &str, params: &Value) -> Vec<(&str, Value)> {
+    async fn ask_all(&self, name: &str, method: &'static str, params: &Value) -> Vec<(&str, Value)> {
         let asks = (0..self.parts.len()).map(|place| self.ask(place, name, method, params));
         let answers = futures_util::future::join_all(asks).await;
         self.parts.iter().map(|(server, _)| server.as_str()).zip(answers).collect()

@@ -1,16 +1,18 @@
 //! A client that came through a bridge: its lines, in both directions.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 use crate::aggregate::Aggregate;
+use crate::batches::Batches;
 use crate::broker::{Broken, Broker};
-use crate::connection::{Connection, ToClient};
-use crate::lines::{self, Unreadable};
+use crate::connection::{Connection, MOST_CARRIED, ToClient};
+use crate::incoming::{self, Aside, Incoming, Judged, Read, Refused, Request, has_batches, no_batches};
+use crate::upstream::lock;
 use crate::wire::{BridgeLine, Hello};
 
 /// Whom a client speaks with.
@@ -22,17 +24,17 @@ enum Peer {
 }
 
 impl Peer {
-    fn request(&self, name: String, is_first: bool, message: Value) {
+    fn request(&self, name: String, is_first: bool, request: Request) {
         match self {
-            Self::One(one) => one.request(name, is_first, message),
-            Self::All(all) => all.request(name, is_first, message),
+            Self::One(one) => one.request(name, is_first, request),
+            Self::All(all) => all.request(name, is_first, request),
         }
     }
 
-    async fn message(&self, message: Value) {
+    async fn message(&self, aside: Aside) {
         match self {
-            Self::One(one) => one.message(message).await,
-            Self::All(all) => all.message(message).await,
+            Self::One(one) => one.message(aside).await,
+            Self::All(all) => all.message(aside).await,
         }
     }
 
@@ -67,24 +69,57 @@ pub(crate) async fn serve(
 ) -> Result<(), Broken> {
     let (out, outgoing) = mpsc::unbounded_channel();
     let says_again = hello.says_again;
+    let talk = Arc::new(Talk::of(&hello));
     let peer = if hello.all {
         Peer::All(Aggregate::open(&broker, &hello, out.clone())?)
     } else {
         Peer::One(Connection::open(broker.clone(), hello, out.clone())?)
     };
-    let writing = tokio::spawn(write_out(outgoing, write));
-    let is_orderly = read(&broker, &peer, says_again, lines, &out).await;
+    let writing = tokio::spawn(write_out(outgoing, talk.clone(), write));
+    let is_orderly = read(&broker, &peer, says_again, lines, &talk, &out).await;
     peer.close(is_orderly).await;
     writing.abort();
     Ok(())
 }
 
-/// Reads until the bridge has gone; whether its client went in an orderly way.
+/// What is known of a conversation on a bridge's lines.
+#[derive(Default)]
+struct Talk {
+    batches: Batches,
+    /// The revision that was agreed on: by the answer to `initialize`, or, with a client that an earlier broker greeted, as far as it is known.
+    revision: Mutex<Option<String>>,
+    /// Under which name the client's `initialize` came.
+    greeting: Mutex<Option<String>>,
+}
+
+impl Talk {
+    fn of(hello: &Hello) -> Self {
+        let asked = hello.handshake.as_ref().and_then(|handshake| handshake["params"]["protocolVersion"].as_str());
+        Self { revision: Mutex::new(asked.map(str::to_owned)), ..Self::default() }
+    }
+
+    fn has_batches(&self) -> bool {
+        has_batches(lock(&self.revision).as_deref())
+    }
+
+    /// What is written of it, if it is whole.
+    fn written(&self, item: ToClient) -> Option<ToClient> {
+        if let ToClient::Answer { name, answer: Some(answer) } = &item
+            && lock(&self.greeting).take_if(|greeting| greeting == name).is_some()
+        {
+            *lock(&self.revision) = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
+        }
+        self.batches.gathered(item)
+    }
+}
+
+/// Reads until the bridge has gone; whether its client went in an orderly way. What a line is, the bridge says nothing about: it is judged here.
 async fn read(
     broker: &Broker,
     peer: &Peer,
     says_again: bool,
     lines: BufReader<OwnedReadHalf>,
+    talk: &Talk,
     out: &mpsc::UnboundedSender<ToClient>,
 ) -> bool {
     let mut lines = lines.lines();
@@ -97,20 +132,44 @@ async fn read(
         match BridgeLine::read(&line) {
             Some(BridgeLine::Request { name, message, is_again }) => {
                 peer.acknowledge().await;
-                match lines::message(message) {
-                    Ok(message) => peer.request(name.to_owned(), says_again && !is_again, message),
-                    Err(unreadable) => {
-                        let (name, answer) = (name.to_owned(), Some(refused(&unreadable)));
-                        let _gone = out.send(ToClient::Answer { name, answer });
+                let is_first = says_again && !is_again;
+                let said = match incoming::read(message.as_bytes()) {
+                    Read::One(Judged::Taken(Incoming::Request(request))) => {
+                        if request.method() == "initialize" {
+                            *lock(&talk.greeting) = Some(name.to_owned());
+                        }
+                        peer.request(name.to_owned(), is_first, request);
+                        continue;
                     }
+                    // One that comes again was begun before, in a session that had batches.
+                    Read::Batch(messages) if is_again || talk.has_batches() => {
+                        let (taken, answer) = talk.batches.open(name, messages);
+                        for (name, incoming) in taken {
+                            match incoming {
+                                Incoming::Request(request) => peer.request(name, is_first, request),
+                                Incoming::Aside(aside) => peer.message(aside).await,
+                            }
+                        }
+                        let _gone = answer.map(|answer| out.send(answer));
+                        continue;
+                    }
+                    read => aside(peer, read).await,
+                };
+                let _gone = out.send(ToClient::Answer { name: name.to_owned(), answer: said });
+            }
+            Some(BridgeLine::Message(message)) => {
+                let said = match incoming::read(message.as_bytes()) {
+                    // The bridge has no name for it, so nobody would send it again.
+                    Read::One(Judged::Taken(Incoming::Request(request))) => {
+                        let why = "the request is not written as one; nothing was sent".to_owned();
+                        Some(Refused { id: request.id().clone(), code: -32600, why }.as_message())
+                    }
+                    read => aside(peer, read).await,
+                };
+                if let Some(message) = said {
+                    let _gone = out.send(ToClient::Tell { message, about: None });
                 }
             }
-            Some(BridgeLine::Message(message)) => match lines::message(message) {
-                Ok(message) => peer.message(message).await,
-                Err(unreadable) => {
-                    let _gone = out.send(ToClient::Tell { message: refused(&unreadable), about: None });
-                }
-            },
             Some(BridgeLine::Delivered(name)) => peer.delivered(name).await,
             Some(BridgeLine::Gone { is_orderly }) => return is_orderly,
             None => tracing::debug!("a bridge sent a line that cannot be read"),
@@ -118,18 +177,34 @@ async fn read(
     }
 }
 
-/// The answer to what cannot be read.
-fn refused(unreadable: &Unreadable) -> Value {
-    let message = format!("the message cannot be read: {}", unreadable.why);
-    json!({"jsonrpc": "2.0", "id": unreadable.id, "error": {"code": -32700, "message": message}})
+/// Takes what is no request; what is said to the client of it.
+async fn aside(peer: &Peer, read: Read) -> Option<Value> {
+    match read {
+        Read::One(Judged::Taken(Incoming::Aside(aside))) => peer.message(aside).await,
+        Read::One(Judged::Refused(refused)) => return Some(refused.as_message()),
+        Read::One(Judged::Dropped { why, .. }) => tracing::warn!(why, "a message of a client was dropped"),
+        Read::One(Judged::Taken(Incoming::Request(_))) => unreachable!("whoever asks took requests before"),
+        Read::Batch(_) => return Some(no_batches().as_message()),
+    }
+    None
 }
 
-async fn write_out(mut outgoing: mpsc::UnboundedReceiver<ToClient>, mut write: OwnedWriteHalf) {
+async fn write_out(mut outgoing: mpsc::UnboundedReceiver<ToClient>, talk: Arc<Talk>, mut write: OwnedWriteHalf) {
     while let Some(item) = outgoing.recv().await {
-        let line = match item {
-            ToClient::Answer { name, answer: Some(answer) } => format!("A {name} {answer}\n"),
-            ToClient::Answer { name, answer: None } => format!("A {name} \n"),
-            ToClient::Tell { message, .. } => format!("L {message}\n"),
+        let line = match talk.written(item) {
+            None => continue,
+            Some(ToClient::Answer { name, answer: Some(Value::Array(answers)) }) => {
+                let line = format!("A {name} {}\n", Value::Array(answers.clone()));
+                if line.len() <= MOST_CARRIED {
+                    line
+                } else {
+                    // Each fits alone, and its id says whose answer it is.
+                    answers.iter().map(|answer| format!("L {answer}\n")).chain([format!("A {name} \n")]).collect()
+                }
+            }
+            Some(ToClient::Answer { name, answer: Some(answer) }) => format!("A {name} {answer}\n"),
+            Some(ToClient::Answer { name, answer: None }) => format!("A {name} \n"),
+            Some(ToClient::Tell { message, .. }) => format!("L {message}\n"),
         };
         if write.write_all(line.as_bytes()).await.is_err() {
             return;

@@ -1,6 +1,7 @@
 //! One client's connection to one tool server, whichever way it came: through a bridge, or over HTTP.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +15,10 @@ use ua_dispatch::{Catalog, Rules};
 use ua_store::Change;
 
 use crate::ask::Reply;
-use crate::broker::{Broken, Broker, Connected, Unanswerable};
+use crate::batches;
+use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
 use crate::era::{self, Client, Era};
+use crate::incoming::{Answer, Aside, CANCELLED, INITIALIZED, Request};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse};
 use crate::settings::Patience;
@@ -23,6 +26,11 @@ use crate::subscriptions::{Subscriptions, is_subscribed};
 use crate::texts::Told;
 use crate::upstream::{Launch, Reach, Unanswered, Upstream, lock, spec};
 use crate::wire::Hello;
+
+/// The longest answer that is handed to a bridge, which carries lines of 64 MiB with its own words in front of them.
+pub(crate) const MOST_CARRIED: usize = 64 * 1024 * 1024 - 64 * 1024;
+/// How many requests of a tool server wait for its client's answer at most.
+const MOST_ASKED: usize = 10_000;
 
 /// What goes to the client.
 #[derive(Debug)]
@@ -56,6 +64,8 @@ pub(crate) struct Connection {
     /// Our own requests to the client, by our id.
     pub(crate) asks: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     pub(crate) asked: AtomicU64,
+    /// Requests of the tool server to the client, by its id: nothing else is answered there.
+    asked_by_server: Mutex<HashSet<String>>,
     /// Whether somebody sits in front of the client's dialogue, and what was not decided there.
     away: watch::Sender<Away>,
     pub(crate) subscriptions: Subscriptions,
@@ -154,6 +164,7 @@ impl Connection {
             tasks: Mutex::default(),
             asks: Mutex::default(),
             asked: AtomicU64::new(1),
+            asked_by_server: Mutex::default(),
             away: watch::Sender::default(),
             subscriptions: Subscriptions::default(),
             listening: Mutex::default(),
@@ -248,10 +259,9 @@ impl Connection {
     }
 
     /// A request of the client. `is_first`: nobody sent it before under this name.
-    pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, mut message: Value) {
-        let id = message["id"].take();
-        let method = message["method"].as_str().unwrap_or_default().to_owned();
-        let params = message["params"].take();
+    pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, request: Request) {
+        let is_call = request.is_call();
+        let (id, method, params) = request.into_parts();
         let era = if method == "initialize" { Era::Handshake } else { era::era_of(&params) };
         if era == Era::Stateless || method == "server/discover" {
             if let Some((code, why, data)) = era::refused(&method, &params) {
@@ -263,7 +273,6 @@ impl Connection {
                 self.greet(era, client);
             }
         }
-        let is_call = method == "tools/call";
         let says = is_call.then(|| sha256(params.to_string()));
         let mut all = lock(&self.open);
         // A client has no two requests of one name open; without sessions several clients share this, and know nothing of each other's names.
@@ -308,15 +317,14 @@ impl Connection {
 
     /// The client does not want the answer to this request any more.
     pub(crate) fn let_go_of(&self, name: &str) {
-        let cancel = lock(&self.open).get(name).map(|open| open.cancel.clone());
-        if let Some(cancel) = cancel {
-            cancel.cancel();
+        for open in lock(&self.open).values().filter(|open| batches::whole(&open.name) == name) {
+            open.cancel.cancel();
         }
     }
 
     /// The client's line for the answer to this request was cut, or taken up again.
     pub(crate) fn listens(&self, name: &str, listens: bool) {
-        if let Some(open) = lock(&self.open).get(name) {
+        for open in lock(&self.open).values().filter(|open| batches::whole(&open.name) == name) {
             open.listens.send_replace(listens);
         }
     }
@@ -371,8 +379,7 @@ impl Connection {
             }
             let number = *lock(&number);
             if let Some(number) = number.filter(|_| cancel.is_cancelled()) {
-                let over = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}});
-                connection.upstream.tell(&over).await;
+                connection.upstream.tell(&Aside::cancelled(number)).await;
             }
         });
     }
@@ -409,6 +416,8 @@ impl Connection {
                 return;
             }
             Ok(Some(Reply::Result { result, is_final })) => {
+                // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
+                let is_final = is_final && self.too_long(&result).is_none();
                 if let (Ok(session), true) = (session, is_final) {
                     lock(&self.written).insert(name.clone(), (asker.arrival.clone(), session));
                 }
@@ -435,7 +444,23 @@ impl Connection {
         self.answer(&name, id, era, "tools/call", answer);
     }
 
+    /// How long a value is, where the client's way does not carry it.
+    fn too_long(&self, value: &Value) -> Option<usize> {
+        let length = if self.hello.way == Way::Bridge { length(value) } else { 0 };
+        (length > MOST_CARRIED).then_some(length)
+    }
+
     fn answer(&self, name: &str, id: Value, era: Era, method: &str, mut answer: Value) {
+        if let Some(length) = self.too_long(&answer) {
+            answer = match method {
+                "tools/call" => json!({"result": Told::TooLong { length }.as_result(None, &self.broker.config.person)}),
+                _ => error(
+                    -32603,
+                    &format!("the tool server answered, and {}", crate::texts::too_long(length)),
+                    Value::Null,
+                ),
+            };
+        }
         match (era, self.upstream.era()) {
             (Era::Stateless, _) => era::to_stateless(method, &mut answer, self.upstream.server_info().as_ref()),
             (Era::Handshake, Some(Era::Stateless)) => era::to_handshake(method, &mut answer),
@@ -447,10 +472,9 @@ impl Connection {
     }
 
     /// What wants no answer, or is one.
-    pub(crate) async fn message(self: &Arc<Self>, message: Value) {
-        let method = message["method"].as_str();
-        if method == Some("notifications/cancelled") {
-            let id = &message["params"]["requestId"];
+    pub(crate) async fn message(self: &Arc<Self>, aside: Aside) {
+        if let Aside::Notification { method: CANCELLED, params } = &aside {
+            let id = &params["requestId"];
             let mut found = None;
             for open in lock(&self.open).values().filter(|open| open.id == *id) {
                 // Whoever asked for a tool goes away; the call goes on.
@@ -458,20 +482,26 @@ impl Connection {
                 found = *lock(&open.relayed);
             }
             if let Some(relayed) = found {
-                let mut passed = message;
-                passed["params"]["requestId"] = json!(relayed);
-                self.upstream.tell(&passed).await;
+                let mut params = params.clone();
+                params["requestId"] = json!(relayed);
+                self.upstream.tell(&Aside::Notification { method: CANCELLED, params }).await;
             }
             return;
         }
         self.acknowledge().await;
-        let own = message["id"].as_str().filter(|_| method.is_none()).and_then(|id| lock(&self.asks).remove(id));
-        if let Some(asked) = own {
-            let _gone = asked.send(message);
-            return;
+        if let Aside::Answer(answer) = &aside {
+            let own = answer.id.as_str().and_then(|id| lock(&self.asks).remove(id));
+            if let Some(asked) = own {
+                let _gone = asked.send(answer.result().map_or(Value::Null, |result| json!({"result": result})));
+                return;
+            }
+            if !lock(&self.asked_by_server).remove(&answer.id.to_string()) {
+                tracing::warn!(id = %answer.id, "an answer of a client to nothing that was asked was dropped");
+                return;
+            }
         }
-        let is_begun = method == Some("notifications/initialized");
-        self.upstream.tell(&message).await;
+        let is_begun = matches!(aside, Aside::Notification { method: INITIALIZED, .. });
+        self.upstream.tell(&aside).await;
         if is_begun && self.upstream.era() == Some(Era::Stateless) {
             let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
             self.listen("", all);
@@ -480,9 +510,12 @@ impl Connection {
 
     /// An answer was written to the client.
     pub(crate) async fn delivered(&self, name: &str) {
-        let Some((arrival, session)) = lock(&self.written).remove(name) else { return };
-        self.note(&session, vec![arrival.clone()], false).await;
-        lock(&self.heard).push((arrival, session));
+        let of_name: Vec<_> =
+            lock(&self.written).extract_if(|written, _| batches::whole(written) == name).map(|(_, of)| of).collect();
+        for (arrival, session) in of_name {
+            self.note(&session, vec![arrival.clone()], false).await;
+            lock(&self.heard).push((arrival, session));
+        }
     }
 
     /// The client goes on, so it has what was written to it before.
@@ -550,6 +583,13 @@ impl Connection {
                     }
                 }
                 Era::Handshake => {
+                    if is_request {
+                        let mut asked = lock(&self.asked_by_server);
+                        if asked.len() >= MOST_ASKED {
+                            asked.clear();
+                        }
+                        asked.insert(message["id"].to_string());
+                    }
                     let about = self.about(&message);
                     self.tell_client(message, about);
                 }
@@ -597,12 +637,11 @@ impl Connection {
                 Some(live) => live.ask_for(Map::from_iter([(name.to_owned(), request)]), &connection.broker.env).await,
                 None => None,
             };
-            let mut answer = match answers.and_then(|mut answers| answers.remove(name)) {
+            let outcome = match answers.and_then(|mut answers| answers.remove(name)) {
                 Some(result) => json!({"result": result}),
                 None => error(-32601, "the client cannot be asked for that now", Value::Null),
             };
-            answer["jsonrpc"] = json!("2.0");
-            answer["id"] = message["id"].clone();
+            let answer = Aside::Answer(Answer::new(message["id"].clone(), outcome));
             connection.upstream.tell(&answer).await;
         });
     }
@@ -634,6 +673,24 @@ impl Connection {
             upstream.shut_down().await;
         });
     }
+}
+
+/// How many bytes a value has as text.
+fn length(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Nothing in it fails: a value is JSON, and counting takes all.
+    let _counted = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// What a server says about itself, and that its client is told when its tools change: the gateway looks at them again whenever the server was

@@ -34,7 +34,7 @@ use self::session::HttpSession;
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
 use crate::era::{self, NEWER};
-use crate::lines;
+use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
 use crate::upstream::lock;
 
 /// The longest message.
@@ -228,39 +228,74 @@ impl Front {
             Ok(body) => body.to_bytes(),
             Err(_) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "a message is at most 16 MiB"),
         };
-        let message = match lines::message(&String::from_utf8_lossy(&bytes)) {
-            Ok(message @ Value::Object(_)) => message,
-            Ok(_) => {
-                return said(
-                    StatusCode::BAD_REQUEST,
-                    &Value::Null,
-                    INVALID_REQUEST,
-                    "one message a request",
-                    Value::Null,
-                );
+        let incoming = match incoming::read(&bytes) {
+            Read::One(Judged::Taken(incoming)) => incoming,
+            Read::One(Judged::Refused(refused)) => return as_json(StatusCode::BAD_REQUEST, &refused.as_message()),
+            Read::One(Judged::Dropped { why, is_call }) => {
+                tracing::warn!(why, "a message of a client was dropped");
+                // Nothing is taken of a call that nobody could be answered; what else is not known is passed over.
+                return if is_call {
+                    said(StatusCode::BAD_REQUEST, &Value::Null, INVALID_REQUEST, &why, Value::Null)
+                } else {
+                    empty(StatusCode::ACCEPTED)
+                };
             }
-            Err(unreadable) => {
-                let (id, why) = (unreadable.id.unwrap_or_default(), unreadable.why);
-                return said(
-                    StatusCode::BAD_REQUEST,
-                    &id,
-                    -32700,
-                    &format!("the message cannot be read: {why}"),
-                    Value::Null,
-                );
-            }
+            Read::Batch(messages) => return self.batch(who, headers, messages).await,
         };
         let version = text_of(headers, "mcp-protocol-version");
-        let method = message["method"].as_str().unwrap_or_default();
-        let is_stateless = method != "initialize"
-            && (message["params"]["_meta"].get(era::PROTOCOL).is_some()
-                || method == "server/discover"
+        let Incoming::Request(request) = incoming else {
+            let Incoming::Aside(aside) = incoming else { unreachable!("there are two kinds") };
+            return self.told(who, headers, aside).await;
+        };
+        let is_stateless = request.method() != "initialize"
+            && (request.params()["_meta"].get(era::PROTOCOL).is_some()
+                || request.method() == "server/discover"
                 || version == Some(NEWER))
-            || (method == "initialize" && version == Some(NEWER));
+            || (request.method() == "initialize" && version == Some(NEWER));
         if is_stateless {
-            self.stateless(who, server, headers, message).await
+            self.stateless(who, server, headers, request).await
         } else {
-            self.in_session(who, server, headers, message).await
+            self.in_session(who, server, headers, request).await
+        }
+    }
+
+    /// What wants no answer.
+    async fn told(&self, who: &str, headers: &HeaderMap, aside: Aside) -> Response<Body> {
+        if text_of(headers, "mcp-protocol-version") == Some(NEWER) {
+            // There is nothing to be told: what is cancelled is a stream that was closed.
+            return empty(StatusCode::ACCEPTED);
+        }
+        if let Err(refused) = speaks(headers, &Value::Null) {
+            return refused;
+        }
+        match self.session_of(who, headers) {
+            Ok(session) => {
+                session.told(aside).await;
+                empty(StatusCode::ACCEPTED)
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    /// Several messages, of a session in whose revision there is such a thing.
+    async fn batch(&self, who: &str, headers: &HeaderMap, messages: Vec<Judged>) -> Response<Body> {
+        if let Err(refused) = speaks(headers, &Value::Null) {
+            return refused;
+        }
+        let session = match self.session_of(who, headers) {
+            Ok(session) => session,
+            Err(refused) => return refused,
+        };
+        if !session.has_batches() {
+            return as_json(StatusCode::BAD_REQUEST, &incoming::no_batches().as_message());
+        }
+        let Some(mut reader) = session.asked_at_once(messages).await else { return empty(StatusCode::ACCEPTED) };
+        if accepts(headers, "text/event-stream") {
+            return reader.into_stream(true);
+        }
+        match reader.answer().await {
+            Some(answer) => reader.into_answer(StatusCode::OK, &answer),
+            None => empty(StatusCode::ACCEPTED),
         }
     }
 
@@ -270,18 +305,13 @@ impl Front {
         who: &str,
         server: &str,
         headers: &HeaderMap,
-        message: Value,
+        request: Request,
     ) -> Response<Body> {
-        let id = message["id"].clone();
-        if id.is_null() || message.get("method").is_none() {
-            // There is nothing to be told: what is cancelled is a stream that was closed.
-            return empty(StatusCode::ACCEPTED);
-        }
-        let method = message["method"].as_str().unwrap_or_default().to_owned();
-        if let Err(why) = is_what_its_headers_say(headers, &message) {
+        let (id, method) = (request.id().clone(), request.method().to_owned());
+        if let Err(why) = is_what_its_headers_say(headers, &request) {
             return said(StatusCode::BAD_REQUEST, &id, HEADER_MISMATCH, &why, Value::Null);
         }
-        if let Some((code, why, data)) = era::refused(&method, &message["params"]) {
+        if let Some((code, why, data)) = era::refused(&method, request.params()) {
             return said(status_of(code).unwrap_or(StatusCode::BAD_REQUEST), &id, code, &why, data);
         }
         let project = text_of(headers, "ua-project").map(str::to_owned);
@@ -289,12 +319,12 @@ impl Front {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
         };
-        if method == "tools/call"
-            && let Err(why) = session.arguments_are_what_headers_say(headers, &message["params"])
+        if request.is_call()
+            && let Err(why) = session.arguments_are_what_headers_say(headers, request.params())
         {
             return said(StatusCode::BAD_REQUEST, &id, HEADER_MISMATCH, &why, Value::Null);
         }
-        let mut reader = session.asked(message).await;
+        let mut reader = session.asked(request).await;
         // An error has a status, so it is waited for what comes first.
         match reader.first().await {
             Some(answer) if reader.is_over() => {
@@ -323,29 +353,20 @@ impl Front {
         who: &str,
         server: &str,
         headers: &HeaderMap,
-        message: Value,
+        request: Request,
     ) -> Response<Body> {
-        let id = message["id"].clone();
-        let version = text_of(headers, "mcp-protocol-version");
-        if let Some(version) = version.filter(|version| !WITH_HANDSHAKE.contains(version)) {
-            let why = format!("protocol version {version} is not supported");
-            let data = json!({"supported": WITH_HANDSHAKE, "requested": version});
-            return said(StatusCode::BAD_REQUEST, &id, era::UNSUPPORTED_VERSION, &why, data);
+        if let Err(refused) = speaks(headers, request.id()) {
+            return refused;
         }
-        let is_request = !id.is_null() && message.get("method").is_some();
-        if message["method"] == "initialize" && is_request {
-            return self.begin(who, server, headers, message).await;
+        if request.method() == "initialize" {
+            return self.begin(who, server, headers, request).await;
         }
         let session = match self.session_of(who, headers) {
             Ok(session) => session,
             Err(refused) => return refused,
         };
-        if !is_request {
-            session.told(message).await;
-            return empty(StatusCode::ACCEPTED);
-        }
-        let is_call = message["method"] == "tools/call";
-        let mut reader = session.asked(message).await;
+        let is_call = request.is_call();
+        let mut reader = session.asked(request).await;
         let streams = accepts(headers, "text/event-stream");
         if is_call && streams {
             // At once, and with a name: where it breaks it is taken up again, however long the tool takes.
@@ -357,15 +378,16 @@ impl Front {
         }
     }
 
-    async fn begin(self: &Arc<Self>, who: &str, server: &str, headers: &HeaderMap, message: Value) -> Response<Body> {
-        let id = message["id"].clone();
+    async fn begin(self: &Arc<Self>, who: &str, server: &str, headers: &HeaderMap, request: Request) -> Response<Body> {
+        let id = request.id().clone();
         let project = text_of(headers, "ua-project").map(str::to_owned);
         let session = match HttpSession::open(&self.broker, who, server, project, false) {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
         };
-        let mut reader = session.asked(message).await;
+        let mut reader = session.asked(request).await;
         let answer = reader.answer().await.unwrap_or_default();
+        session.agreed_on(answer["result"]["protocolVersion"].as_str());
         if answer.get("result").is_none() {
             let response = reader.into_answer(StatusCode::OK, &answer);
             session.close(true).await;
@@ -417,9 +439,19 @@ fn is_of_this_machine(headers: &HeaderMap) -> bool {
     text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
 }
 
+/// Whether the revision that a message of a session says it is in is one that has sessions.
+#[expect(clippy::result_large_err, reason = "a refusal is the answer that is sent")]
+fn speaks(headers: &HeaderMap, id: &Value) -> Result<(), Response<Body>> {
+    let version = text_of(headers, "mcp-protocol-version");
+    let Some(version) = version.filter(|version| !WITH_HANDSHAKE.contains(version)) else { return Ok(()) };
+    let why = format!("protocol version {version} is not supported");
+    let data = json!({"supported": WITH_HANDSHAKE, "requested": version});
+    Err(said(StatusCode::BAD_REQUEST, id, era::UNSUPPORTED_VERSION, &why, data))
+}
+
 /// Whether a request is what its headers say, by which others route it.
-fn is_what_its_headers_say(headers: &HeaderMap, message: &Value) -> Result<(), String> {
-    let params = &message["params"];
+fn is_what_its_headers_say(headers: &HeaderMap, request: &Request) -> Result<(), String> {
+    let params = request.params();
     let version = text_of(headers, "mcp-protocol-version");
     // Where it says nothing of itself it is refused for that.
     if let Some(own) = params["_meta"][era::PROTOCOL].as_str()
@@ -427,7 +459,7 @@ fn is_what_its_headers_say(headers: &HeaderMap, message: &Value) -> Result<(), S
     {
         return Err(format!("`MCP-Protocol-Version` is not {own}"));
     }
-    let method = message["method"].as_str().unwrap_or_default();
+    let method = request.method();
     if text_of(headers, "mcp-method") != Some(method) {
         return Err(format!("`Mcp-Method` is not {method}"));
     }
@@ -510,7 +542,11 @@ mod tests {
 
     #[test]
     fn a_request_is_what_its_headers_say() {
-        let call = json!({"method": "tools/call", "params": {"name": "send ü", "_meta": {era::PROTOCOL: NEWER}}});
+        let call =
+            json!({"id": 1, "method": "tools/call", "params": {"name": "send ü", "_meta": {era::PROTOCOL: NEWER}}});
+        let Read::One(Judged::Taken(Incoming::Request(call))) = incoming::read(call.to_string().as_bytes()) else {
+            panic!("no call")
+        };
         let good =
             [("mcp-protocol-version", NEWER), ("mcp-method", "tools/call"), ("mcp-name", "=?base64?c2VuZCDDvA==?=")];
         assert_eq!(is_what_its_headers_say(&headers(&good), &call), Ok(()));

@@ -15,6 +15,7 @@
 
 mod aggregate;
 mod ask;
+mod batches;
 mod bridge;
 mod broker;
 mod budget;
@@ -22,6 +23,7 @@ mod client;
 mod connection;
 mod era;
 mod http;
+mod incoming;
 mod lines;
 mod live;
 mod road;

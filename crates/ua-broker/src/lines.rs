@@ -1,7 +1,7 @@
-//! A line that somebody else wrote, read as a message; and what is known of one that cannot be read.
+//! A line that a tool server wrote, read as a message; and what is known of one that cannot be read.
 //!
-//! Invariant: a line that begins as an object is never dropped without a word. JavaScript cuts texts in the middle of a character and writes half
-//! of it as an escape (`\ud83d`), which is no text: it is read as U+FFFD. What still cannot be read has an id, where one can be found.
+//! Invariant: a line that begins as an object is never dropped without a word. What is not carried as it was written is marked
+//! (`ua_mcp::read_message`); what cannot be read at all has an id, where one can be found.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -33,40 +33,9 @@ pub(crate) fn message(line: &str) -> Result<Value, Unreadable> {
         Ok(message) => return Ok(message),
         Err(error) => error,
     };
-    let mended = whole_characters(line);
-    let error = match mended.as_deref().map(|line| ua_mcp::read_message(line.as_bytes())) {
-        Some(Ok(message)) => return Ok(message),
-        Some(Err(error)) => error,
-        None => error,
-    };
     let envelope: Option<Envelope> = serde_json::from_str(line).ok();
     let (id, method) = envelope.map(|envelope| (envelope.id, envelope.method)).unwrap_or_default();
     Err(Unreadable { why: error.to_string(), id, has_method: method.is_some() })
-}
-
-/// The line with U+FFFD in the place of escapes of half a character; `None` when there are none.
-fn whole_characters(line: &str) -> Option<String> {
-    let bytes = line.as_bytes();
-    let unit = |at: usize| {
-        let digits = line.get(at + 2..at + 6).filter(|_| bytes.get(at..at + 2) == Some(b"\\u"))?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let (mut mended, mut copied, mut at) = (String::new(), 0, 0);
-    while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
-        at += found;
-        match unit(at) {
-            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
-            Some(0xD800..=0xDFFF) => {
-                mended.push_str(line.get(copied..at)?);
-                mended.push_str("\\ufffd");
-                at += 6;
-                copied = at;
-            }
-            // Whatever is escaped is passed over with its backslash.
-            Some(_) | None => at += 2,
-        }
-    }
-    (copied > 0).then(|| mended + line.get(copied..).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -74,19 +43,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn half_a_character_is_read_as_one_that_is_missing() {
-        for (line, text) in [
-            (r#"{"a": "cut \ud83d"}"#, "cut \u{fffd}"),
-            (r#"{"a": "\ude00\ud83d\ude00\ud83d!"}"#, "\u{fffd}\u{1f600}\u{fffd}!"),
-            (r#"{"a": "\ud83d\ud83d\ude00"}"#, "\u{fffd}\u{1f600}"),
-            (r#"{"a": "\\ud83d"}"#, "\\ud83d"),
-            (r#"{"a": "ä\ud83d\n\\"}"#, "ä\u{fffd}\n\\"),
-        ] {
-            assert_eq!(message(line), Ok(json!({"a": text})), "{line}");
-        }
-    }
 
     #[test]
     fn of_what_cannot_be_read_the_id_is_found() {

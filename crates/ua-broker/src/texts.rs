@@ -33,6 +33,8 @@ pub(crate) enum Told {
     Refused { why: String },
     /// A person said that it happened.
     Happened { by: String, proof: Option<String> },
+    /// It was made and answered, and its answer is longer than is carried.
+    TooLong { length: usize },
     /// The gateway itself could not do its work, before anything was sent.
     Broken { why: String },
 }
@@ -60,6 +62,7 @@ impl Told {
             Self::Budget { .. } => "budget",
             Self::NotSent { .. } => "not_sent",
             Self::Happened { .. } => "happened",
+            Self::TooLong { .. } => "too_long",
             Self::Broken { .. } => "broken",
         }
     }
@@ -129,6 +132,11 @@ impl Told {
                 let proof = proof.as_ref().map_or_else(String::new, |proof| format!(" ({proof})"));
                 format!("This happened: {by} says so{proof}. The tool's own answer was lost. Do not send it again.")
             }
+            Self::TooLong { length } => format!(
+                "This call was made, and its tool server answered it. Only the answer did not come through: {}. Do not make the call in other \
+                 words; the same call again returns this. What only reads can be asked for less.",
+                too_long(*length)
+            ),
             Self::Broken { why } => format!("Not sent: the gateway could not do its work: {why}"),
         };
         let is_error = !matches!(self, Self::Happened { .. });
@@ -141,6 +149,14 @@ impl Told {
         }
         json!({"content": [{"type": "text", "text": text}], "isError": is_error, "_meta": {META: meta}})
     }
+}
+
+/// That an answer is not carried, as a clause.
+pub(crate) fn too_long(length: usize) -> String {
+    format!(
+        "its answer of {} MiB is longer than 64 MiB, the most that is carried to a client",
+        length.div_ceil(1 << 20)
+    )
 }
 
 /// Why a result is handed out that another request brought home.
@@ -242,6 +258,7 @@ mod tests {
             Told::ReadLost { why: why.clone() },
             Told::Running { since, is_sent: true },
             Told::Running { since, is_sent: false },
+            Told::TooLong { length: 70 << 20 },
             Told::Happened { by: why, proof: None },
         ] {
             let result = told.as_result(None, "ua");

@@ -1,6 +1,6 @@
 //! A tool server behind the gateway: a process below the shim, or a session with an endpoint over HTTP, spoken to in the client's own words.
 //!
-//! Messages pass as they came. Only a tool call goes the other way round: it comes with a permit, and its answer is handed to the ledger. As for
+//! What passes is what was judged (`incoming`), with the same values. Only a tool call goes the other way round: it comes with a permit, and its answer is handed to the ledger. As for
 //! every tool server a started process (or a session that was begun) is a generation, a call is sent to the one it was committed for or not at all, and nothing is sent twice.
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,6 +29,7 @@ use self::process::{Link, Pipe, Process, read};
 use self::tools::Tools;
 pub(crate) use self::transport::{AsListed, spec};
 use crate::era::{self, Client, Era};
+use crate::incoming::{Aside, CALL, CANCELLED};
 use crate::live::LiveCalls;
 
 /// How long a server may take to answer what we ask it for ourselves.
@@ -132,19 +133,22 @@ impl Upstream {
     }
 
     /// A message of the client that wants no answer, or is one. Without a process nobody misses it.
-    pub(crate) async fn tell(&self, message: &Value) {
+    pub(crate) async fn tell(&self, aside: &Aside) {
         let process = self.process.lock().await.clone();
         let Some(process) = process.filter(|process| !process.has_ended()) else { return };
-        let is_cancel = message["method"] == "notifications/cancelled";
+        let is_cancel = matches!(aside, Aside::Notification { method: CANCELLED, .. });
         // A server without sessions has nothing to remember; over HTTP a request is cancelled by closing its stream.
         if process.is_stateless() && (!is_cancel || process.is_remote()) {
             return;
         }
-        let _gone = process.write(message).await;
+        let _gone = process.write(&aside.as_message()).await;
     }
 
     /// A request of the client as it came, to a process that is started when there is none. `named` hears the id that it has there.
     pub(crate) async fn relay(&self, method: &str, params: Value, named: impl Fn(u64)) -> Result<Value, Unanswered> {
+        if method == CALL {
+            return Err(Unanswered::NotSent("a tool call is sent by the ledger alone".to_owned()));
+        }
         let process = self.running_process().await.map_err(Unanswered::NotSent)?;
         if method == "logging/setLevel" && process.is_stateless() {
             // Each request says for itself which logs it wants.

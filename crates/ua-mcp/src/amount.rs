@@ -1,4 +1,6 @@
-//! How many values a message may hold: a few bytes make a value, and a value takes a hundred times as many, then as many again where it is
+//! What a message may hold, and how it is read.
+//!
+//! How many values: a few bytes make a value, and a value takes a hundred times as many, then as many again where it is
 //! redacted, checked and stored. So the bytes are counted before anything is made of them, and of a message that holds too many only its
 //! frame is read.
 //!
@@ -11,14 +13,100 @@ use serde_json::{Map, Value, json};
 /// The most values of one message: elements of lists, members of objects, and these themselves.
 pub(crate) const MAX_VALUES: usize = 200_000;
 
-/// Reads a message. One with more than `MAX_VALUES` values is an answer that says so in the place of its result, a success or a failure as
+/// Whether a message holds more values than are read.
+pub fn is_too_much(bytes: &[u8]) -> bool {
+    values(bytes) > MAX_VALUES
+}
+
+/// Under which name a message says which of its values it does not hold as they were written.
+const CHANGED: &str = "dev.universal-agent/changed";
+
+/// How many of them are named.
+const MOST_NAMED: usize = 20;
+
+/// Reads what is not carried exactly: numbers that no value holds, halves of characters (as JavaScript writes them where a text was cut), names
+/// that are given twice. It is no reason to lose an answer, and it is said in the answer.
+fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    let read: Result<Value, _> = serde_json::from_slice(bytes);
+    let mut message = match read {
+        Ok(message) => message,
+        Err(error) => match whole_characters(bytes) {
+            Some(whole) => serde_json::from_slice(&whole)?,
+            None => return Err(error),
+        },
+    };
+    let Ok(text) = str::from_utf8(bytes) else { return Ok(message) };
+    let mut changed: Vec<String> = ua_core::inexact(text, MOST_NAMED).iter().map(ToString::to_string).collect();
+    if changed.is_empty() {
+        changed.extend(ua_core::parse_strict(text).err().map(|error| error.to_string()));
+    }
+    mark(&mut message, &changed);
+    Ok(message)
+}
+
+/// Says in a message what of it is not as it was written.
+fn mark(message: &mut Value, changed: &[String]) {
+    let place = if message.get("method").is_some() { "params" } else { "result" };
+    if let Some(error) = message.get_mut("error").and_then(|error| error.get_mut("message"))
+        && let Some(said) = error.as_str()
+    {
+        *error = format!("{said} (not carried as it was written: {})", changed.join("; ")).into();
+    }
+    let Some(body) = message.get_mut(place).and_then(Value::as_object_mut) else { return };
+    // A model reads the texts of a result, which hold what they hold; beside them stands what its structured content was before it was rounded.
+    if let Some(structured) = body.get("structuredContent").map(Value::to_string)
+        && let Some(content) = body.entry("content").or_insert_with(|| json!([])).as_array_mut()
+    {
+        if content.is_empty() {
+            content.push(json!({"type": "text", "text": structured}));
+        }
+        let text = format!(
+            "(The structured content of this result is not carried as its tool wrote it: {}.)",
+            changed.join("; ")
+        );
+        content.push(json!({"type": "text", "text": text}));
+    }
+    if let Some(meta) = body.entry("_meta").or_insert_with(|| json!({})).as_object_mut() {
+        meta.insert(CHANGED.to_owned(), changed.into());
+    }
+}
+
+/// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
+pub(crate) fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
+    let escape = |at: usize| {
+        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut whole, mut at, mut is_changed) = (Vec::with_capacity(line.len()), 0, false);
+    while let Some(byte) = line.get(at) {
+        let length = match escape(at) {
+            Some(0xD800..=0xDBFF) if matches!(escape(at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                whole.extend_from_slice(b"\\ufffd");
+                (at, is_changed) = (at + 6, true);
+                continue;
+            }
+            Some(_) => 6,
+            // Whatever follows a backslash belongs to it.
+            None if *byte == b'\\' => 2,
+            None => 1,
+        };
+        let end = line.len().min(at + length);
+        whole.extend_from_slice(line.get(at..end)?);
+        at = end;
+    }
+    is_changed.then_some(whole)
+}
+
+/// Reads a message. One that holds what is not carried exactly is read all the same, and says so. One with more than `MAX_VALUES` values is an answer that says so in the place of its result, a success or a failure as
 /// it was; a question or notice of that kind is an error.
 ///
 /// # Errors
 /// It is not JSON, or no message of the protocol and too much.
 pub fn read_message(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    if values(bytes) <= MAX_VALUES {
-        return serde_json::from_slice(bytes);
+    if !is_too_much(bytes) {
+        let exactly = str::from_utf8(bytes).ok().and_then(|text| ua_core::parse_strict(text).ok());
+        return exactly.map_or_else(|| read_loosely(bytes), Ok);
     }
     let frame: Frame = serde_json::from_slice(bytes)?;
     if frame.method.is_some() {
@@ -151,6 +239,31 @@ mod tests {
         ] {
             assert!(read_message(wrong.as_bytes()).is_err());
         }
+    }
+
+    /// What is not carried as it was written is said, and nothing is said of what is.
+    #[test]
+    fn what_is_changed_is_marked() {
+        for (value, word) in [
+            ("20000000000000000001", "20000000000000000001"),
+            ("12345678901234567.89", "12345678901234567.89"),
+            ("0.1000000000000000055", "0.1000000000000000055"),
+            ("\"\\ud83d\"", "\\ud83d"),
+            ("{\"a\":1,\"a\":2}", "twice"),
+        ] {
+            let read = |body: &str| read_message(format!("{{\"id\":1,{body}}}").as_bytes()).unwrap();
+            let result = read(&format!("\"result\":{{\"structuredContent\":{{\"n\":{value}}}}}"));
+            assert!(result["result"]["_meta"][CHANGED][0].as_str().unwrap().contains(word), "{result}");
+            let content = result["result"]["content"].as_array().unwrap();
+            assert_eq!(content[0]["text"], result["result"]["structuredContent"].to_string());
+            assert!(content[1]["text"].as_str().unwrap().contains(word), "{result}");
+            let error = read(&format!("\"error\":{{\"code\":1,\"message\":\"m\",\"data\":{value}}}"));
+            assert!(error["error"]["message"].as_str().unwrap().contains(word), "{error}");
+            let told = read(&format!("\"method\":\"m\",\"params\":{{\"n\":{value}}}"));
+            assert!(told["params"]["_meta"][CHANGED][0].is_string(), "{told}");
+        }
+        let exact = r#"{"id":1,"result":{"structuredContent":{"n":[0.1,1e3,18446744073709551615,"\\ud83d"]}}}"#;
+        assert_eq!(read_message(exact.as_bytes()).unwrap(), serde_json::from_str::<Value>(exact).unwrap());
     }
 
     #[test]

@@ -55,7 +55,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use amount::read_message;
+pub use amount::{is_too_much, read_message};
 pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
 pub use dialect::Protocol;

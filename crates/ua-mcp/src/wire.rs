@@ -250,10 +250,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Read::Nothing;
     }
-    let read = amount::read_message(line);
-    // Half a character, as JavaScript writes one whose text was cut within it, is no reason to lose an answer.
-    let read = read.or_else(|error| whole_characters(line).map_or(Err(error), |line| amount::read_message(&line)));
-    let message = match read {
+    let message = match amount::read_message(line) {
         Ok(Value::Object(message)) if message.contains_key("jsonrpc") => message,
         Ok(Value::Array(batch)) if batch.iter().any(|one| one.get("jsonrpc").is_some()) => {
             return broken("it sent a batch, which nobody asked for");
@@ -293,34 +290,7 @@ fn is_meant_for_a_call(message: &Map<String, Value>, state: &Inner) -> bool {
 /// Whether a line without its end is a whole object all the same.
 fn is_whole(line: &[u8]) -> bool {
     let reads = |line: &[u8]| serde_json::from_slice::<Map<String, Value>>(line).is_ok();
-    reads(line) || whole_characters(line).is_some_and(|line| reads(&line))
-}
-
-/// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
-fn whole_characters(line: &[u8]) -> Option<Vec<u8>> {
-    let escape = |at: usize| {
-        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let (mut whole, mut at, mut is_changed) = (Vec::with_capacity(line.len()), 0, false);
-    while let Some(byte) = line.get(at) {
-        let length = match escape(at) {
-            Some(0xD800..=0xDBFF) if matches!(escape(at + 6), Some(0xDC00..=0xDFFF)) => 12,
-            Some(0xD800..=0xDFFF) => {
-                whole.extend_from_slice(b"\\ufffd");
-                (at, is_changed) = (at + 6, true);
-                continue;
-            }
-            Some(_) => 6,
-            // Whatever follows a backslash belongs to it.
-            None if *byte == b'\\' => 2,
-            None => 1,
-        };
-        let end = line.len().min(at + length);
-        whole.extend_from_slice(line.get(at..end)?);
-        at = end;
-    }
-    is_changed.then_some(whole)
+    reads(line) || amount::whole_characters(line).is_some_and(|line| reads(&line))
 }
 
 /// A request or a notification of the server, handed on as it came: what it means is for our side of the connection to say.

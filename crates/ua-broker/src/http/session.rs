@@ -12,8 +12,10 @@ use ua_core::Timestamp;
 
 use super::streams::{Log, Reader};
 use super::text_of;
+use crate::batches::{self, Batches};
 use crate::broker::{Broken, Broker, Way};
 use crate::connection::{Connection, ToClient};
+use crate::incoming::{self, Aside, Incoming, Judged, Request};
 use crate::upstream::lock;
 use crate::wire::Hello;
 
@@ -30,6 +32,9 @@ pub(super) struct HttpSession {
     streams: Mutex<Streams>,
     open: AtomicUsize,
     used_at: Mutex<Timestamp>,
+    /// The revision that was agreed on.
+    revision: Mutex<Option<String>>,
+    batches: Batches,
 }
 
 struct Streams {
@@ -71,6 +76,8 @@ impl HttpSession {
             streams: Mutex::new(streams),
             open: AtomicUsize::new(0),
             used_at: Mutex::new(broker.env.now()),
+            revision: Mutex::default(),
+            batches: Batches::default(),
         });
         broker.connections.fetch_add(1, Ordering::AcqRel);
         tokio::spawn(hand_on(Arc::downgrade(&session), outgoing));
@@ -107,14 +114,49 @@ impl HttpSession {
     }
 
     /// A request; whoever is given the reader hears its answer.
-    pub(super) async fn asked(self: &Arc<Self>, message: Value) -> Reader {
+    pub(super) async fn asked(self: &Arc<Self>, request: Request) -> Reader {
+        let (name, log) = self.arrived().await;
+        // The name was made for it just now.
+        self.connection.request(name, true, request);
+        Reader::new(self.clone(), log, 0)
+    }
+
+    /// Several messages at once; whoever is given the reader hears their answers as one. `None` when none of them has one.
+    pub(super) async fn asked_at_once(self: &Arc<Self>, messages: Vec<Judged>) -> Option<Reader> {
+        let (name, log) = self.arrived().await;
+        let (taken, answer) = self.batches.open(&name, messages);
+        for (name, incoming) in taken {
+            match incoming {
+                Incoming::Request(request) => self.connection.request(name, true, request),
+                Incoming::Aside(aside) => self.connection.message(aside).await,
+            }
+        }
+        let has_none = matches!(answer, Some(ToClient::Answer { answer: None, .. }));
+        if let Some(answer) = answer {
+            self.say(answer);
+        }
+        (!has_none).then(|| Reader::new(self.clone(), log, 0))
+    }
+
+    /// What was agreed on when the session began.
+    pub(super) fn agreed_on(&self, revision: Option<&str>) {
+        *lock(&self.revision) = revision.map(str::to_owned);
+    }
+
+    /// Whether several messages may come as one.
+    pub(super) fn has_batches(&self) -> bool {
+        incoming::has_batches(lock(&self.revision).as_deref())
+    }
+
+    /// A name for what came just now, and where its answer will stand.
+    async fn arrived(&self) -> (String, Arc<Log>) {
         self.used();
         // A session goes on one request after the other; those that share a client without sessions know nothing of each other, but
         // what was written to it was written.
         self.connection.acknowledge().await;
         let name = self.connection.broker.env.uuid_v7();
+        let mut streams = lock(&self.streams);
         let log = {
-            let mut streams = lock(&self.streams);
             let number = streams.next;
             streams.next += 1;
             let log = Log::new(number, Some(name.clone()));
@@ -122,15 +164,14 @@ impl HttpSession {
             streams.waiting.insert(name.clone(), number);
             log
         };
-        // The name was made for it just now.
-        self.connection.request(name, true, message);
-        Reader::new(self.clone(), log, 0)
+        drop(streams);
+        (name, log)
     }
 
     /// A message that wants no answer.
-    pub(super) async fn told(&self, message: Value) {
+    pub(super) async fn told(&self, aside: Aside) {
         self.used();
-        self.connection.message(message).await;
+        self.connection.message(aside).await;
     }
 
     /// The stream that belongs to no request, or the one that broke, from where it broke.
@@ -182,6 +223,7 @@ impl HttpSession {
     }
 
     fn say(&self, item: ToClient) {
+        let Some(item) = self.batches.gathered(item) else { return };
         let mut streams = lock(&self.streams);
         match item {
             ToClient::Answer { name, answer } => {
@@ -197,8 +239,9 @@ impl HttpSession {
                 }
             }
             ToClient::Tell { message, about } => {
-                let of_request =
-                    about.and_then(|name| streams.waiting.get(&name)).and_then(|number| streams.logs.get(number));
+                let of_request = about
+                    .and_then(|name| streams.waiting.get(batches::whole(&name)))
+                    .and_then(|number| streams.logs.get(number));
                 match of_request {
                     Some(log) => log.say(Some(message), false),
                     None if self.is_stateless => {}

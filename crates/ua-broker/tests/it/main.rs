@@ -15,5 +15,6 @@ mod one_binary;
 mod passing;
 mod remote;
 mod repeats;
+mod shapes;
 mod telling;
 mod world;

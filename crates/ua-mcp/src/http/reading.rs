@@ -102,7 +102,7 @@ pub(super) fn as_it_was_read(reply: Reply, id: i64) -> Reply {
 }
 
 fn answered_all_the_same(status: StatusCode, body: &str, id: i64) -> Option<Reply> {
-    let mut message: Map<String, Value> = serde_json::from_str(body).ok()?;
+    let Ok(Value::Object(mut message)) = read_message(body.as_bytes()) else { return None };
     if message.contains_key("method") || answered_id(&message) != Some(id) {
         return None;
     }

@@ -143,9 +143,17 @@ impl Relay {
             let is_call = message["method"] == "tools/call";
             let answers = |body: &Value| {
                 let is_read = is_stateless || (is_call && !reading::is_at_the_door(status));
-                let is_error = is_read && body["error"]["code"].is_i64();
+                let code = body["error"]["code"].as_i64();
+                // In a session, 404 says that the session is over, also where it is said under the request's id. What only somebody says who
+                // read the request (a method, a parameter, an inner failure) is an answer all the same.
+                let of_session = status == StatusCode::NOT_FOUND && has_session && !code.is_some_and(is_of_a_reader);
+                let is_error = is_read && code.is_some() && !of_session;
                 body["id"].as_u64() == Some(id) && ((is_call && body.get("result").is_some()) || is_error)
             };
+            // Whatever it answers: it will not know the session next time either.
+            if !is_stateless && status == StatusCode::NOT_FOUND {
+                wire.note(status);
+            }
             if let Some(answer) = read_message(body.as_bytes()).ok().filter(answers) {
                 return Relayed::Answer(answer);
             }
@@ -234,6 +242,11 @@ impl Relay {
             }
         }
     }
+}
+
+/// Whether an error's code is one of those for what is in a request: only who read it says so.
+const fn is_of_a_reader(code: i64) -> bool {
+    matches!(code, -32603..=-32601)
 }
 
 /// The headers in which a request says what it is, if it is one that stands for itself.
