@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Bytes, Incoming as Arriving};
 use hyper::header::{
     ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -151,7 +151,7 @@ impl Front {
         }
     }
 
-    async fn pass(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn pass(self: &Arc<Self>, request: hyper::Request<Arriving>) -> Response<Body> {
         let headers = request.headers();
         if !is_of_this_machine(headers) {
             return refusal(StatusCode::FORBIDDEN, "only programs of this machine are served, under its own name");
@@ -221,7 +221,7 @@ impl Front {
         }
     }
 
-    async fn post(self: &Arc<Self>, who: &str, server: &str, request: Request<Incoming>) -> Response<Body> {
+    async fn post(self: &Arc<Self>, who: &str, server: &str, request: hyper::Request<Arriving>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let headers = &parts.headers;
         let bytes = match Limited::new(body, LONGEST).collect().await {
@@ -243,9 +243,9 @@ impl Front {
             Read::Batch(messages) => return self.batch(who, headers, messages).await,
         };
         let version = text_of(headers, "mcp-protocol-version");
-        let Incoming::Request(request) = incoming else {
-            let Incoming::Aside(aside) = incoming else { unreachable!("there are two kinds") };
-            return self.told(who, headers, aside).await;
+        let request = match incoming {
+            Incoming::Request(request) => request,
+            Incoming::Aside(aside) => return self.told(who, headers, aside).await,
         };
         let is_stateless = request.method() != "initialize"
             && (request.params()["_meta"].get(era::PROTOCOL).is_some()
