@@ -30,11 +30,16 @@ fn no_shape_of_a_call_gets_past_the_ledger() {
                             r#"{before}{{"jsonrpc":"2.0",{id}"{key}":"{method}","params":{{"name":"append_line","arguments":{{"text":"{number}"}}}}}}{behind}"#
                         );
                         client.say_bytes(line.replace('#', &number.to_string()).as_bytes());
+                        let is_read = before.is_empty() || revision == "2025-03-26";
+                        if is_read && id.contains("x#") && matches!(method, "tools/call" | r"tools\u002fcall") {
+                            let asked = json!(format!("x{number}"));
+                            client.hear("its answer", |said| said["id"] == asked || said[0]["id"] == asked);
+                        }
                     }
                 }
             }
         }
-        // Behind all of them, since a session's effects are made one after the other.
+        // Behind all of them: what is not answered was read before this is.
         assert!(text(&client.result("append_line", &json!({"text": "last"}))).starts_with("done"));
         client.done();
         let (effects, calls) = (world.effects(), world.calls("append_line"));
@@ -88,11 +93,18 @@ fn no_value_is_changed_without_a_word() {
         client.say_bytes(line.as_bytes());
         let refused = client.hear("a refusal", |message| message["id"] == "v");
         assert!(refused["error"]["message"].as_str().unwrap().contains(word), "{refused}");
+        // Of a key that a result has twice the last counts, as for whoever reads it behind the gateway.
+        if word == "twice" {
+            continue;
+        }
         let raw =
             format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"structuredContent":{{"n":{value}}}}}}}"#);
         std::fs::write(world.path("stub/raw"), raw).unwrap();
         let read = client.result("read_page", &json!({"page": "1"}));
-        assert!(read["_meta"]["dev.universal-agent/changed"][0].as_str().unwrap().contains(word), "{read}");
+        assert!(
+            read["_meta"]["dev.universal-agent/changed"].to_string().contains(&word.replace('\\', r"\\")),
+            "{read}"
+        );
         std::fs::remove_file(world.path("stub/raw")).unwrap();
     }
     assert!(world.effects().is_empty());
