@@ -41,7 +41,7 @@ fn s1_a_poisoned_page_mails_nothing_also_after_a_kill_and_a_resume() {
 
 #[test]
 fn s1_a_project_that_calls_a_read_an_effect_takes_no_question_away() {
-    let read = json!({"name": "mcp__forum__get_page", "input": {}});
+    let read = json!({"name": "mcp__forum__get_page", "input": {"text": "a page"}});
     for list in ["", "get_page", "mcp__forum__get*", "*"] {
         let env = env().with_forum();
         if !list.is_empty() {

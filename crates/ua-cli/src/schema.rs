@@ -271,7 +271,8 @@ mod tests {
         let has = |name: &String| ENTRIES.iter().any(|entry| entry.command == name);
         let mut without: Vec<String> = found.into_iter().filter(|name| !has(name)).collect();
         let mut wanted = WITHOUT.map(str::to_owned).to_vec();
-        (without.sort(), wanted.sort());
+        without.sort();
+        wanted.sort();
         assert_eq!(without, wanted, "`--json` of these writes no JSON");
     }
 

@@ -105,7 +105,12 @@ mod tests {
             let (command, label) = match reason {
                 RunStop::UnknownModel => (format!("ua fork {id} --model MODEL"), "Continue with"),
                 RunStop::ProviderRefused => (format!("ua resume {id}"), "Once corrected"),
-                _ => (format!("ua resume {id}"), "Resume with"),
+                RunStop::Budget
+                | RunStop::Interrupt
+                | RunStop::Provider
+                | RunStop::Fingerprint
+                | RunStop::ToolServer
+                | RunStop::Idle => (format!("ua resume {id}"), "Resume with"),
             };
             assert_eq!((step.command.as_str(), step.label()), (command.as_str(), label), "{reason}");
             assert_eq!(step.introduction().contains("resume it"), reason == RunStop::ProviderRefused, "{reason}");
