@@ -108,11 +108,13 @@ enum Task {
 impl Cli {
     /// Whether what `--only` names is there, where that is known without running anything.
     fn chooses_something(&self) -> bool {
-        match &self.task {
-            Task::Acceptance(options) => options.choose_something(),
-            Task::CrashMatrix(options) => options.choose_something(),
-            _ => true,
+        if let Task::Acceptance(options) = &self.task {
+            return options.choose_something();
         }
+        if let Task::CrashMatrix(options) = &self.task {
+            return options.choose_something();
+        }
+        true
     }
 }
 

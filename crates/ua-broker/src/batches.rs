@@ -68,7 +68,7 @@ impl Batches {
 }
 
 fn answered(name: String, answers: Vec<Value>) -> ToClient {
-    ToClient::Answer { name, answer: (!answers.is_empty()).then(|| Value::Array(answers)) }
+    ToClient::Answer { name, answer: (!answers.is_empty()).then_some(Value::Array(answers)) }
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ async fn read(
                         let _gone = answer.map(|answer| out.send(answer));
                         continue;
                     }
-                    read => aside(peer, read).await,
+                    read @ (Read::One(_) | Read::Batch(_)) => aside(peer, read).await,
                 };
                 let _gone = out.send(ToClient::Answer { name: name.to_owned(), answer: said });
             }
@@ -164,7 +164,7 @@ async fn read(
                         let why = "the request is not written as one; nothing was sent".to_owned();
                         Some(Refused { id: request.id().clone(), code: -32600, why }.as_message())
                     }
-                    read => aside(peer, read).await,
+                    read @ (Read::One(_) | Read::Batch(_)) => aside(peer, read).await,
                 };
                 if let Some(message) = said {
                     let _gone = out.send(ToClient::Tell { message, about: None });

@@ -260,7 +260,7 @@ fn judged_in_batch(message: Value) -> Judged {
         Judged::Taken(Incoming::Request(request)) if request.method == "initialize" => {
             Judged::refused(request.id, INVALID_REQUEST, "`initialize` is not part of a batch")
         }
-        judged => judged,
+        judged @ (Judged::Taken(_) | Judged::Refused(_) | Judged::Dropped { .. }) => judged,
     }
 }
 

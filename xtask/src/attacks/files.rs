@@ -265,7 +265,11 @@ fn workspace_behind_a_link(stage: &Stage) -> anyhow::Result<Verdict> {
     let write = call("mcp__ua__write_local_file", &json!({"path": "config.toml", "content": "[alert]\n"}));
     let mut codes = Vec::new();
     for behind in ["sub/ua", "sub", "sub/.ua"] {
-        job(&world, &json!({"artifacts": {"workspace_dir": format!("{WORKSPACE}/{behind}")}}), &[write.clone()])?;
+        job(
+            &world,
+            &json!({"artifacts": {"workspace_dir": format!("{WORKSPACE}/{behind}")}}),
+            std::slice::from_ref(&write),
+        )?;
         codes.push(world.run(&["job", "job.json"])?.code);
     }
     if codes.iter().any(|code| *code != Some(2)) {
