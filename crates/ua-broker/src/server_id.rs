@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn hello(reach: serde_json::Value) -> Hello {
+    fn hello(reach: &serde_json::Value) -> Hello {
         let mut all = json!({"wire": 1, "bridge": "b", "name": "mail", "command": [], "cwd": "/w", "env": {}});
         for (name, value) in reach.as_object().unwrap() {
             all[name] = value.clone();
@@ -80,7 +80,7 @@ mod tests {
         serde_json::from_value(all).unwrap()
     }
 
-    fn id(reach: serde_json::Value, key: &str) -> String {
+    fn id(reach: &serde_json::Value, key: &str) -> String {
         let hello = hello(reach);
         server_id(&hello, &hello.account().unwrap(), key)
     }
@@ -106,12 +106,12 @@ mod tests {
             address("http://y/mcp", "Authorization: ${TOKEN}", "1"),
             json!({"url": "http://x/mcp"}),
         ];
-        let ids: std::collections::BTreeSet<String> = all.iter().map(|one| id(one.clone(), "k")).collect();
+        let ids: std::collections::BTreeSet<String> = all.iter().map(|one| id(one, "k")).collect();
         assert_eq!(ids.len(), all.len());
         for one in all {
             let has_account =
                 one.get("secret").and_then(|names| names.as_array()).is_some_and(|names| !names.is_empty());
-            assert_eq!(id(one.clone(), "k") != id(one.clone(), "l"), has_account, "{one}");
+            assert_eq!(id(&one, "k") != id(&one, "l"), has_account, "{one}");
         }
     }
 
@@ -121,10 +121,10 @@ mod tests {
         let plain = json!({"command": ["mail"], "secret": ["A"], "env": {"A": "1"}});
         let ambient = json!({"command": ["mail"], "secret": ["A", "A", "UNSET"], "env": {"A": "1", "PATH": "/x", "TERM": "t"},
             "cwd": "/elsewhere", "bridge": "c"});
-        assert_eq!(id(plain, "k"), id(ambient, "k"));
+        assert_eq!(id(&plain, "k"), id(&ambient, "k"));
         let named = json!({"url": "http://x", "headers": ["Authorization: ${T}"], "secret": ["T"], "env": {"T": "1"}});
         let entry = json!({"url": "http://x", "headers": ["authorization: ${U}"], "secret": ["U"], "env": {"U": "1"}});
-        assert_eq!(id(named, "k"), id(entry, "k"));
+        assert_eq!(id(&named, "k"), id(&entry, "k"));
     }
 
     #[test]
