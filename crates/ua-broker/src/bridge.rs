@@ -158,14 +158,7 @@ async fn read(
                 let _gone = out.send(ToClient::Answer { name: name.to_owned(), answer: said });
             }
             Some(BridgeLine::Message(message)) => {
-                let said = match incoming::read(message.as_bytes()) {
-                    // The bridge has no name for it, so nobody would send it again.
-                    Read::One(Judged::Taken(Incoming::Request(request))) => {
-                        let why = "the request is not written as one; nothing was sent".to_owned();
-                        Some(Refused { id: request.id().clone(), code: -32600, why }.as_message())
-                    }
-                    read @ (Read::One(_) | Read::Batch(_)) => aside(peer, read).await,
-                };
+                let said = aside(peer, incoming::read(message.as_bytes())).await;
                 if let Some(message) = said {
                     let _gone = out.send(ToClient::Tell { message, about: None });
                 }
@@ -183,7 +176,11 @@ async fn aside(peer: &Peer, read: Read) -> Option<Value> {
         Read::One(Judged::Taken(Incoming::Aside(aside))) => peer.message(aside).await,
         Read::One(Judged::Refused(refused)) => return Some(refused.as_message()),
         Read::One(Judged::Dropped { why, .. }) => tracing::warn!(why, "a message of a client was dropped"),
-        Read::One(Judged::Taken(Incoming::Request(_))) => unreachable!("whoever asks took requests before"),
+        // The bridge has no name for it, so nobody would send it again.
+        Read::One(Judged::Taken(Incoming::Request(request))) => {
+            let why = "the request is not written as one; nothing was sent".to_owned();
+            return Some(Refused { id: request.id().clone(), code: -32600, why }.as_message());
+        }
         Read::Batch(_) => return Some(no_batches().as_message()),
     }
     None

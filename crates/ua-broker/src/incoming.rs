@@ -6,10 +6,10 @@
 //!
 //! Proved by: the table of all shapes below, `tests/it/shapes.rs`.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use ua_core::{CanonicalError, parse_strict};
+
+use crate::lines::envelope;
 
 /// The method that goes through the ledger.
 pub(crate) const CALL: &str = "tools/call";
@@ -222,19 +222,9 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
     }
 }
 
-/// The little of a message that is found without reading the rest.
-#[derive(Deserialize)]
-struct Envelope {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    method: Option<IgnoredAny>,
-}
-
 /// What cannot be read, or not exactly.
 fn not_carried(text: &str, error: &CanonicalError) -> Judged {
-    let envelope: Option<Envelope> = serde_json::from_str(text).ok();
-    let (id, has_method) = envelope.map_or((None, true), |envelope| (envelope.id, envelope.method.is_some()));
+    let (id, has_method) = envelope(text).unwrap_or((None, true));
     let id = id.filter(is_id);
     let (code, why) = match error {
         CanonicalError::Syntax(why) => (UNREADABLE, format!("the message cannot be read: {why}")),

@@ -33,9 +33,14 @@ pub(crate) fn message(line: &str) -> Result<Value, Unreadable> {
         Ok(message) => return Ok(message),
         Err(error) => error,
     };
-    let envelope: Option<Envelope> = serde_json::from_str(line).ok();
-    let (id, method) = envelope.map(|envelope| (envelope.id, envelope.method)).unwrap_or_default();
-    Err(Unreadable { why: error.to_string(), id, has_method: method.is_some() })
+    let (id, has_method) = envelope(line).unwrap_or_default();
+    Err(Unreadable { why: error.to_string(), id, has_method })
+}
+
+/// The id of a message that is not read otherwise, and whether it says a method; `None` when not even that can be found.
+pub(crate) fn envelope(text: &str) -> Option<(Option<Value>, bool)> {
+    let found: Envelope = serde_json::from_str(text).ok()?;
+    Some((found.id, found.method.is_some()))
 }
 
 #[cfg(test)]
