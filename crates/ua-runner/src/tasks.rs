@@ -125,7 +125,7 @@ impl SubAgents for ChildRuns {
         // A program of the run may have put a link there: its model can take it away, and gets no sub-agent before.
         if let Err(error) = self.workspace.make_folder(TASK_FOLDER) {
             return Ok(Err(format!(
-                "Not run: the folder {TASK_FOLDER} of the workspace, in which sub-agents work, cannot be used ({}). Remove what stands in \
+                "Not run: the folder {TASK_FOLDER} of the workspace, in which sub-agents work, cannot be used ({}). Remove what is in \
                  its place.",
                 error.io()
             )));
