@@ -4,7 +4,8 @@
 //! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON and C, percent signs and entities, in
 //! hexadecimal digits, in dumps of bytes, and inside base64 of either alphabet wherever it starts; each of them also with white space anywhere,
 //! as where lines are wrapped, and hexadecimal digits in pairs with what people put between them; and in each of these within another, three
-//! layers deep ([`layers`]). Not known: any other transformation (compressed, encrypted, reversed), and secrets of fewer than 8 bytes.
+//! layers deep ([`layers`]). Not known: any other transformation (compressed, encrypted, reversed), and secrets of fewer than 8 bytes, or of
+//! fewer than 6 once their own characters are read as escapes and they are dressed in others.
 
 mod dump;
 mod layers;
@@ -22,6 +23,8 @@ use crate::reply::{Outcome, RawReply};
 
 /// Shorter values stand in too many words to be told from them.
 const MIN_BYTES: usize = 8;
+/// What is left of a value of that length whose own characters read as escapes (`\\`, `%41`): it may be a little shorter.
+const MIN_RESOLVED: usize = 6;
 
 /// Secrets by name, and how they are taken out of text. Clones know the same secrets, also those that one of them learns later.
 #[derive(Clone, Default)]
@@ -196,14 +199,14 @@ impl Redactor {
 fn forms(value: &str) -> Vec<(Vec<u8>, Look)> {
     let hex = value.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
     let hex = hex.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect();
-    let mut all =
-        vec![(value.as_bytes().to_vec(), Look::Text), (layers::tight_of(value), Look::View), (hex, Look::Digits)];
+    let mut all = vec![(value.as_bytes().to_vec(), Look::Text), (hex, Look::Digits)];
+    all.extend(layers::tight_of(value).into_iter().map(|text| (text, Look::View)));
     for alphabet in [STANDARD, URL_SAFE] {
         let inside = (0..3).filter_map(|offset| inside_base64(value.as_bytes(), offset, alphabet));
         all.extend(inside.map(|text| (text.into_bytes(), Look::View)));
     }
     // What is left without white space and escapes may be too little to be told from words.
-    all.retain(|(bytes, _)| bytes.len() >= MIN_BYTES);
+    all.retain(|(bytes, look)| bytes.len() >= if *look == Look::View { MIN_RESOLVED } else { MIN_BYTES });
     let mut seen = BTreeSet::new();
     all.retain(|form| seen.insert(form.clone()));
     all

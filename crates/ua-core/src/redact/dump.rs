@@ -136,9 +136,12 @@ impl Dump {
         if let Some((last, begin)) = &self.last
             && let Some(length) = last.length_to(&read.offset)
         {
-            self.view.bytes.truncate(begin + length);
-            self.view.spans.truncate(begin + length);
-            self.begins.truncate(begin + length);
+            // Of a word in the other order the byte that counts stands behind the one that fills it up.
+            let rest = self.begins.iter().skip(begin + length).take_while(|begins| !**begins).count();
+            let end = begin + length + rest;
+            self.view.bytes.truncate(end);
+            self.view.spans.truncate(end);
+            self.begins.truncate(end);
         }
         let begin = self.view.bytes.len();
         // A line has an end only if there is something on it.

@@ -49,9 +49,15 @@ pub(super) fn hits(text: &str, forms: &[Form]) -> Vec<Hit> {
     search.hits
 }
 
-/// The text of a secret as it is looked for in what is left without white space and escapes.
-pub(super) fn tight_of(text: &str) -> Vec<u8> {
-    View::of(text).wholly_resolved(|_| {}).tight().wholly_resolved(|_| {}).bytes
+/// The text of a secret as it is looked for in what is left without white space and escapes: with its wrapped escapes as they are, resolved,
+/// and without the beginning of an escape that it may end in, since what follows it in a text may make that whole.
+pub(super) fn tight_of(text: &str) -> Vec<Vec<u8>> {
+    let tight = View::of(text).wholly_resolved(|_| {}).tight();
+    let kept = tight.bytes.clone();
+    let resolved = tight.wholly_resolved(|_| {}).bytes;
+    let open = kept.iter().rev().take_while(|byte| matches!(byte, b'\\' | b'%' | b'&')).count();
+    let closed = kept[..kept.len() - open].to_vec();
+    vec![kept, resolved, closed]
 }
 
 fn found<'f>(forms: &'f [Form], look: Look, bytes: &'f [u8]) -> impl Iterator<Item = (usize, usize)> + 'f {
@@ -135,9 +141,15 @@ impl Search<'_> {
 
     /// Looks for the forms without white space, and at what is below.
     fn below(&mut self, tight: View, depth: usize) {
-        // Some escapes were wrapped.
-        let tight = if View::has_escapes(&tight.bytes) { tight.wholly_resolved(|_| {}) } else { tight };
         self.look(&tight, Look::View);
+        // Some escapes were wrapped.
+        let tight = if View::has_escapes(&tight.bytes) {
+            let resolved = tight.wholly_resolved(|_| {});
+            self.look(&resolved, Look::View);
+            resolved
+        } else {
+            tight
+        };
         tight.digits(MIN_DIGITS, |digits| {
             self.look(&digits, Look::Digits);
             if depth < MAX_LAYERS {

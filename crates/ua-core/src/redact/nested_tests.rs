@@ -132,7 +132,33 @@ fn secrets() -> impl Strategy<Value = String> {
         6 => prop::char::range('!', '~'),
         1 => prop::sample::select(vec!['\u{e9}', '\u{df}', '\u{4e2d}', '\u{1f511}', '%', '&', '\\', '"', '/', '+', '=']),
     ];
-    prop::collection::vec(characters, 8..40).prop_map(|characters| characters.into_iter().collect())
+    let values = prop::collection::vec(characters, 8..40).prop_map(|characters| characters.into_iter().collect());
+    values.prop_filter("its own characters are escapes, and say too little", |value: &String| {
+        super::layers::tight_of(value).iter().all(|form| form.len() >= super::MIN_RESOLVED)
+    })
+}
+
+/// Of what reads as an escape itself, less than 8 bytes are left.
+#[test]
+fn a_short_secret_of_escapes_is_known_in_a_dress_of_other_escapes() {
+    for value in ["Aa&\\\\AA0", "a<b%41\\\\z", "&\\\\\\\\'abcd"] {
+        for dress in DRESSES {
+            check(value, "", "", &[*dress]).unwrap();
+        }
+    }
+}
+
+/// What follows a secret that ends in a backslash is no escape of it.
+#[test]
+fn a_secret_that_ends_in_the_beginning_of_an_escape_is_known_whatever_follows() {
+    for value in ["Aa&\\\\AA\\", "a<b\\\\wxyz%", "<a\\\\\"bcdef\\"] {
+        for after in ["'", "\n'", "\nn", "4141", "\n4141", "\\"] {
+            let dressed = value.replace('&', "&amp;").replace('<', "&lt;");
+            let clean =
+                Redactor::new([("K".to_owned(), value.to_owned())]).text(&format!("{dressed}{after}")).into_owned();
+            assert!(clean.contains("[secret K]"), "{value:?} {after:?}: {clean}");
+        }
+    }
 }
 
 #[test]
