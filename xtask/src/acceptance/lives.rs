@@ -33,6 +33,9 @@ pub(super) enum End<'a> {
     Moment(Duration),
 }
 
+/// How programs that a model starts are confined; what the lane was started with.
+const SANDBOX: &str = "UA_COMMAND_SANDBOX";
+
 pub(super) struct Lives<'a> {
     pub(super) program: &'a Path,
     pub(super) world: &'a Receivers,
@@ -45,6 +48,8 @@ impl Lives<'_> {
         command.args(arguments).arg("--root").arg(self.world.path("root")).current_dir(self.world.path("work"));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
         command.envs(self.world.environment()?);
+        // The same lane with other walls around programs (`required`).
+        command.envs(std::env::var_os(SANDBOX).map(|walls| (SANDBOX, walls)));
         // Files, never pipes: a tool server that outlives the runner must not keep the harness waiting.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)
