@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,10 +79,18 @@ fn copy_to(tree: &Path) -> anyhow::Result<()> {
     let mut wanted = BTreeSet::new();
     for name in names.map(|name| Path::new(OsStr::from_bytes(name))) {
         let (from, to) = (workspace_root().join(name), tree.join(name));
-        let Ok(content) = fs::read(&from) else { continue }; // removed, and not committed yet
-        if fs::read(&to).ok().as_deref() != Some(content.as_slice()) {
-            fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
-            fs::write(&to, content).with_context(|| format!("write {}", to.display()))?;
+        fs::create_dir_all(to.parent().context("a file is in a folder")?)?;
+        // A link, to a folder of migrations for instance, stays one.
+        if let Ok(target) = fs::read_link(&from) {
+            if fs::read_link(&to).ok().as_deref() != Some(target.as_path()) {
+                let _none = fs::remove_file(&to);
+                symlink(&target, &to).with_context(|| format!("link {}", to.display()))?;
+            }
+        } else {
+            let Ok(content) = fs::read(&from) else { continue }; // removed, and not committed yet
+            if fs::read(&to).ok().as_deref() != Some(content.as_slice()) {
+                fs::write(&to, content).with_context(|| format!("write {}", to.display()))?;
+            }
         }
         wanted.insert(to);
     }
@@ -91,8 +100,9 @@ fn copy_to(tree: &Path) -> anyhow::Result<()> {
 /// Removes what an earlier copy left behind.
 fn remove_others(folder: &Path, wanted: &BTreeSet<PathBuf>) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
             remove_others(&path, wanted)?;
         } else if !wanted.contains(&path) {
             fs::remove_file(&path)?;
@@ -122,5 +132,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = apply(folder.path(), "M11", &["--check"]).unwrap_err().to_string();
         assert!(error.contains("M11.patch does not fit"), "{error}");
+    }
+
+    /// A copy that lacks what the build reads through a link fails whatever the patch does.
+    #[test]
+    fn a_copy_has_every_file_also_behind_links_and_none_that_was_there_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        let stays = "crates/ua-store-sqlite/migrations";
+        for _ in 0..2 {
+            copy_to(&tree).unwrap();
+            assert!(fs::read_link(tree.join(stays)).is_ok());
+            let of = |root: &Path| fs::read_dir(root.join(stays)).unwrap().count();
+            assert!(of(&tree) > 10 && of(&tree) == of(&workspace_root()), "{}", of(&tree));
+            assert_eq!(
+                fs::read(tree.join("Cargo.toml")).unwrap(),
+                fs::read(workspace_root().join("Cargo.toml")).unwrap()
+            );
+            assert!(!tree.join("left-behind.rs").exists());
+            fs::write(tree.join("left-behind.rs"), "").unwrap();
+        }
     }
 }
