@@ -139,6 +139,8 @@ pub enum CanonicalError {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CanonicalJson(String);
 
+/// The largest integer up to which a double holds each.
+const SAFE: u64 = (1 << 53) - 1;
 /// Marks an integer beyond ±(2^53−1) in canonical text; a private-use character, so that no ordinary string equals it.
 const EXACT_INTEGER: &str = "\u{E000}int:";
 
@@ -170,7 +172,6 @@ impl CanonicalJson {
 /// Writes a value where it is: a copy of it with its large integers as texts, put in order by a library, took four times as long. Only numbers
 /// that are no integers are left to that library.
 fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    const SAFE: u64 = (1 << 53) - 1;
     match value {
         Value::Number(n) if n.is_i64() || n.is_u64() => {
             let is_exact = n.as_u64().or_else(|| n.as_i64().map(i64::unsigned_abs)).is_none_or(|n| n > SAFE);
@@ -181,7 +182,11 @@ fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
             }
         }
         Value::Number(_) => {
-            out.extend_from_slice(&serde_json_canonicalizer::to_vec(value)?);
+            let text = serde_json_canonicalizer::to_string(value)?;
+            if is_kept_exact(&text) {
+                return serde_json::to_writer(out, &format!("{EXACT_INTEGER}{text}"));
+            }
+            out.extend_from_slice(text.as_bytes());
             Ok(())
         }
         Value::Array(items) => {
@@ -198,6 +203,12 @@ fn write(value: &Value, out: &mut Vec<u8>) -> serde_json::Result<()> {
         Value::Object(map) => write_object(map, &[], out),
         Value::Null | Value::Bool(_) | Value::String(_) => serde_json::to_writer(out, value),
     }
+}
+
+/// Whether a number that was written with an exponent or a point is one that has another form when it is written without: `1e16` is
+/// `10000000000000000`.
+fn is_kept_exact(text: &str) -> bool {
+    !text.contains(['.', 'e']) && text.parse::<i64>().map_or(true, |n| n.unsigned_abs() > SAFE)
 }
 
 fn write_object(map: &Map<String, Value>, volatile: &[String], out: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -517,12 +528,16 @@ mod tests {
     /// What the library makes of a value whose large integers are texts.
     fn by_the_library(value: &Value) -> String {
         fn exact(value: &Value) -> Value {
-            const SAFE: u64 = (1 << 53) - 1;
             match value {
                 Value::Number(n)
                     if n.as_i64().is_some_and(|i| i.unsigned_abs() > SAFE) || n.as_u64().is_some_and(|u| u > SAFE) =>
                 {
                     Value::String(format!("{EXACT_INTEGER}{n}"))
+                }
+                Value::Number(_)
+                    if serde_json_canonicalizer::to_string(value).is_ok_and(|text| is_kept_exact(&text)) =>
+                {
+                    Value::String(format!("{EXACT_INTEGER}{}", serde_json_canonicalizer::to_string(value).unwrap()))
                 }
                 Value::Array(items) => items.iter().map(exact).collect(),
                 Value::Object(map) => map.iter().map(|(n, v)| (n.clone(), exact(v))).collect(),
@@ -562,6 +577,26 @@ mod tests {
         #[test]
         fn a_value_reads_as_the_library_writes_it(value in any_json()) {
             prop_assert_eq!(CanonicalJson::of(&value, &[]).unwrap().0, by_the_library(&value));
+        }
+
+        /// However a number is written: with an exponent, with noughts behind the point, or with all its digits.
+        #[test]
+        fn a_number_has_one_form_however_it_is_written(digits in 1_u64..=u64::MAX, power in 0_u32..30, is_negative: bool) {
+            let digits = digits.to_string();
+            let digits = &digits[..digits.len().min(15)];
+            let sign = if is_negative { "-" } else { "" };
+            let noughts = "0".repeat(usize::try_from(power).unwrap());
+            let (exponent, whole) = (format!("{sign}{digits}e{power}"), format!("{sign}{digits}{noughts}"));
+            let forms: Vec<Option<String>> = [exponent, format!("{whole}.0"), whole]
+                .iter()
+                .map(|form| Some(CanonicalJson::of(&parse_strict(form).ok()?, &[]).unwrap().0))
+                .collect();
+            // A whole number of more than 64 bits is refused without an exponent or a point.
+            prop_assert!(forms[0] == forms[1] && (forms[2].is_none() || forms[2] == forms[0]), "{:?}", forms);
+            if let Some(form) = &forms[0] {
+                let again = parse_strict(form).map(|value| CanonicalJson::of(&value, &[]).unwrap().0);
+                prop_assert_eq!(again.as_ref(), Ok(form));
+            }
         }
 
         #[test]
