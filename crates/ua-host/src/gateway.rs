@@ -395,7 +395,7 @@ fn home_beside(host: &Host) -> Option<Home> {
 
 /// Who may come over HTTP.
 pub fn tokens(root: &Path) -> Tokens {
-    Tokens::at(root.join("tokens.json"))
+    Tokens::at(root.join(config::TOKENS))
 }
 
 /// What a hook of a client says on its standard input: the session that its process is in from now on. What cannot be understood or told is

@@ -30,8 +30,8 @@ pub(crate) fn is_project_settings(path: &Path, text: &str) -> bool {
     Layer::Project.parse(path, text, None).is_ok()
 }
 
-/// What is believed as the user's own word. `secrets.toml` has a stricter rule of its own.
-const USER_FILES: [&str; 4] = ["config.toml", "policy.toml", "pricing.toml", "models.toml"];
+/// What is believed as the user's own word. `secrets.toml` has a stricter rule of its own beside it.
+const USER_FILES: [&str; 5] = ["config.toml", "policy.toml", "pricing.toml", "models.toml", "secrets.toml"];
 
 /// Variables that tool servers may see; everything else, keys and tokens above all, stays with us.
 const PASSED_ON: [&str; 16] = [
@@ -93,12 +93,18 @@ impl Settings {
 
     fn read_files(&mut self) -> Result<(), HostError> {
         for name in USER_FILES {
-            if let Some(why) = self.user_path(name).and_then(|path| changed_by_others(&path)) {
-                return Err(why);
-            }
+            self.user_path(name).map_or(Ok(()), |path| believed(&path))?;
         }
         if let Some(path) = self.user_file("config.toml") {
             self.add(Layer::User, path)?;
+            // What it names decides as much: programs of tool servers, policies, prices.
+            let files = |setting: &&Setting| matches!(setting.kind, ValueKind::Path | ValueKind::Paths);
+            for setting in SETTINGS.iter().filter(files) {
+                let Some(named) = self.of_user.get(setting.variable) else { continue };
+                std::env::split_paths(&named.value)
+                    .filter(|path| path.is_file())
+                    .try_for_each(|path| believed(&path))?;
+            }
         }
         if let Some(path) = self.project_file() {
             if is_foreign(&path) {
@@ -276,8 +282,15 @@ impl Settings {
     }
 }
 
-/// The refusal of a file of the user's that others may change: they would decide what is run and sent. Root, who may change everything, may
-/// own it.
+/// Refuses a file of the user's that others may change: they would decide what is run and sent.
+///
+/// # Errors
+/// It, or its folder, belongs to another user or may be changed by one.
+pub(crate) fn believed(path: &Path) -> Result<(), HostError> {
+    changed_by_others(path).map_or(Ok(()), Err)
+}
+
+/// The refusal of a file that others may change. Root, who may change everything, may own it.
 fn changed_by_others(path: &Path) -> Option<HostError> {
     let refused = |path: &Path, why: &str, how: String| {
         Some(
@@ -300,7 +313,10 @@ fn changed_by_others(path: &Path) -> Option<HostError> {
         let is_own_group = meta.gid() == rustix::process::geteuid().as_raw();
         // A mount that nobody may write (a container's configuration) often has the modes of nobody's care.
         let is_fixed = rustix::fs::statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY));
-        let is_open = !is_fixed && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
+        // In a folder like /tmp nobody replaces what is another's.
+        let is_kept = meta.is_dir() && meta.mode() & 0o1000 != 0;
+        let is_open =
+            !is_fixed && !is_kept && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && !is_own_group));
         if is_open {
             return refused(
                 path,
@@ -402,6 +418,25 @@ mod tests {
                 assert_eq!(settings().user_file(name), None, "{name}");
             }
             std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_users_settings_name_is_not_believed_either_where_others_can_change_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("ua");
+        std::fs::create_dir(&own).unwrap();
+        let variables = [("XDG_CONFIG_HOME".to_owned(), folder.path().display().to_string())];
+        let settings = || Settings::read(Process { variables: variables.clone().into(), folder: None, program: None });
+        let named = folder.path().join("named");
+        std::fs::write(&named, "{}").unwrap();
+        for said in ["mcp_config = \"../named\"", "policies = [\"../named\"]", "pricing = \"../named\""] {
+            std::fs::write(own.join("config.toml"), said).unwrap();
+            for (mode, is_believed) in [(0o644, true), (0o666, false), (0o600, true)] {
+                std::fs::set_permissions(&named, std::fs::Permissions::from_mode(mode)).unwrap();
+                assert_eq!(settings().check().is_ok(), is_believed, "{said} {mode:o}");
+            }
         }
     }
 

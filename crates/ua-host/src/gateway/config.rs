@@ -14,12 +14,15 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
+use crate::settings::believed;
 use crate::trust::ConfigFile;
 
 /// The file's name.
 pub const FILE: &str = "gateway.toml";
 /// The tool servers of clients over HTTP and of `--all`, where `servers` names no other file.
 const SERVERS: &str = "servers.json";
+/// Who may come in over HTTP.
+pub(crate) const TOKENS: &str = "tokens.json";
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +48,12 @@ impl GatewayConfig {
     /// A sentence about the first thing that is not understood, with its place.
     pub fn read(root: &Path) -> Result<Self, HostError> {
         let path = root.join(FILE);
+        // Whoever can change these decides what is started, what it may do and who comes in.
+        for file in [path.clone(), root.join(SERVERS), root.join(TOKENS)] {
+            if file.exists() {
+                believed(&file)?;
+            }
+        }
         let text = match ua_files::read_text(&path, 16 * 1024 * 1024) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -113,6 +122,7 @@ impl GatewayConfig {
         if self.servers.is_none() && !path.exists() {
             return Ok(Entries::new());
         }
+        believed(&path)?;
         let file = ConfigFile::named(path);
         let config = mcp_config(Some(&file))?;
         let given: BTreeMap<String, Vec<String>> = config

@@ -63,7 +63,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
         .flatten()
         .map(|status| status["version"].as_str().unwrap_or("an earlier version").to_owned());
     let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
-    looked.open_to_others = [socket, root.join("tokens.json")].into_iter().filter(others).collect();
+    looked.open_to_others = [socket, root.join(super::config::TOKENS)].into_iter().filter(others).collect();
     looked.root = Some(root);
     Ok(looked)
 }

@@ -21,6 +21,8 @@ use crate::workspace::Workspace;
 use crate::{media, regular};
 
 const MAX_IMAGE_BYTES: u64 = 10 * 1024 * 1024;
+/// The most that all images of a page come to: each place that shows one holds it once more.
+const MAX_EMBEDDED_BYTES: u64 = 64 * 1024 * 1024;
 /// The most Markdown; a page of this size is already more than a browser likes.
 const MAX_MARKDOWN_BYTES: u64 = 16 * 1024 * 1024;
 const STYLE: &str = include_str!("render.css");
@@ -82,7 +84,7 @@ fn render(workspace: &Workspace, given: &Arguments) -> Result<Rendered, Failure>
     }
     let markdown = read_markdown(workspace, &source, &given.source, MAX_MARKDOWN_BYTES)?;
 
-    let mut page = Page { workspace, source: &source, images: 0 };
+    let mut page = Page { workspace, source: &source, images: 0, embedded: 0 };
     let events = page.rewrite(&markdown)?;
     let title = match &given.title {
         Some(title) => title.clone(),
@@ -127,6 +129,8 @@ struct Page<'a> {
     workspace: &'a Workspace,
     source: &'a Path,
     images: usize,
+    /// Bytes of the images so far.
+    embedded: u64,
 }
 
 impl Page<'_> {
@@ -193,6 +197,13 @@ impl Page<'_> {
         file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
             return Err(failed(format!("it is larger than {} MiB", MAX_IMAGE_BYTES >> 20)));
+        }
+        self.embedded += bytes.len() as u64;
+        if self.embedded > MAX_EMBEDDED_BYTES {
+            return Err(Failure::refused(
+                format!("the images of the page come to more than {} MiB with {reference:?}", MAX_EMBEDDED_BYTES >> 20),
+                "show fewer or smaller images, or link to them",
+            ));
         }
         self.images += 1;
         Ok(format!("data:{media};base64,{}", STANDARD.encode(bytes)))
