@@ -119,13 +119,13 @@ impl Progress {
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
             )),
-            RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
+            RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
                 Some(format!(
-                    "model · attempt {attempt} failed ({}); trying again in {}, for up to {} more after that",
+                    "model · attempt {attempt} failed ({}); trying again in {}, {}",
                     line(why, 120),
                     span_in_words(wait),
-                    span_in_words(left)
+                    patience_in_words(left, *left_broken)
                 ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
@@ -331,8 +331,11 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::HistoryOverLimit { max_tokens } => {
             json!({"event": "history_over_limit", "max_tokens": max_tokens})
         }
-        RunEvent::Retrying { attempt, why, wait_millis, left_millis } => {
-            json!({"event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis})
+        RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken } => {
+            json!({
+                "event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
+                "left_broken": left_broken,
+            })
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
             json!({"event": "turn_recorded", "turn": turn, "calls": calls, "tool_calls": tool_calls})
@@ -370,6 +373,16 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::Guided { text } => json!({"event": "guided", "text": text}),
         RunEvent::ToolsListed { .. } | RunEvent::Text { .. } => return None,
     })
+}
+
+/// What ends the patience with a model first, as far as it can be said.
+fn patience_in_words(left: Duration, left_broken: Option<u32>) -> String {
+    match left_broken {
+        None => format!("for up to {} more after that", span_in_words(left)),
+        // Each may be billed, so there are not as many of them as there is time for.
+        Some(0 | 1) => "and if that reply fails as well, the run stops".to_owned(),
+        Some(more) => format!("and after {more} more such failures the run stops"),
+    }
 }
 
 /// `mm:ss`, or `h:mm:ss` after an hour.

@@ -364,8 +364,8 @@ impl LlmError {
                 "the job and the newest turn alone are too long for this model: fork the run with a model that takes more, or with smaller results",
             ),
             Self::InvalidRequest { .. } => Some(
-                "a resume sends the same request, which is refused again: correct what the provider names (the model's settings, a tool, the history) in a \
-                 fork of the run, or leave the tool out there",
+                "correct what the provider names: what the run keeps (the model's settings, a tool, the history) in a fork of it, anything else \
+                 (the account, a server in between) before a resume",
             ),
             Self::BadTool { .. } => {
                 Some("leave the tool out (`tools.deny`), or have its schema corrected where it is made")

@@ -264,8 +264,8 @@ impl<'a> Driver<'a> {
             let event = match command {
                 Command::Reserve { turn } => self.reserve(turn).instrument(span).await?,
                 Command::Think { turn } => self.think(turn).instrument(span).await?,
-                Command::Wait { attempt, why, wait, left } => {
-                    self.wait(attempt, why, wait, left).instrument(span).await?
+                Command::Wait { attempt, why, wait, left, left_broken } => {
+                    self.wait(attempt, why, wait, (left, left_broken)).instrument(span).await?
                 }
                 Command::Record { turn, reply } => self.record(turn, *reply).instrument(span).await?,
                 Command::Dispatch { calls, has_effect } => {

@@ -242,6 +242,7 @@ impl RunMachine {
                 why: why.clone(),
                 wait: *wait,
                 left: self.retry.left(tries).saturating_sub(*wait),
+                left_broken: self.retry.left_broken(tries),
             },
             State::Recording { reply, .. } => Command::Record { turn, reply: reply.clone() },
             State::Dispatching { group, .. } => Command::Dispatch {

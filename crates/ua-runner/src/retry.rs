@@ -115,6 +115,11 @@ impl RetryPolicy {
         self.max_wait.unwrap_or(PATIENCE).saturating_sub(tries.waited)
     }
 
+    /// How many more replies may break off in the middle; `None` where none of these did.
+    pub fn left_broken(&self, tries: &Tries) -> Option<u32> {
+        (tries.broken > 0).then(|| self.max_broken.saturating_sub(tries.broken))
+    }
+
     /// The wait before the request that follows so many, the failed one included, or `None` when there is to be no other.
     ///
     /// The failure's random bits decide where in the upper half of the backoff the wait lies, so that many runs do not

@@ -85,6 +85,9 @@ pub enum RunEvent {
         wait_millis: u64,
         /// Milliseconds that may be waited after that.
         left_millis: u64,
+        /// Where replies break off in the middle, of which each may be billed: how many more of them are taken, the next included. `None` where
+        /// none did: then time alone is what ends the patience.
+        left_broken: Option<u32>,
     },
     /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
     DatabaseBusy {

@@ -129,7 +129,8 @@ impl Driver<'_> {
                     // One that was not offered any more is not what is wrong.
                     failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
                     if let (Some(tool), LlmError::BadTool { message, .. }) = (&failure.without, &error) {
-                        tracing::warn!(turn, tool, why = message, "the provider does not take a tool, leaving it out");
+                        // The watcher tells people; twice would be once too often.
+                        tracing::debug!(turn, tool, why = message, "the provider does not take a tool, leaving it out");
                         let (tool, why) = (tool.clone(), message.clone());
                         (self.ports.watcher)(RunEvent::ToolLeftOut { turn, tool, why });
                     }
@@ -211,14 +212,14 @@ impl Driver<'_> {
         attempt: u32,
         why: String,
         wait: Duration,
-        left: Duration,
+        (left, left_broken): (Duration, Option<u32>),
     ) -> Result<Event, RunError> {
         let wait_millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let left_millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         // The watcher tells people; twice would be once too often.
         tracing::debug!(attempt, why, wait_millis, "a request to the model failed, asking again");
         spans::retrying(attempt, wait_millis);
-        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis, left_millis });
+        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken });
         let mut left = wait;
         while !left.is_zero() {
             let piece = left.min(LOOK_EVERY);

@@ -31,6 +31,8 @@ pub enum Command {
         wait: Duration,
         /// How long may be waited after that.
         left: Duration,
+        /// How many more replies may break off in the middle, once one did.
+        left_broken: Option<u32>,
     },
     /// Record the reply and every call it asks for, in one write.
     Record {

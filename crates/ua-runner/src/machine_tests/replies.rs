@@ -10,7 +10,7 @@ fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
     let mut waited = Duration::ZERO;
     loop {
         feed(&mut machine, [reserved(), Event::Thought(Err(failure(false, true)))]);
-        let Command::Wait { wait, left, .. } = machine.command() else { break };
+        let Command::Wait { wait, left, left_broken: None, .. } = machine.command() else { break };
         waited += wait;
         assert_eq!(waited + left, Duration::from_mins(10));
         machine.apply(Event::Waited).unwrap();
@@ -24,8 +24,12 @@ fn an_outage_is_outlived_as_long_as_the_patience_lasts_and_no_longer() {
 fn what_broke_off_is_paid_for_five_times() {
     let mut machine = RunMachine::new(Limits::default(), Start::fresh());
     let cut = ThinkFailure { had_begun: true, ..failure(true, true) };
-    for _ in 0..4 {
-        feed(&mut machine, [reserved(), Event::Thought(Err(cut.clone())), Event::Waited]);
+    for left in [4, 3, 2, 1] {
+        feed(&mut machine, [reserved(), Event::Thought(Err(cut.clone()))]);
+        // Whoever is told how long the model is asked again is told what ends it first.
+        let Command::Wait { left_broken, .. } = machine.command() else { panic!("{:?}", machine.command()) };
+        assert_eq!(left_broken, Some(left));
+        machine.apply(Event::Waited).unwrap();
     }
     feed(&mut machine, [reserved(), Event::Thought(Err(cut))]);
     assert!(matches!(
