@@ -290,9 +290,7 @@ impl Classifier {
         if known.contains(kind) || (EffectKind::parse(kind).is_some() && verb.is_some_and(creates_by)) {
             return Ok(());
         }
-        let likeness = |name: &&str| strsim::jaro_winkler(kind, name);
-        let nearest = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        Err(nearest.filter(|name| likeness(name) > 0.8).map(str::to_owned))
+        Err(ua_core::nearest(kind, known).map(str::to_owned))
     }
 
     /// What a tool says of itself in rules ([`PolicyRules::of_the_tools`]), by the names of their settings; what is not said is left out.

@@ -236,13 +236,8 @@ fn contradiction(settings: &Settings) -> Option<(&'static str, String)> {
 }
 
 fn unknown_field(name: &str) -> String {
-    let nearest = FIELDS
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), *known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len() / 3);
-    match nearest {
-        Some((_, known)) => format!("it does not exist; did you mean `{known}`?"),
+    match ua_core::nearest(name, FIELDS) {
+        Some(known) => format!("it does not exist; did you mean `{known}`?"),
         None => format!("it does not exist; a rule has {}", FIELDS.join(", ")),
     }
 }

@@ -100,4 +100,4 @@ pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
-pub use words::{counted, is_plain_name, nearest, not_one_of, size_in_words, span_in_words};
+pub use words::{counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};

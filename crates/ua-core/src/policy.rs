@@ -279,6 +279,11 @@ impl CallPolicy {
         }
     }
 
+    /// Whether a call that was sent and not answered is simply made again: it is not waited for when the run stops, and nobody is asked about it.
+    pub fn is_free_read(&self) -> bool {
+        self.class == SideEffectClass::ReadOnly && self.on_unknown == OnUnknown::Redo
+    }
+
     /// Whether a database that forgot such a call would have its effect repeated: it reaches outside, or is not simply done again. What was
     /// sent of these is kept outside the database as well.
     pub fn is_kept_outside(&self) -> bool {

@@ -559,6 +559,7 @@ mod tests {
                 Some("budgets.max_tool_calls"),
             ),
             (r#"{"objective": "x", "max_tool_calls": 3}"#, "max_tool_calls", Some("budgets.max_tool_calls")),
+            (r#"{"objective": "x", "model": {"model": "x"}}"#, "model.model", Some("model.name")),
             (r#"{"objective": "x", "zzz": 3}"#, "zzz", None),
         ];
         for (text, field, nearest) in cases {

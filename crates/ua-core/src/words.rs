@@ -25,12 +25,40 @@ pub fn counted(count: impl Display, one: &str) -> String {
 /// How like two names are, from 0 to 1, where one of them may be meant by the other.
 const ALIKE: f64 = 0.8;
 
-/// The name among `names` that somebody may have meant who typed `word`; `None` where none is like it.
+/// How like a word is to the name of which it differs by one letter.
+const A_SLIP: f64 = 0.95;
+
+/// What a name loses that is only a part of what is compared.
+const BESIDE: f64 = 0.001;
+
+/// The name among `names` that somebody may have meant who typed `word`; `None` where none is like it. Every name that a person types, in a
+/// command, a setting, a job or a policy, is compared here with those that there are.
+///
+/// ```
+/// assert_eq!(ua_core::nearest("jbo", ["job", "runs"]), Some("job"));
+/// // A tool by its own name, without its server's.
+/// assert_eq!(ua_core::nearest("write_local_fil", ["mcp__ua__write_local_file"]), Some("mcp__ua__write_local_file"));
+/// assert_eq!(ua_core::nearest("weather", ["job", "runs"]), None);
+/// ```
 pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
-    let best = names.into_iter().map(|name| (likeness(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let best = names.into_iter().map(|name| (likeness(&word, &name.to_lowercase()), name));
+    let best = best.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > ALIKE).then_some(best.1)
+}
+
+/// How like a typed word is to a name, from 0 to 1, both in small letters.
+pub fn likeness(word: &str, name: &str) -> f64 {
+    // Of short words one slip changes much of what is measured below, and is a slip all the same.
+    let is_slip = word.chars().count() > 1
+        && name.chars().count() > 1
+        && word != name
+        && strsim::damerau_levenshtein(word, name) == 1;
+    let whole = if is_slip { strsim::jaro_winkler(word, name).max(A_SLIP) } else { strsim::jaro_winkler(word, name) };
+    match name.rsplit_once("__") {
+        Some((_, bare)) if !word.contains("__") => whole.max(likeness(word, bare) - BESIDE),
+        _ => whole,
+    }
 }
 
 /// That a word is none of those that can stand in its place, and which of them was probably meant.

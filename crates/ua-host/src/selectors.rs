@@ -21,9 +21,6 @@ use crate::servers;
 use crate::settings::{Layer, Settings};
 use crate::text::line;
 
-/// How alike a name has to be to be meant.
-const ALIKE: f64 = 0.75;
-
 /// Where conditions stand.
 const CONDITIONS: &str = "stop_conditions";
 
@@ -72,9 +69,7 @@ impl Names {
             return None;
         }
         let names = self.tools.iter().chain(&self.kinds).map(String::as_str).chain(more.iter().copied());
-        let scored = names.map(|name| (strsim::jaro_winkler(word, name), name));
-        let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        (best.0 >= ALIKE).then(|| best.1.to_owned())
+        ua_core::nearest(word, names).map(str::to_owned)
     }
 }
 

@@ -216,13 +216,18 @@ fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecErro
 
 /// The known name most like `name`, if one is near enough to be meant: first in this object, then anywhere in the job.
 fn nearest(name: &str, path: &str, known: &Known) -> Option<String> {
+    // `model.model`: what a thing is called by its own kind is its name.
+    let is_own_kind = path.rsplit('.').next() == Some(name);
+    if is_own_kind && known.0.iter().any(|(field, _)| *field == "name") {
+        return Some(format!("{path}.name"));
+    }
     let here = known.0.iter().map(|(field, _)| {
         let full = if path.is_empty() { (*field).to_owned() } else { format!("{path}.{field}") };
-        (strsim::jaro_winkler(name, field), full)
+        (crate::words::likeness(name, field), full)
     });
     let anywhere = FIELDS.0.iter().flat_map(|(outer, inner)| {
         let nested = inner.iter().flat_map(|known| known.0.iter());
-        nested.map(move |(field, _)| (strsim::jaro_winkler(name, field) - 0.05, format!("{outer}.{field}")))
+        nested.map(move |(field, _)| (crate::words::likeness(name, field) - 0.05, format!("{outer}.{field}")))
     });
     let best = here.chain(anywhere).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)

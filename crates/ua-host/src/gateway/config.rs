@@ -14,6 +14,7 @@ use ua_mcp::Reach;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::mcp_files::{mcp_config, mcp_servers};
+use crate::paths;
 use crate::settings::believed;
 use crate::trust::ConfigFile;
 
@@ -57,7 +58,7 @@ impl GatewayConfig {
         let text = match ua_files::read_text(&path, 16 * 1024 * 1024) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(HostError::usage(format!("cannot read {}: {error}", path.display()))),
+            Err(error) => return Err(paths::cannot_read("the configuration", &path, &error)),
         };
         Self::parse(&text, root).map_err(|why| {
             HostError::usage(format!("{}: {why}", path.display())).hint(
@@ -193,10 +194,7 @@ impl<'t> Place<'t> {
     /// Refuses every other name.
     fn only(&self, known: &[&str]) -> Result<(), String> {
         let Some(other) = self.table.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
-        let likeness = |name: &&&str| strsim::jaro_winkler(other, name);
-        let nearest =
-            known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|name| likeness(name) > 0.7);
-        Err(match nearest {
+        Err(match ua_core::nearest(other, known.iter().copied()) {
             Some(nearest) => self.wrong(other, &format!("does not exist; did you mean `{nearest}`?")),
             None => self.wrong(other, &format!("does not exist; known fields are {}", known.join(", "))),
         })

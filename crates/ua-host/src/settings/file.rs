@@ -35,10 +35,8 @@ struct Reader<'t> {
 impl Layer {
     /// Reads a file: what it says, by variable. `home` is what `~/` stands for.
     pub fn read(self, path: &Path, home: Option<&str>) -> Result<Vec<(&'static str, FileValue)>, HostError> {
-        let text = ua_files::read_text(path, MAX_BYTES).map_err(|e| {
-            HostError::usage(format!("cannot read the configuration {}: {e}", path.display()))
-                .hint("correct its permissions or encoding, or move it away")
-        })?;
+        let text = ua_files::read_text(path, MAX_BYTES)
+            .map_err(|e| crate::paths::cannot_read("the configuration", path, &e))?;
         let said = self.parse(path, &text, home)?;
         let has_secret = said.iter().any(|(variable, _)| {
             SETTINGS.iter().any(|setting| setting.variable == *variable && setting.kind == ValueKind::Secret)
@@ -113,10 +111,12 @@ impl Reader<'_> {
     }
 
     fn unknown(&self, key: &str, at: usize) -> HostError {
-        let likeness = |setting: &&Setting| strsim::jaro_winkler(key, setting.key);
-        let nearest = SETTINGS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let hint = match nearest.filter(|setting| likeness(setting) > 0.7) {
-            Some(setting) => format!("did you mean `{}`?", setting.key),
+        // Tables too: a misspelt one is refused by its own name, before anything in it is read.
+        let tables = SETTINGS.iter().flat_map(|setting| {
+            setting.key.match_indices('.').filter_map(|(at, _)| setting.key.get(..at)).collect::<Vec<_>>()
+        });
+        let hint = match ua_core::nearest(key, SETTINGS.iter().map(|setting| setting.key).chain(tables)) {
+            Some(name) => format!("did you mean `{name}`?"),
             None => "`ua config show` lists every key".to_owned(),
         };
         // Not the value: it may be a secret under a misspelt key.
@@ -257,6 +257,18 @@ mod tests {
         for (text, wanted) in cases {
             let why = read(Layer::User, text).unwrap_err();
             assert!(why.starts_with(wanted), "{text:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_table_or_key_has_its_own_kind_suggested() {
+        for (text, meant) in [
+            ("[modle]\nname = \"x\"", "did you mean `model`?"),
+            ("[model]\nnaem = \"x\"", "did you mean `model.name`?"),
+            ("rot = \"x\"", "did you mean `root`?"),
+        ] {
+            let refused = Layer::User.parse(Path::new("/conf/ua.toml"), text, None).unwrap_err();
+            assert_eq!(refused.hint_text(), Some(meant), "{text}");
         }
     }
 

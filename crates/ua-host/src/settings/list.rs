@@ -492,9 +492,7 @@ pub(super) fn takes_instead(variable: &str, value: &str) -> Option<String> {
     }
     Some(match variable {
         "UA_PROVIDER" => {
-            let likeness = |name: &str| strsim::jaro_winkler(value, name);
-            let nearest = NAMES.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-            let nearest = nearest.filter(|name| likeness(name) > 0.75);
+            let nearest = ua_core::nearest(value, NAMES);
             let meant = nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
             format!("one of {}{meant}", NAMES.join(", "))
         }

@@ -56,7 +56,7 @@ mod tests {
     fn what_a_script_asks_for_and_reads_in_vain_is_told_with_its_turn() {
         let text = r#"{
             "turns": [
-                {"tools": [{"name": "mcp__ua__notfy", "input": {}}, {"name": "mcp__ua__notify", "input": {}, "id": "mine"}]},
+                {"tools": [{"name": "mcp__ua__notfy", "input": {}}, {"name": "write_local_file", "input": {}, "id": "bare"}, {"name": "mcp__ua__notify", "input": {}, "id": "mine"}]},
                 {"text": "{{result:mine}} {{result:toolu_1_1}} {{result:toolu_2_1}}", "tools": [{"name": "mcp__ua__notify"}]}
             ],
             "conversations": [{"when": "look", "turns": [{"text": "{{result_json:mine:/a}}"}], "after_end": {"tools": [{"name": "x"}]}}]
@@ -66,6 +66,7 @@ mod tests {
             Script::parse(text).unwrap().doubts(&offered),
             [
                 "turn 1 asks for the tool `mcp__ua__notfy`, which the job does not offer; did you mean `mcp__ua__notify`?",
+                "turn 1 asks for the tool `write_local_file`, which the job does not offer; did you mean `mcp__ua__write_local_file`?",
                 "turn 2 reads the result of `toolu_2_1`, which no earlier turn asks for",
                 "turn 1 of the conversation \"look\" reads the result of `mine`, which no earlier turn asks for",
                 "`after_end` of the conversation \"look\" asks for the tool `x`, which the job does not offer",
