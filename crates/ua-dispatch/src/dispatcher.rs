@@ -11,9 +11,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{
-    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
-};
+use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256};
 use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
@@ -529,8 +527,7 @@ impl Dispatcher {
     /// Sends the permitted attempt. A read is dropped when a stop is asked for; a call with an effect, and a read that may not
     /// simply be run again, is waited for until the stop becomes urgent.
     async fn send(&self, permit: &Permit, stop: &StopSignal) -> Outcome {
-        let policy = &permit.call().policy;
-        let is_read = policy.class == SideEffectClass::ReadOnly && policy.on_unknown == OnUnknown::Redo;
+        let is_read = permit.call().policy.is_free_read();
         let invoke = self.transport.invoke(permit);
         let given_up = async {
             if is_read {

@@ -43,6 +43,16 @@ pub fn line(text: &str, limit: usize) -> String {
     cut(&clean(text.trim()), limit).replace('\n', "\\n").replace('\t', " ")
 }
 
+/// One line of plain text that ends with `…` where it is cut: for lines of progress, of which the whole is looked up elsewhere.
+pub fn brief(text: &str, limit: usize) -> String {
+    let whole = clean(text.trim());
+    let text = match whole.char_indices().nth(limit) {
+        None => whole,
+        Some(_) => whole.chars().take(limit.saturating_sub(1)).chain(['…']).collect(),
+    };
+    text.replace('\n', "\\n").replace('\t', " ")
+}
+
 /// A code span on one line: for names, ids, paths and short foreign sentences.
 pub fn code(text: &str, limit: usize) -> String {
     let text = line(text, limit);
@@ -134,6 +144,7 @@ mod tests {
     #[test]
     fn a_cut_falls_between_characters_and_is_admitted() {
         assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!([brief("äöü\n", 3), brief("äöü\nx", 4)], ["äöü", "äöü…"]);
         assert_eq!(cut("äöü", 2), "äö… [cut: 2 of 3 characters]");
     }
 

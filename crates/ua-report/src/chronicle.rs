@@ -12,7 +12,7 @@ use ua_store::{
     AttemptRecord, CallRecord, CheckpointKind, OverrideRecord, QuestionRecord, RequestStatus, RunRecord, RunRecords,
 };
 
-use ua_evidence::quote::{line, stored_name};
+use ua_evidence::quote::{brief, stored_name};
 use ua_resume::{LifeEnd, lives, status_detail, status_words};
 
 /// One thing that happened.
@@ -123,9 +123,9 @@ impl EventLogBuilder {
 
     fn overrides(&mut self, overrides: &[OverrideRecord]) {
         for change in overrides {
-            let (kind, component) = (stored_name(&change.kind), line(&change.component, 60));
+            let (kind, component) = (stored_name(&change.kind), brief(&change.component, 60));
             let event = json!({"event": "override", "kind": kind, "component": change.component, "by": change.made_by});
-            let text = format!("{} changed {kind} {component}", line(&change.made_by, 60));
+            let text = format!("{} changed {kind} {component}", brief(&change.made_by, 60));
             self.note(change.created_at, event, text);
         }
     }
@@ -160,7 +160,7 @@ impl EventLogBuilder {
 
     fn call(&mut self, records: &RunRecords, call: &CallRecord) {
         let place =
-            format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, line(&call.name.tool, 80));
+            format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, brief(&call.name.tool, 80));
         for attempt in records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id) {
             let text = format!("{place} {}", attempted(attempt.attempt, &call.arguments.to_string()));
             self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);
@@ -169,7 +169,7 @@ impl EventLogBuilder {
             let mut event = call_event("attempt_ended", call, attempt.attempt, "");
             event["outcome"] = json!(outcome);
             event["took_millis"] = json!(took_millis(attempt));
-            let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+            let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
             self.note(ended_at, event, format!("{place} {}{detail}", outcome.replace('_', " ")));
         }
         if call.status.is_settled() {
@@ -183,7 +183,7 @@ impl EventLogBuilder {
             let event = json!({
                 "event": "held", "question_id": question.question_id, "tool_call_id": question.call_id, "kind": question.kind,
             });
-            self.note(question.created_at, event, format!("a question · {}", line(&question.text, 200)));
+            self.note(question.created_at, event, format!("a question · {}", brief(&question.text, 200)));
             self.answer(question);
         }
     }
@@ -195,7 +195,7 @@ impl EventLogBuilder {
             "by": answer.by,
         });
         let word = ua_resume::answers::word(question.kind, answer.choice);
-        let text = format!("{} answered {}: {word}", line(&answer.by, 60), question.question_id);
+        let text = format!("{} answered {}: {word}", brief(&answer.by, 60), question.question_id);
         self.note(answer.answered_at, event, text);
     }
 
@@ -232,7 +232,7 @@ impl EventLogBuilder {
         }
         let event = json!({"event": "run_ended", "status": run.status, "stop_reason": run.stop_reason});
         let detail = status_detail(run.status, run.status_detail.as_deref());
-        let detail = detail.map_or_else(String::new, |text| format!(": {}", line(text, 200)));
+        let detail = detail.map_or_else(String::new, |text| format!(": {}", brief(text, 200)));
         let text = format!("{}{detail}", status_words(run.status, run.stop_reason));
         self.note(run.updated_at, event, text);
     }
@@ -265,7 +265,7 @@ fn in_words(call: &CallRecord) -> String {
     if call.deduplicated_from.is_some() {
         return "done before, not repeated".to_owned();
     }
-    let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 120)));
+    let detail = call.error_detail.as_deref().map_or_else(String::new, |text| format!(": {}", brief(text, 120)));
     format!("{}{detail}", call.status.in_words())
 }
 
@@ -277,15 +277,15 @@ fn took_millis(attempt: &AttemptRecord) -> Option<u64> {
 /// The attempt, where it is not the first one, and the arguments of a call that is sent. The attempt comes first: where a line is too long for
 /// a terminal, the arguments give way.
 pub fn attempted(attempt: u32, arguments: &str) -> String {
-    let arguments = line(arguments, 90);
+    let arguments = brief(arguments, 90);
     if attempt > 1 { format!("(attempt {attempt}) {arguments}") } else { arguments }
 }
 
 /// That a model which stopped early was told what is missing, in a line: what, and how much of it there is.
 pub fn guided(guidance: &str) -> String {
     match ua_evidence::missing_in_short(guidance) {
-        Some(missing) => format!("the model stopped early; missing: {}", line(&missing, 120)),
-        None => format!("the model stopped early; told: {}", line(guidance, 120)),
+        Some(missing) => format!("the model stopped early; missing: {}", brief(&missing, 120)),
+        None => format!("the model stopped early; told: {}", brief(guidance, 120)),
     }
 }
 

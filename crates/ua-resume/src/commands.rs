@@ -39,7 +39,7 @@ pub struct Commands {
 impl Commands {
     /// Of a folder that a command finds only if it names it.
     pub fn naming(root: &Path) -> Self {
-        Self { flag: format!(" --root {}", word(&root.display().to_string())) }
+        Self { flag: format!(" --root {}", shell_word(&root.display().to_string())) }
     }
 
     /// A text with every command in it complete: those in backticks, and those that stand on a line or behind a label by themselves. A command
@@ -133,8 +133,8 @@ fn end(text: &str) -> usize {
     text[..end].trim_end().len()
 }
 
-/// A word as a shell reads it back.
-fn word(text: &str) -> String {
+/// A word as a shell reads it back: in quotes where it has to be. Whatever prints a command to be pasted writes its paths and names by this.
+pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,~".contains(c);
     if !text.is_empty() && !text.starts_with('~') && text.chars().all(is_plain) {
         return text.to_owned();

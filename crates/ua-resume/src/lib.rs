@@ -27,7 +27,7 @@ mod words;
 
 pub use at_boundary::before_last_iteration;
 pub use budget::{BudgetLine, raise_flags};
-pub use commands::Commands;
+pub use commands::{Commands, shell_word};
 pub use fork::ForkNote;
 pub use handoff::{Handoff, HandoffEvidence, HandoffNext, HandoffOpen};
 pub use iterations::{IterationLine, iterations};
