@@ -47,7 +47,10 @@ impl Alerts {
     /// Reads `UA_ALERT_COMMAND`, `UA_ALERT_WEBHOOK` and `UA_ALERT_ON`; `None` when nobody is to be told.
     pub(crate) fn from_settings(settings: &Settings, home: &Home) -> Result<Option<Self>, HostError> {
         let environment = settings.for_tool_servers();
-        let command = settings.var("UA_ALERT_COMMAND").map(|text| argv(&text, &environment)).transpose()?;
+        let command = settings
+            .var("UA_ALERT_COMMAND")
+            .map(|text| argv(&settings.said_as("UA_ALERT_COMMAND"), &text, &environment))
+            .transpose()?;
         let webhook = settings.var("UA_ALERT_WEBHOOK");
         if command.is_none() && webhook.is_none() {
             return Ok(None);
@@ -55,8 +58,11 @@ impl Alerts {
         if let Some(address) = &webhook {
             let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
             if !is_web {
-                return Err(HostError::usage("cannot use UA_ALERT_WEBHOOK: it is not an http:// or https:// address")
-                    .hint("correct it, or unset it; nothing was started"));
+                return Err(HostError::usage(format!(
+                    "cannot use {}: it is not an http:// or https:// address",
+                    settings.said_as("UA_ALERT_WEBHOOK")
+                ))
+                .hint("correct it, or unset it; nothing was started"));
             }
             if !cfg!(feature = "toolserver") {
                 return Err(HostError::usage("this build cannot post to UA_ALERT_WEBHOOK")
@@ -67,7 +73,7 @@ impl Alerts {
             None | Some("waiting") => false,
             Some("waiting,ended") => true,
             Some(other) => {
-                return Err(HostError::usage(format!("cannot use UA_ALERT_ON={other}"))
+                return Err(HostError::usage(format!("cannot use {}={other}", settings.said_as("UA_ALERT_ON")))
                     .hint("write `waiting` or `waiting,ended`; nothing was started"));
             }
         };
@@ -146,11 +152,11 @@ pub fn check_alerts(settings: &Settings, home: &Home) -> Result<(), HostError> {
     Alerts::from_settings(settings, home).map(drop)
 }
 
-/// A JSON list of texts, or words separated by spaces. No shell looks at it.
-fn argv(text: &str, environment: &BTreeMap<String, String>) -> Result<Vec<String>, HostError> {
+/// A JSON list of texts, or words separated by spaces. No shell looks at it. `name` is what the setting was given as.
+fn argv(name: &str, text: &str, environment: &BTreeMap<String, String>) -> Result<Vec<String>, HostError> {
     let words: Vec<String> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).map_err(|error| {
-            HostError::usage(format!("cannot use UA_ALERT_COMMAND: {}", ua_core::json_fault(text, &error))).hint(
+            HostError::usage(format!("cannot use {name}: {}", ua_core::json_fault(text, &error))).hint(
                 "write a command line, or a JSON list of strings such as [\"notify-send\", \"a run waits\"]; nothing was started",
             )
         })?
@@ -158,12 +164,12 @@ fn argv(text: &str, environment: &BTreeMap<String, String>) -> Result<Vec<String
         text.split_whitespace().map(str::to_owned).collect::<Vec<String>>()
     };
     let Some(program) = words.first().filter(|program| !program.is_empty()) else {
-        return Err(HostError::usage("cannot use UA_ALERT_COMMAND: it names no program").hint("unset it, or name one"));
+        return Err(HostError::usage(format!("cannot use {name}: it names no program")).hint("unset it, or name one"));
     };
     // Found now, and not when somebody ought to be told.
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
     if !crate::paths::is_program(Path::new(program), Path::new("."), path) {
-        let what = format!("cannot use UA_ALERT_COMMAND: there is no program `{}`", crate::text::plain(program));
+        let what = format!("cannot use {name}: there is no program `{}`", crate::text::plain(program));
         return Err(HostError::usage(what).hint("correct it, or unset it; nothing was started"));
     }
     Ok(words)
@@ -243,7 +249,7 @@ mod tests {
             fs::write(folder.path().join(program), "").unwrap();
         }
         let environment = BTreeMap::from([("PATH".to_owned(), folder.path().display().to_string())]);
-        let argv = |text: &str| argv(text, &environment);
+        let argv = |text: &str| argv("UA_ALERT_COMMAND", text, &environment);
         assert_eq!(argv("notify-send waits").unwrap(), ["notify-send", "waits"]);
         // Not when somebody ought to be told.
         for gone in ["notify-sned waits", "/nowhere/notify", r#"["./notify-send"]"#] {

@@ -46,6 +46,8 @@ pub struct JobCheck {
     pub queued: Option<RunRecord>,
     /// What of the script that plays its model would fail when it is played: it would start, and probably not do what it is for.
     pub script_doubts: Vec<String>,
+    /// What is in doubt about the name of its model.
+    pub model_doubt: Option<String>,
     /// What `ua job` would refuse it for, once it was read and its tools were listed.
     pub refusal: Option<HostError>,
 }
@@ -135,6 +137,7 @@ pub async fn check(
     let offered = tools.iter().map(|(tool, _)| &tool.name.raw).chain(&own).map(String::as_str).collect();
     let script_doubts = launch.script_doubts(&offered)?;
     let model = launch.model();
+    let model_doubt = launch.model_doubt(host.settings());
     Ok(JobCheck {
         spec,
         model,
@@ -146,6 +149,7 @@ pub async fn check(
         at_work,
         queued,
         script_doubts,
+        model_doubt,
         refusal,
     })
 }

@@ -185,8 +185,11 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error.source();
     while let Some(inner) = cause {
         let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
+        // A database's code in front of the words that stand there already says no more to a person.
+        let words = inner_text.strip_prefix("Error code ").and_then(|rest| rest.split_once(": "));
+        let words = words.map_or(inner_text.as_str(), |(_, words)| words);
+        if !text.contains(words) {
+            text = format!("{text}: {words}");
         }
         cause = inner.source();
     }

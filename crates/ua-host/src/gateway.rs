@@ -233,8 +233,7 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     }
     // What the broker would refuse is said here, to whoever asks for it, and not only in its log.
     Said::read(host, &root)?;
-    std::fs::create_dir_all(&root)
-        .map_err(|error| HostError::storage(format!("cannot make {}: {error}", root.display())))?;
+    std::fs::create_dir_all(&root).map_err(|error| cannot_use(&root, named, &error))?;
     let mut broker = None;
     let mut ends = host.env().now().plus(START);
     while host.env().now() < ends {
@@ -262,10 +261,20 @@ pub async fn start(host: &Host, named: Option<&Path>) -> Result<Started, HostErr
     Err(HostError::failed("the gateway's broker did not start in time"))
 }
 
+/// That the gateway's folder cannot be made or written to, and where another one is named.
+fn cannot_use(root: &Path, named: Option<&Path>, error: &std::io::Error) -> HostError {
+    let why = HostError::storage(format!("cannot write to the gateway's folder {}: {error}", root.display()));
+    why.hint(if named.is_some() {
+        "let your user write there, or name another folder with --root; nothing was started"
+    } else {
+        "let your user write there, set XDG_STATE_HOME or HOME to a folder where it may, or name one with --root; nothing was started"
+    })
+}
+
 /// Starts a broker as a process of its own.
 fn spawn(host: &Host, root: &Path) -> Result<Child, HostError> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LOG));
-    let log = log.map_err(|error| HostError::storage(format!("cannot open the gateway's log: {error}")))?;
+    let log = log.map_err(|error| cannot_use(root, Some(root), &error))?;
     let mut serve = Command::new(host.settings().program()?);
     serve.arg("--root").arg(root).args(["gateway", "serve"]).current_dir(root);
     serve

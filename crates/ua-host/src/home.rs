@@ -33,6 +33,8 @@ pub struct Home {
     server: Option<PostgresConfig>,
     is_default: bool,
     roots: Roots,
+    /// Where the root is named: a variable, or a file and its line; `None` where a flag names it, or nothing.
+    root_is_said_in: Option<String>,
     /// A person named the root; one that nobody named, or only a project's file, has to be this user's own.
     root_is_named: bool,
 }
@@ -61,10 +63,19 @@ pub(crate) fn is_written_by_runs(name: &str, is_folder: bool) -> bool {
     OWN.contains(&name) || name == MARKER || name == ".gitignore" || (is_folder && name.starts_with("session_"))
 }
 
+fn another_root(said_in: Option<&str>) -> String {
+    match said_in {
+        Some(place) => format!("choose another folder in {place}, or with --root"),
+        None => "choose another folder with --root".to_owned(),
+    }
+}
+
 impl Home {
     /// Takes `root`, else reads `UA_ROOT`, and `UA_RUNTIME_DB_PATH`; the default is `AGENT_RUN_WORKSPACES` in the current folder, or the
     /// one of this user in the nearest folder above.
     pub fn new(settings: &Settings, root: Option<&Path>) -> Result<Self, HostError> {
+        let is_said = root.is_none() && settings.var("UA_ROOT").is_some();
+        let root_is_said_in = is_said.then(|| settings.said_as("UA_ROOT"));
         let root_is_named = root.is_some() || settings.is_the_users("UA_ROOT");
         let root = root.map(Path::to_path_buf).or_else(|| settings.var("UA_ROOT").map(PathBuf::from));
         let roots = Roots::new(state_folder(settings));
@@ -75,7 +86,7 @@ impl Home {
             root.map_or_else(|| Ok::<_, HostError>(usual.clone()), |root| Ok(spelt(&settings.absolute(&root)?)))?;
         if root.to_str().is_none() {
             return Err(HostError::usage(format!("cannot use {}: its name is not UTF-8 text", root.display()))
-                .hint("choose another folder with --root; its path is stored as text"));
+                .hint(format!("{}; its path is stored as text", another_root(root_is_said_in.as_deref()))));
         }
         let database = match settings.var("UA_RUNTIME_DB_PATH") {
             Some(path) => resolved(&settings.absolute(Path::new(&path))?),
@@ -97,8 +108,14 @@ impl Home {
             database,
             is_default,
             roots,
+            root_is_said_in,
             root_is_named,
         })
+    }
+
+    /// How another folder is chosen, as the end of a hint: where this one was named, or by the flag that is stronger.
+    pub fn another_root(&self) -> String {
+        another_root(self.root_is_said_in.as_deref())
     }
 
     /// The same, taken for this user's own whoever made it.
@@ -274,6 +291,24 @@ mod tests {
         assert_eq!(home(folder, Some("runs")).root(), folder.join("runs"));
         assert_eq!(home(folder, None).root(), folder.join(DEFAULT_ROOT));
         assert!(home(folder, Some(DEFAULT_ROOT)).is_default() && !home(folder, Some("runs")).is_default());
+    }
+
+    #[test]
+    fn another_root_is_chosen_where_this_one_was_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let by = |variables: &[(&str, &str)], root: Option<&str>| {
+            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let folder = Some(folder.path().to_path_buf());
+            let settings = Settings::read(Process { folder, variables, ..Process::default() });
+            Home::new(&settings, root.map(Path::new)).unwrap().another_root()
+        };
+        let flag = "choose another folder with --root";
+        assert_eq!(by(&[], None), flag);
+        assert_eq!(by(&[("UA_ROOT", "/x")], None), "choose another folder in UA_ROOT, or with --root");
+        assert_eq!(by(&[("UA_ROOT", "/x")], Some("runs")), flag, "the flag is stronger");
+        fs::write(folder.path().join("ua.toml"), "root = \"AGENT_RUN_WORKSPACES\"\n").unwrap();
+        let place = folder.path().join("ua.toml:1");
+        assert_eq!(by(&[], None), format!("choose another folder in `root` ({}), or with --root", place.display()));
     }
 
     #[test]

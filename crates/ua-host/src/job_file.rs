@@ -7,7 +7,7 @@ use std::path::Path;
 use ua_core::{RunSpec, SpecError};
 
 use crate::error::HostError;
-use crate::paths::{NO_FILE, job_dir, json_fragment, without_bom};
+use crate::paths::{NO_FILE, cannot_read, job_dir, json_fragment, without_bom};
 use crate::settings::Settings;
 
 /// The largest job file.
@@ -20,17 +20,14 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
         return Err(too_large(&file.display(), size));
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
-        let failure = HostError::usage(format!("cannot read the job file {}: {e}", file.display()));
-        let kind = e.kind();
-        failure.hint(if kind == ErrorKind::NotFound {
-            "`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one"
-        } else if kind == ErrorKind::PermissionDenied {
-            "let your user read it; nothing was started"
-        } else if kind == ErrorKind::InvalidData {
-            "a job file is JSON, in UTF-8 text; nothing was started"
-        } else {
-            "name a regular file with a job in JSON; nothing was started"
-        })
+        let failure = cannot_read("the job file", file, &e);
+        match e.kind() {
+            ErrorKind::NotFound => {
+                failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
+            }
+            ErrorKind::InvalidData => failure.hint("a job file is JSON, in UTF-8 text; nothing was started"),
+            _ => failure,
+        }
     })?;
     parse(settings, file, &text)
 }

@@ -314,10 +314,10 @@ impl Launch {
         places: &Places,
         extras: ModelExtras,
     ) -> Result<Arc<dyn LlmProvider>, HostError> {
+        if let Some(made) = providers::by_settings(settings, &self.provider, self.provider_sessions, &extras, env) {
+            return made;
+        }
         match self.provider.as_str() {
-            "anthropic" => providers::anthropic(settings, extras, env),
-            "openai" => providers::openai(settings, self.provider_sessions, extras, env),
-            "openai-chat" => providers::openai_chat(settings, extras, env),
             "replay" => providers::replay(self.cassette.as_deref(), redactor.clone(), places.clone()),
             "scripted" => Ok(Arc::new(ScriptedProvider::new(self.read_script()?.1))),
             other => Err(providers::unknown(other)),
@@ -401,20 +401,14 @@ impl Launch {
 
     /// Says once that no model of this name is known.
     pub(crate) fn tell_unknown_model(&self, settings: &Settings, people: &dyn People) {
-        if matches!(self.provider.as_str(), "scripted" | "replay") {
-            return;
+        if let Some(doubt) = self.model_doubt(settings) {
+            people.remark(&format!("note: {doubt}"));
         }
-        let (provider, model) = (&self.provider, &self.model);
-        let Ok(Err(meant)) = models::named(settings, provider, model) else { return };
-        let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
-        let unknown = match self.model_facts {
-            None => format!("nothing is known about the model {model} of {provider}"),
-            // What is said of its whole family is no sign that there is one of this name.
-            Some(_) => format!("no model {model} of {provider} is known"),
-        };
-        people.remark(&crate::text::plain(&format!(
-            "note: {unknown}{meant}; see `ua models show {model} --provider {provider}`"
-        )));
+    }
+
+    /// What is in doubt about the name of the model, in a sentence; `None` when a model of this name is known.
+    pub fn model_doubt(&self, settings: &Settings) -> Option<String> {
+        models::doubt(settings, &self.provider, &self.model)
     }
 
     /// The classifier: policy files of the command line, then the user's own, then those of the job, then ours. What comes with a job may
@@ -515,13 +509,9 @@ impl Launch {
         let Some(wanted) = &spec.tools.servers else { return Ok(config) };
         let known: Vec<String> = config.servers.iter().map(|(name, _)| name.clone()).collect();
         if let Some(missing) = wanted.iter().find(|name| !known.contains(name)) {
-            let nearest = known
-                .iter()
-                .max_by(|a, b| strsim::jaro_winkler(missing, a).total_cmp(&strsim::jaro_winkler(missing, b)));
+            let nearest = ua_core::nearest(missing, known.iter().map(String::as_str));
             let hint = match (nearest, &self.mcp_config) {
-                (Some(nearest), _) if strsim::jaro_winkler(missing, nearest) > 0.7 => {
-                    format!("did you mean `{nearest}`?")
-                }
+                (Some(nearest), _) => format!("did you mean `{nearest}`?"),
                 (_, Some(file)) => format!(
                     "{} has {}",
                     file.display(),

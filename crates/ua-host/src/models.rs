@@ -53,6 +53,22 @@ pub fn named(settings: &Settings, provider: &str, model: &str) -> Result<Result<
     Ok(if is_known { Ok(()) } else { Err(table.nearest(provider, model).map(str::to_owned)) })
 }
 
+/// What is in doubt about the name of a model, in a sentence; `None` when it is known by its name. Whoever starts a run with it, checks a job
+/// or the configuration says this.
+pub fn doubt(settings: &Settings, provider: &str, model: &str) -> Option<String> {
+    if matches!(provider, "scripted" | "replay") {
+        return None;
+    }
+    let Ok(Err(meant)) = named(settings, provider, model) else { return None };
+    let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
+    let unknown = match facts(settings, provider, model) {
+        // What is said of its whole family is no sign that there is one of this name.
+        Ok(Some(_)) => format!("no model {model} of {provider} is known"),
+        Ok(None) | Err(_) => format!("nothing is known about the model {model} of {provider}"),
+    };
+    Some(crate::text::plain(&format!("{unknown}{meant}; see `ua models show {model} --provider {provider}`")))
+}
+
 /// The longest reply of a job that does not say.
 pub fn output_tokens(facts: Option<&ModelFacts>) -> u32 {
     facts.map_or(DEFAULT_MAX_OUTPUT_TOKENS, |facts| facts.output_tokens(DEFAULT_MAX_OUTPUT_TOKENS))

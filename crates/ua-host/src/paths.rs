@@ -16,11 +16,26 @@ pub const NO_FILE: &str = "-";
 
 /// Reads a file of text, named by a whole path; `what` says which one it is in an error.
 pub fn read(file: &Path, what: &str) -> Result<String, HostError> {
-    let read = ua_files::read_text(file, MAX_BYTES).map_err(|e| {
-        HostError::usage(format!("cannot read {what} {}: {e}", file.display()))
-            .hint("name a file that is there; nothing was started")
-    })?;
+    let read = ua_files::read_text(file, MAX_BYTES).map_err(|error| cannot_read(what, file, &error))?;
     Ok(without_bom(&read).to_owned())
+}
+
+/// That a file cannot be read, and what helps against it; `what` says which one it is. Whoever reads a file that a person named refuses it by
+/// this, so that no hint asks for a file that is there.
+pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
+    HostError::usage(format!("cannot read {what} {}: {error}", file.display()))
+        .hint(format!("{}; nothing was started", what_helps(error, "name a file that is there")))
+}
+
+/// What helps against `error` where a file is read; `missing` is what helps where there is none.
+pub(crate) fn what_helps(error: &io::Error, missing: &'static str) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => missing,
+        io::ErrorKind::PermissionDenied => "let your user read it",
+        io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
+        io::ErrorKind::InvalidData => "it has to be text in UTF-8",
+        _ => "name a regular file that can be read",
+    }
 }
 
 /// Text without the byte order mark that some editors put in front of it; it says nothing about UTF-8, and no parser here takes it.
@@ -37,7 +52,7 @@ pub fn job_dir(settings: &Settings, job: &Path) -> Result<PathBuf, HostError> {
         None => (file.as_path(), false),
     };
     let whole = place.canonicalize();
-    let whole = whole.map_err(|e| HostError::usage(format!("cannot read the job file {}: {e}", job.display())))?;
+    let whole = whole.map_err(|error| cannot_read("the job file", job, &error))?;
     let folder = if is_folder { Some(whole.as_path()) } else { whole.parent() };
     Ok(folder.unwrap_or(Path::new("/")).to_path_buf())
 }
@@ -100,6 +115,22 @@ pub fn json_fragment(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_about_a_file_fits_what_is_wrong_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x");
+        let hint = |path: &Path| read(path, "the script").unwrap_err().hint_text().unwrap_or_default().to_owned();
+        assert_eq!(hint(&file), "name a file that is there; nothing was started");
+        assert_eq!(hint(folder.path()), "it is a folder: name a file in it; nothing was started");
+        std::fs::write(&file, b"\xff\xfe").unwrap();
+        assert_eq!(hint(&file), "it has to be text in UTF-8; nothing was started");
+        // Root reads every file, so the system's own word is taken.
+        let refused = cannot_read("the script", &file, &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(refused.hint_text(), Some("let your user read it; nothing was started"));
+    }
+
     #[test]
     fn only_what_the_system_says_is_not_there_is_missing() {
         let folder = tempfile::tempdir().unwrap();

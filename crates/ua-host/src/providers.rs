@@ -109,11 +109,28 @@ pub fn extras_of(spec: &RunSpec) -> Result<ModelExtras, HostError> {
     Ok(extras)
 }
 
-pub fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+/// The provider of this name that is made of the settings alone, its address and its key looked at; `None` for one that needs something of the
+/// job or another program. A job and `ua doctor` both come here, so that what one passes the other does not refuse.
+pub fn by_settings(
+    settings: &Settings,
+    provider: &str,
+    keep_replies: bool,
+    extras: &ModelExtras,
+    env: &Env,
+) -> Option<Result<Arc<dyn LlmProvider>, HostError>> {
+    Some(match provider {
+        "anthropic" => anthropic(settings, extras.clone(), env),
+        "openai" => openai(settings, keep_replies, extras.clone(), env),
+        "openai-chat" => openai_chat(settings, extras.clone(), env),
+        _ => return None,
+    })
+}
+
+fn anthropic(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     let mut config = AnthropicConfig::new(needed_key(settings, "anthropic")?.unwrap_or_default().into());
     config.extras = extras;
     if let Some(base_url) = settings.var("ANTHROPIC_BASE_URL") {
-        crate::base_url::check("ANTHROPIC_BASE_URL", &base_url)?;
+        crate::base_url::check(&settings.said_as("ANTHROPIC_BASE_URL"), &base_url)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {
@@ -131,7 +148,7 @@ pub fn wants_sessions(settings: &Settings, spec: &RunSpec) -> bool {
     spec.settings.provider_sessions.unwrap_or_else(by_user)
 }
 
-pub fn openai(
+fn openai(
     settings: &Settings,
     keep_replies: bool,
     extras: ModelExtras,
@@ -140,7 +157,7 @@ pub fn openai(
     let key = needed_key(settings, "openai")?.unwrap_or_default();
     let mut config = OpenAiConfig { keep_replies, extras, ..OpenAiConfig::new(key.into()) };
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
-        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
+        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {
@@ -152,12 +169,12 @@ pub fn openai(
     Ok(Arc::new(OpenAiProvider::new(config, env.clone()).map_err(|error| not_set_up("openai", &error))?))
 }
 
-pub fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
+fn openai_chat(settings: &Settings, extras: ModelExtras, env: &Env) -> Result<Arc<dyn LlmProvider>, HostError> {
     needed_key(settings, "openai-chat")?;
     let mut config = ChatConfig::new(settings.var("OPENAI_API_KEY").map(Into::into));
     config.extras = extras;
     if let Some(base_url) = settings.var("OPENAI_BASE_URL") {
-        crate::base_url::check("OPENAI_BASE_URL", &base_url)?;
+        crate::base_url::check(&settings.said_as("OPENAI_BASE_URL"), &base_url)?;
         config.base_url = base_url;
     }
     if let Some(timeout) = model_timeout(settings)? {

@@ -226,7 +226,7 @@ impl ServerReview {
         }
         let now = self.parts.iter().filter_map(|(part, digits)| match before.get(part) {
             None => Some(format!("{part} is new")),
-            Some(old) if old != digits => Some(format!("{part} changed")),
+            Some(old) if old != digits => Some(format!("{part} changed{}", self.as_it_is(part))),
             Some(_) => None,
         });
         let gone = before.keys().filter(|part| !self.parts.contains_key(*part)).map(|part| format!("{part} is gone"));
@@ -235,6 +235,14 @@ impl ServerReview {
         let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
         let shown: Vec<String> = changes.into_iter().take(SHOWN_CHANGES).collect();
         Some(format!("{}{rest}", shown.join(", ")))
+    }
+
+    /// What a piece is now that changed, where that can be said in a few words: of what it was, a few digits are all that is kept.
+    fn as_it_is(&self, part: &str) -> String {
+        let program = self.lines.iter().find(|(label, _)| part == "the program" && *label == "program");
+        program.map_or_else(String::new, |(_, text)| {
+            format!(": it is now {} (a name is looked up in PATH, where another one may come first)", plain(text))
+        })
     }
 
     /// What a person is shown. Everything foreign is escaped, and has one line.

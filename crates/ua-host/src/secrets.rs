@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use ua_core::{Redactor, SecretFiller, SecretGrants, ToolName, fill_secrets};
 
 use crate::error::HostError;
+use crate::paths::what_helps;
 use crate::settings::Settings;
 
 /// The shortest value. A shorter one could not be kept out of records.
@@ -152,13 +153,14 @@ impl SecretFiller for Secrets {
 fn read_file(path: &Path) -> Result<BTreeMap<String, Declared>, HostError> {
     let shown = path.display();
     let unusable = |why: String| HostError::usage(format!("cannot use {shown}: {why}"));
-    let meta = std::fs::metadata(path).map_err(|e| unusable(e.to_string()).hint("correct its permissions"))?;
+    let meta = std::fs::metadata(path)
+        .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
     if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
         return Err(unusable("it holds secrets, and others can read or change it".to_owned())
             .hint(format!("chmod 600 {shown}")));
     }
     let text = ua_files::read_text(path, MAX_FILE_BYTES)
-        .map_err(|e| unusable(e.to_string()).hint("it is a file of UTF-8 text with at most 1 MiB"))?;
+        .map_err(|e| unusable(e.to_string()).hint(what_helps(&e, "write it again, or remove what is left of it")))?;
     parse(&text).map_err(|why| {
         unusable(why).hint(
             "it is TOML: [secrets.NAME] with `value` or `command`, `servers`, `tools`; docs/guide/secrets.md shows one",

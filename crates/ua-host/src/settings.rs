@@ -200,6 +200,16 @@ impl Settings {
         self.process.variables.get(name).filter(|value| !value.is_empty()).cloned()
     }
 
+    /// A setting by the name that it was given with: its variable, or its key in a file with the line. What is wrong with a setting is said of
+    /// this, so that whoever reads it finds it.
+    pub fn said_as(&self, variable: &str) -> String {
+        let key = || SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.key);
+        match (self.of_environment(variable), self.of_files(variable)) {
+            (None, Some(said)) => format!("`{}` ({})", key().unwrap_or(variable), said.place),
+            (Some(_), _) | (None, None) => variable.to_owned(),
+        }
+    }
+
     /// What a file says in the place of a variable, and where.
     pub fn of_files(&self, name: &str) -> Option<&FileValue> {
         self.values.get(name)
@@ -438,6 +448,30 @@ mod tests {
                 assert_eq!(settings().check().is_ok(), is_believed, "{said} {mode:o}");
             }
         }
+    }
+
+    #[test]
+    fn a_setting_is_called_what_it_was_given_as() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("ua")).unwrap();
+        let file = folder.path().join("ua/config.toml");
+        std::fs::write(&file, "[providers.anthropic]\nbase_url = \"foo\"\n").unwrap();
+        let config = ("XDG_CONFIG_HOME".to_owned(), folder.path().display().to_string());
+        let refused = |more: &[(&str, &str)]| {
+            let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let key = ("ANTHROPIC_API_KEY".to_owned(), "sk".to_owned());
+            let variables = [config.clone(), key].into_iter().chain(more).collect();
+            let settings = Settings::read(Process { variables, folder: None, program: None });
+            let (extras, env) = (ua_llm::ModelExtras::default(), ua_core::Env::simulated(1));
+            let made = crate::providers::by_settings(&settings, "anthropic", false, &extras, &env).unwrap();
+            made.map(|_| ()).unwrap_err().to_string()
+        };
+        let place = format!("cannot use `providers.anthropic.base_url` ({}:2): it is not an address", file.display());
+        assert!(refused(&[]).starts_with(&place), "{}", refused(&[]));
+        assert!(refused(&[("ANTHROPIC_BASE_URL", "bar")]).starts_with("cannot use ANTHROPIC_BASE_URL: "));
+        // A key that no header takes is refused as well, here and in a job.
+        let fine = ("ANTHROPIC_BASE_URL", "https://api.anthropic.com");
+        assert!(refused(&[fine, ("ANTHROPIC_API_KEY", "a\nb")]).contains("cannot set up the provider"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ua_mcp::DefinitionLock;
 
-use crate::error::{HostError, chain};
+use crate::error::HostError;
 use crate::trust::ConfigFile;
 
 /// Where the lock of an MCP configuration is.
@@ -28,7 +28,7 @@ pub fn read(config: &Path) -> Result<Option<DefinitionLock>, HostError> {
     let text = match ua_files::read_text(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(HostError::usage(format!("cannot read {}: {}", path.display(), chain(&error)))),
+        Err(error) => return Err(crate::paths::cannot_read("the lock", &path, &error)),
     };
     let lock = DefinitionLock::parse(&text).map_err(|why| {
         HostError::usage(format!("cannot read {}: {why}", path.display()))

@@ -15,6 +15,7 @@ use ua_files::Folder;
 
 use self::entry::{Becomes, Entry};
 use crate::error::HostError;
+use crate::paths::what_helps;
 
 pub use self::entry::{Front, What};
 
@@ -224,7 +225,7 @@ fn read(path: &Path) -> Result<String, HostError> {
             );
         }
         HostError::usage(format!("cannot read {}: {error}", path.display()))
-            .hint("check that it is a file that you may read, or name another one with --file")
+            .hint(format!("{}, or name another one with --file", what_helps(&error, "name a file that is there")))
     })
 }
 
@@ -367,9 +368,9 @@ mod tests {
             (
                 "a.json",
                 "{\n  \"mcpServers\": {\"a\": {\"command\": \"x\"}\n",
-                "it is not JSON: EOF while parsing an object at line 3",
+                "it is not JSON: it ends in line 3 before it is complete: a closing } is missing",
             ),
-            ("b.json", "{\n  \"mcpServers\": {\"a\": {\"command\" \"x\"}}\n}", "line 2 column"),
+            ("b.json", "{\n  \"mcpServers\": {\"a\": {\"command\" \"x\"}}\n}", "line 2: "),
             ("c.json", "{\"mcpServers\": [1]}", "it is JSON, but not a client's configuration"),
             ("d.json", " \n", "it is empty"),
             ("e.toml", "[mcp_servers.a\n", "line 1"),

@@ -45,9 +45,12 @@ impl Home {
         // Workspaces without their database: its receipts are what keeps effects from happening twice, so it is never made anew.
         // A file without tables is as good as gone.
         let expected = self.was_used();
+        if let Some(refused) = self.unwritable() {
+            return Err(refused);
+        }
         let config = SqliteConfig { expected_existing: expected, ..SqliteConfig::new(&self.database) };
         SqliteStore::open(config).map(Database::File).map_err(|error| {
-            let failure = cannot_open(&self.database, &error);
+            let failure = self.cannot_open(&error);
             if expected && holds_nothing(&self.database) { failure.hint(self.put_it_back()) } else { failure }
         })
     }
@@ -62,10 +65,13 @@ impl Home {
             return Err(link);
         }
         if fs::metadata(&self.database).is_ok_and(|file| file.len() > 0) {
+            if let Some(refused) = self.unwritable() {
+                return Err(refused);
+            }
             let opened = fs::OpenOptions::new().append(true).open(&self.database);
             return opened.map(drop).map_err(|e| {
                 HostError::storage(format!("cannot open the runtime database {}: {e}", self.database.display()))
-                    .hint("make it writable, or choose another folder with --root; nothing was started")
+                    .hint(format!("make it writable, or {}; nothing was started", self.another_root()))
             });
         }
         // Only making something there tells for every file system: root may write anywhere, and not in /proc.
@@ -79,8 +85,20 @@ impl Home {
     }
 
     fn cannot_make(&self, error: &std::io::Error) -> HostError {
-        HostError::storage(format!("cannot create {}: {error}", self.root.display()))
-            .hint("choose another folder with --root")
+        HostError::storage(format!("cannot create {}: {error}", self.root.display())).hint(self.another_root())
+    }
+
+    /// The refusal of a folder in which nothing can be made. SQLite would say of its file that it is read-only, and mean this.
+    fn unwritable(&self) -> Option<HostError> {
+        let folder = self.database.parent().filter(|folder| folder.is_dir())?;
+        let error = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).err()?;
+        let why = io::Error::from(error);
+        Some(
+            HostError::storage(format!("cannot write to the folder {}: {why}", folder.display())).hint(format!(
+                "let your user write there (`chmod u+w`), or {}; nothing was changed",
+                self.another_root()
+            )),
+        )
     }
 
     /// The refusal of a root in which something of ours is a link or a device.
@@ -88,7 +106,7 @@ impl Home {
         let link = first_link(&self.root, &OWN).or_else(|| first_link(self.state(), &OWN))?;
         Some(
             HostError::usage(format!("{} is a link or a device, but ua must write to it", link.display()))
-                .hint("remove it, or choose another --root; nothing was started"),
+                .hint(format!("remove it, or {}; nothing was started", self.another_root())),
         )
     }
 
@@ -143,7 +161,7 @@ impl Home {
             match self.roots.judge(&self.root) {
                 Belief::Empty | Belief::Own => {}
                 Belief::Foreign if let Some(error) = unreadable(&self.root) => {
-                    return Err(cannot_read(&self.root, &error));
+                    return Err(self.cannot_read(&self.root, &error));
                 }
                 Belief::Link => return refused(&self.root, "is a link that you did not name"),
                 Belief::Foreign => return refused(&self.root, "was not made by your installation of ua"),
@@ -172,7 +190,9 @@ impl Home {
         // Asked in this order: where something was left, the database was made before.
         let was_used = self.was_used();
         match fs::metadata(&self.database) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_read(&self.database, &error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.cannot_read(&self.database, &error));
+            }
             Ok(_) | Err(_) if !holds_nothing(&self.database) => {}
             Ok(_) | Err(_) if was_used => {
                 let what = if self.database.exists() { "is empty" } else { "is gone" };
@@ -181,12 +201,13 @@ impl Home {
             }
             Ok(_) | Err(_) => {
                 return Err(HostError::usage(format!("there is no runtime database at {}", self.database.display()))
-                    .hint(
-                        "no job was run here yet; start one with `ua job FILE`, or name another folder with --root",
-                    ));
+                    .hint(format!(
+                        "no job was run here yet; start one with `ua job FILE`, or {}",
+                        self.another_root()
+                    )));
             }
         }
-        SqliteStore::open_read_only(&self.database).map_err(|error| cannot_open(&self.database, &error))
+        SqliteStore::open_read_only(&self.database).map_err(|error| self.cannot_open(&error))
     }
 
     /// Whether no job was run here yet: there is no database, and nothing that a run leaves. Lists are empty then.
@@ -227,51 +248,54 @@ impl Home {
         }
         format!(
             "runs were made in {}, and only their database knows what they did outside: put it back (`ua db restore COPY` takes a copy \
-             that `ua db backup` made), or choose another --root for new runs; nothing was changed",
-            self.root.display()
+             that `ua db backup` made); for new runs, {}; nothing was changed",
+            self.root.display(),
+            self.another_root()
         )
     }
-}
 
-/// A database file that cannot be opened: nothing was done with it yet, whoever wanted to.
-fn cannot_open(database: &Path, error: &StoreError) -> HostError {
-    let opening = format!("open the runtime database {}", database.display());
-    match error {
-        // What SQLite says below says the same once more.
-        StoreError::Unavailable { why, .. } if !why.contains("is full") => {
-            HostError::storage(format!("cannot {opening}: {why}")).hint(
-                "nothing was changed; check who owns the file and whether it belongs to ua, restore a copy that `ua db backup` made with `ua db \
-                 restore COPY`, or name another folder with --root",
-            )
+    /// A database file that cannot be opened: nothing was done with it yet, whoever wanted to.
+    fn cannot_open(&self, error: &StoreError) -> HostError {
+        let opening = format!("open the runtime database {}", self.database.display());
+        match error {
+            // What SQLite says below says the same once more.
+            StoreError::Unavailable { why, .. } if !why.contains("is full") => {
+                HostError::storage(format!("cannot {opening}: {why}")).hint(format!(
+                    "nothing was changed; check who owns the file and whether it belongs to ua, restore a copy that `ua db backup` made with `ua db \
+                     restore COPY`, or {}",
+                    self.another_root()
+                ))
+            }
+            StoreError::Unavailable { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::NotFound { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::Exists { .. }
+            | StoreError::Fenced { .. }
+            | StoreError::KeyTaken { .. }
+            | StoreError::ScopeTouched { .. }
+            | StoreError::EffectLimit { .. }
+            | StoreError::Repeated { .. }
+            | StoreError::WentBack { .. }
+            | StoreError::TailLost { .. } => HostError::store(&opening, error),
         }
-        StoreError::Unavailable { .. }
-        | StoreError::Corrupt { .. }
-        | StoreError::NotFound { .. }
-        | StoreError::Conflict { .. }
-        | StoreError::Exists { .. }
-        | StoreError::Fenced { .. }
-        | StoreError::KeyTaken { .. }
-        | StoreError::ScopeTouched { .. }
-        | StoreError::EffectLimit { .. }
-        | StoreError::Repeated { .. }
-        | StoreError::WentBack { .. }
-        | StoreError::TailLost { .. } => HostError::store(&opening, error),
+    }
+
+    /// A root, or something on the way to it, that cannot be looked at.
+    fn cannot_read(&self, path: &Path, error: &io::Error) -> HostError {
+        if error.kind() == io::ErrorKind::NotADirectory {
+            let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
+            return HostError::storage(format!("{} is a file, but must be a folder", file.display()))
+                .hint(format!("move it away, or {}; nothing was changed", self.another_root()));
+        }
+        HostError::storage(format!("cannot read {}: {error}", path.display()))
+            .hint(format!("make it yours (`chown`, `chmod u+rwX`), or {}; nothing was changed", self.another_root()))
     }
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.
 fn unreadable(folder: &Path) -> Option<io::Error> {
     fs::read_dir(folder).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
-}
-
-fn cannot_read(path: &Path, error: &io::Error) -> HostError {
-    if error.kind() == io::ErrorKind::NotADirectory {
-        let file = path.ancestors().find(|above| above.is_file()).unwrap_or(path);
-        return HostError::storage(format!("{} is a file, but must be a folder", file.display()))
-            .hint("move it away, or choose another folder with --root; nothing was changed");
-    }
-    HostError::storage(format!("cannot read {}: {error}", path.display()))
-        .hint("make it yours (`chown`, `chmod u+rwX`), or choose another folder with --root; nothing was changed")
 }
 
 /// The database on a server, as it is used from a place.

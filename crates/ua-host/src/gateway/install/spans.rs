@@ -66,7 +66,7 @@ pub(super) fn plain(text: &str, place: &Range<usize>) -> Option<String> {
     Some(made)
 }
 
-/// Where a file is broken: what is wrong, as a reader of JSON says it, with line and column; `None` when it is whole. Comments and commas at the
+/// Where a file is broken: what is wrong, as it is said of every file of JSON, with its line; `None` when it is whole. Comments and commas at the
 /// end of lists are none of its business.
 pub(super) fn broken(text: &str) -> Option<String> {
     let mut strict = text.as_bytes().to_vec();
@@ -95,7 +95,8 @@ pub(super) fn broken(text: &str) -> Option<String> {
             comma = (*byte == b',').then_some(begun);
         }
     }
-    serde_json::from_slice::<serde::de::IgnoredAny>(&strict).err().map(|error| error.to_string())
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(&strict).err()?;
+    Some(ua_core::json_fault(&String::from_utf8_lossy(&strict), &error))
 }
 
 /// Behind blanks and comments.
