@@ -44,6 +44,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::ErrorKind;
 use ua_core::Redactor;
 use ua_host::{Host, HostError, Settings};
 
@@ -86,17 +87,13 @@ pub fn main(parts: Parts) -> ExitCode {
     }
     let cli = match Cli::read(&words).map_err(mistakes::without_bad_advice) {
         Ok(cli) => cli,
-        Err(error) if mistakes::told_apart(&error).is_some() => {
-            if let Some(failure) = mistakes::told_apart(&error) {
-                error::print_as(&failure, std::env::args_os().any(|word| word == "--json"));
-            }
+        Err(error) if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let words: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+            let failure = mistakes::told_apart(&error, &words).unwrap_or_else(|| mistakes::in_short(&error, &words));
+            error::print_as(&failure, words.iter().any(|word| word == "--json"));
             return ExitCode::from(error::USAGE);
         }
-        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
-            error::print_as(&mistakes::in_short(&error.render().to_string()), true);
-            return ExitCode::from(error::USAGE);
-        }
-        // clap's own code for a usage error is 2, and 0 for help and version.
+        // clap's own code for help that was not asked for is 2, and 0 for help and version.
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match error.print() {

@@ -134,8 +134,11 @@ impl Live {
     }
 
     fn show(&self, state: &State) {
-        self.doing.set_message(Shown::from(state.doing_text()).as_str().to_owned());
-        let used = state.used_text(self.doing.elapsed(), crate::terminal::err_width());
+        let room = crate::terminal::err_width();
+        let doing =
+            room.map_or_else(|| state.doing_text(), |room| line(&state.doing_text(), room.saturating_sub(CLOCK)));
+        self.doing.set_message(Shown::from(doing).as_str().to_owned());
+        let used = state.used_text(self.doing.elapsed(), room);
         self.used.set_message(Shown::from(used).as_str().to_owned());
     }
 
@@ -247,11 +250,22 @@ impl State {
     /// that the numbers do not.
     fn used_text(&self, elapsed: Duration, room: Option<usize>) -> String {
         let with_bars = self.used_in(elapsed, |used| format!("{} ", bar(used)));
-        let is_wide = room.is_some_and(|room| with_bars.chars().count() + INDENT > room);
-        if is_wide { self.used_in(elapsed, |_| String::new()) } else { with_bars }
+        let fits = |text: &str| room.is_none_or(|room| text.chars().count() + INDENT <= room);
+        let whole = with_bars.join(BETWEEN);
+        if fits(&whole) {
+            return whole;
+        }
+        let parts = self.used_in(elapsed, |_| String::new());
+        let whole = parts.join(BETWEEN);
+        if fits(&whole) {
+            return whole;
+        }
+        // What is left of a number would be another number.
+        let some = (1..parts.len()).rev().map(|count| format!("{}{BETWEEN}…", parts[..count].join(BETWEEN)));
+        some.into_iter().find(|some| fits(some)).unwrap_or_else(|| "…".to_owned())
     }
 
-    fn used_in(&self, elapsed: Duration, bar: impl Fn(f64) -> String) -> String {
+    fn used_in(&self, elapsed: Duration, bar: impl Fn(f64) -> String) -> Vec<String> {
         let calls = match self.max_tool_calls {
             Some(max) => format!("calls {}{}/{max}", bar(part(self.tool_calls, max)), self.tool_calls),
             None => format!("calls {}", self.tool_calls),
@@ -272,9 +286,14 @@ impl State {
             let used = part(held.as_secs(), minutes.saturating_mul(60));
             parts.push(format!("time {}{}/{minutes} min", bar(used), clock(held)));
         }
-        parts.join(" · ")
+        parts
     }
 }
+
+/// What stands between the parts of a line.
+const BETWEEN: &str = " · ";
+/// The most columns in front of what is being done: the spinner, and how long it takes.
+const CLOCK: usize = 12;
 
 /// How much of `max` is used.
 #[expect(clippy::cast_precision_loss, reason = "ten cells need no precision")]
@@ -325,6 +344,9 @@ mod tests {
             (Some(80), whole),
             (Some(whole.chars().count() + INDENT), whole),
             (Some(60), "calls 5/10 · tokens 1200 · time 09:00/90 min"),
+            (Some(40), "calls 5/10 · tokens 1200 · …"),
+            (Some(20), "calls 5/10 · …"),
+            (Some(8), "…"),
         ] {
             assert_eq!(state.used_text(Duration::from_mins(9), room), wanted, "{room:?}");
         }

@@ -29,28 +29,47 @@ fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// What the parser says, for a machine: one sentence, and in place of the whole usage the command whose help has it.
-pub(crate) fn in_short(rendered: &str) -> HostError {
+/// What the parser says, as everything that goes wrong is said: one sentence, and in place of the whole usage the command whose help has it.
+/// `words` is the command line, without the program's name.
+pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
+    let command = stray::command_of(words);
+    let whole = if command.is_empty() { "ua".to_owned() } else { format!("ua {command}") };
+    let typed = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
+    let message = if error.kind() != ErrorKind::UnknownArgument {
+        said_by_the_parser(error)
+    } else if typed.starts_with('-') {
+        format!("`{whole}` has no option `{}`", output::line(&typed, 60))
+    } else {
+        format!("`{whole}` does not take so many words: `{}` is one too many", output::line(&typed, 60))
+    };
+    let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let meant = meant.into_iter().find_map(|kind| first_of(error, kind));
+    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", output::line(&meant, 60)));
+    HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
+}
+
+/// The parser's own sentence, on one line.
+fn said_by_the_parser(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
     let text = rendered.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let tips = rest.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
-    let usage = rest.lines().find_map(|line| line.trim().strip_prefix("Usage: ")).unwrap_or("ua");
-    let command: Vec<&str> =
-        usage.split(' ').take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect();
-    let help = format!("`{} --help` says what it takes", command.join(" "));
-    HostError::usage(message).hint(tips.map(str::to_owned).chain([help]).collect::<Vec<_>>().join("; "))
+    let message = text.split_once("\n\n").map_or(text, |(message, _)| message);
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The one text of this kind, or the first of several.
+fn first_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    }
 }
 
 /// A mistake on the command line about which more can be said than the parser knows: a word that other programs have for a command, or a
 /// client that the gateway knows no configuration of.
-pub(crate) fn told_apart(error: &clap::Error) -> Option<HostError> {
+pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostError> {
     let text = |kind| text_of(error, kind);
-    if let Some(refused) = refused::value(error) {
-        return Some(refused);
-    }
-    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if error.kind() == ErrorKind::InvalidValue && text(ContextKind::InvalidArg)?.starts_with("--client ") {
         let client = text(ContextKind::InvalidValue)?;
         let names = <commands::gateway::GatewayClient as clap::ValueEnum>::value_variants();
@@ -68,9 +87,15 @@ pub(crate) fn told_apart(error: &clap::Error) -> Option<HostError> {
             &hint,
         ));
     }
+    if let Some(refused) = refused::value(error) {
+        return Some(refused);
+    }
     if error.kind() == ErrorKind::UnknownArgument {
         let option = text(ContextKind::InvalidArg)?;
-        let (command, hint) = stray::meant_by_option(&option, &words)?;
+        if !option.starts_with('-') {
+            return misspelt_below(&option, words);
+        }
+        let (command, hint) = stray::meant_by_option(&option, words)?;
         return Some(
             HostError::usage(format!("`ua {command}` has no option `{}`", output::line(&option, 60)))
                 .hint(format!("{hint}; `ua {command} --help` lists its options")),
@@ -85,10 +110,10 @@ pub(crate) fn told_apart(error: &clap::Error) -> Option<HostError> {
         HostError::usage(format!("there is no command `{}`", output::line(&format!("{below}{word}"), 60)))
             .hint(format!("`{meant}` does that; `{help}` lists the commands"))
     };
-    // Of `ua` itself, or below a command: there are other words there.
+    // Of `ua` itself, or below a command: there are other words there. `ua help` takes the same words as `ua`.
     let mut top = Cli::command();
     top.build();
-    let above = words.iter().take_while(|other| **other != word);
+    let above = words.iter().filter(|other| *other != "help").take_while(|other| **other != word);
     match above.filter(|other| top.find_subcommand(other).is_some()).last() {
         None => {
             let next = words.iter().skip_while(|other| **other != word).nth(1).map(String::as_str);
@@ -101,7 +126,7 @@ pub(crate) fn told_apart(error: &clap::Error) -> Option<HostError> {
             let is_unlike = error.get(ContextKind::SuggestedSubcommand).is_none();
             meant.or_else(|| {
                 let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
-                let name = stray::slipped(&word, names).filter(|_| is_unlike)?;
+                let name = ua_core::nearest(&word, names).filter(|_| is_unlike)?;
                 Some(
                     HostError::usage(format!("there is no command `{}`", output::line(&word, 60)))
                         .hint(format!("did you mean `ua {name}`? `ua --help` lists the commands")),
@@ -111,10 +136,24 @@ pub(crate) fn told_apart(error: &clap::Error) -> Option<HostError> {
         Some(group) => {
             let group = top.find_subcommand(group)?;
             let names: Vec<&str> = group.get_subcommands().map(clap::Command::get_name).collect();
-            let meant = stray::meant_below(&word, &names)?;
+            let Some(meant) = stray::meant_below(&word, &names) else { return misspelt_below(&word, words) };
             Some(failure(&format!("{} ", group.get_name()), &format!("ua {} {meant}", group.get_name())))
         }
     }
+}
+
+/// A word in the place of a command below another one, to which one of these is near.
+fn misspelt_below(word: &str, words: &[String]) -> Option<HostError> {
+    let command = stray::command_of(words);
+    let mut top = Cli::command();
+    top.build();
+    let group = command.split(' ').try_fold(&top, |at, name| at.find_subcommand(name))?;
+    let names = group.get_subcommands().filter(|below| !below.is_hide_set()).map(clap::Command::get_name);
+    let meant = ua_core::nearest(word, names)?;
+    Some(
+        HostError::usage(format!("there is no command `{}`", output::line(&format!("{command} {word}"), 60)))
+            .hint(format!("did you mean `ua {command} {meant}`? `ua {command} --help` lists the commands")),
+    )
 }
 
 #[cfg(test)]
@@ -127,9 +166,13 @@ mod tests {
         without_bad_advice(Cli::try_parse_from(words.split(' ')).unwrap_err())
     }
 
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').skip(1).map(str::to_owned).collect()
+    }
+
     #[test]
-    fn a_machine_is_told_a_mistake_in_a_sentence_and_not_the_whole_usage() {
-        for (words, message, hint) in [
+    fn a_mistake_is_told_in_a_sentence_and_a_hint_and_not_with_the_whole_usage() {
+        for (line, message, hint) in [
             (
                 "ua runs show",
                 "the following required arguments were not provided: <RUN>",
@@ -137,17 +180,39 @@ mod tests {
             ),
             (
                 "ua job x --polciy f",
-                "unexpected argument '--polciy' found",
-                "a similar argument exists: '--policy'; `ua job --help` says what it takes",
+                "`ua job` has no option `--polciy`",
+                "did you mean `--policy`? `ua job --help` says what it takes",
+            ),
+            (
+                "ua job x y",
+                "`ua job` does not take so many words: `y` is one too many",
+                "`ua job --help` says what it takes",
             ),
             (
                 "ua worker --concurrency x",
                 "invalid value 'x' for '--concurrency <N>': invalid digit found in string",
-                "`ua --help` says what it takes",
+                "`ua worker --help` says what it takes",
             ),
         ] {
-            let failure = in_short(&said(words).render().to_string());
-            assert_eq!((failure.message(), failure.hint_text()), (message, Some(hint)), "{words}");
+            let failure = in_short(&said(line), &words(line));
+            assert_eq!((failure.message(), failure.hint_text()), (message, Some(hint)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_command_has_its_suggestion_wherever_it_stands() {
+        for (line, message, meant) in [
+            ("ua jbo", "there is no command `jbo`", "`ua job`"),
+            ("ua help jbo", "there is no command `jbo`", "`ua job`"),
+            ("ua gateway instal", "there is no command `gateway instal`", "`ua gateway install`"),
+            ("ua gateway statu", "there is no command `gateway statu`", "`ua gateway status`"),
+            ("ua runs lst", "there is no command `runs lst`", "`ua runs list`"),
+        ] {
+            let error = said(line);
+            let failure = told_apart(&error, &words(line)).unwrap_or_else(|| in_short(&error, &words(line)));
+            assert_eq!(failure.message(), message, "{line}");
+            let hint = failure.hint_text().unwrap_or_default();
+            assert!(hint.starts_with(&format!("did you mean {meant}?")), "{line}: {hint}");
         }
     }
 

@@ -51,6 +51,11 @@ pub(crate) fn toml_text(text: &str) -> String {
     out
 }
 
+/// A text of a page on standard output, on one line: cut to `width` characters for a person at a terminal, and whole for whoever else reads.
+pub(crate) fn field(text: &str, width: usize) -> String {
+    line(text, if crate::terminal::is_read_by_person() { width } else { usize::MAX })
+}
+
 /// Prose in lines of the terminal's width, broken between words; further lines begin with `indent` spaces. The first line begins there, too,
 /// behind what the caller wrote before it. As it is where there is no terminal.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use ua_core::{Env, QuestionId, RunId, SideEffectClass, Timestamp, span_in_words};
+use ua_core::{CallId, Env, QuestionId, RunId, Timestamp, span_in_words};
 use ua_dispatch::{CallProgress, StopSignal};
 use ua_host::People;
 use ua_host::people::{Begun, End, ObservedEvent, Presence, WhichRun};
@@ -66,8 +66,10 @@ const NARROWEST: usize = 30;
 #[derive(Debug, Default)]
 struct UnderWay {
     next_command: String,
-    /// Calls that may have an effect and have no answer yet, by id: the tool, and when it was sent.
+    /// Calls without an answer yet that are waited for when the run stops, by id: the tool, and when it was sent.
     calls: BTreeMap<String, (String, Option<Timestamp>)>,
+    /// Calls without an answer yet that are given up when the run stops, since they are simply made again, by id: the tool.
+    reads: BTreeMap<String, String>,
     /// Where the time comes from, once signals are listened for.
     env: Option<Env>,
 }
@@ -76,27 +78,31 @@ impl UnderWay {
     fn take(&mut self, seen: &ObservedEvent<'_>) {
         let RunEvent::Call(progress) = seen.signal else { return };
         match progress {
-            CallProgress::Sending { call } | CallProgress::Resuming { call, .. }
-                if call.policy.class != SideEffectClass::ReadOnly =>
-            {
-                self.calls.insert(call.call_id.to_string(), (line(&call.name.tool, 60), self.now()));
-            }
-            CallProgress::Settled { call } | CallProgress::Retrying { call, .. } => {
-                self.calls.remove(call.call_id.as_str());
-            }
-            CallProgress::Held { question } => {
-                if let Some(call) = &question.call_id {
-                    self.calls.remove(call.as_str());
+            CallProgress::Sending { call } | CallProgress::Resuming { call, .. } => {
+                let (id, tool) = (call.call_id.to_string(), line(&call.name.tool, 60));
+                if call.policy.is_free_read() {
+                    self.reads.insert(id, tool);
+                } else {
+                    self.calls.insert(id, (tool, self.now()));
                 }
             }
-            CallProgress::Sending { .. }
-            | CallProgress::Resuming { .. }
-            | CallProgress::Waiting { .. }
+            CallProgress::Settled { call } | CallProgress::Retrying { call, .. } => self.is_over(&call.call_id),
+            CallProgress::Held { question } => {
+                if let Some(call) = &question.call_id {
+                    self.is_over(call);
+                }
+            }
+            CallProgress::Waiting { .. }
             | CallProgress::Probed { .. }
             | CallProgress::Progress { .. }
             | CallProgress::Declined { .. }
             | CallProgress::Asking { .. } => {}
         }
+    }
+
+    fn is_over(&mut self, call: &CallId) {
+        self.calls.remove(call.as_str());
+        self.reads.remove(call.as_str());
     }
 
     fn now(&self) -> Option<Timestamp> {
@@ -106,8 +112,20 @@ impl UnderWay {
     /// What a first signal does.
     fn stopping(&self, patience: Duration) -> String {
         let now = "stopping; nothing new is started";
+        let mut reads: Vec<&str> = self.reads.values().map(String::as_str).collect();
+        reads.dedup();
+        let now = match reads.as_slice() {
+            [] if self.calls.is_empty() => format!("{now}. No tool call is in flight"),
+            [] => now.to_owned(),
+            [one] if self.reads.len() == 1 => {
+                format!("{now}. A call that only reads ({one}) is dropped, and made again by a resume")
+            }
+            tools => {
+                format!("{now}. Calls that only read ({}) are dropped, and made again by a resume", tools.join(", "))
+            }
+        };
         if self.calls.is_empty() {
-            return format!("{now}. No tool call is in flight. Press Ctrl-C again to exit at once");
+            return format!("{now}. Press Ctrl-C again to exit at once");
         }
         format!(
             "{now}. Waiting up to {} for {} to finish. Press Ctrl-C again to exit at once and leave its outcome unknown",
@@ -230,6 +248,7 @@ impl People for AtTerminal {
         let mut under_way = lock(&self.under_way);
         under_way.next_command.clone_from(&begun.next_command);
         under_way.calls.clear();
+        under_way.reads.clear();
         drop(under_way);
         if self.quiet {
             return;
@@ -327,4 +346,26 @@ fn end_at_once(left: &UnderWay) {
         tell(left.ended());
     }
     std::process::exit(i32::from(INTERRUPTED));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_signal_says_what_becomes_of_every_call_that_is_in_flight() {
+        let patience = Duration::from_secs(30);
+        let now = "stopping; nothing new is started";
+        let (once, twice) = ("Press Ctrl-C again to exit at once", "and leave its outcome unknown");
+        let mut under_way = UnderWay::default();
+        assert_eq!(under_way.stopping(patience), format!("{now}. No tool call is in flight. {once}"));
+        under_way.reads.insert("call_1".to_owned(), "run_command".to_owned());
+        let dropped = "A call that only reads (run_command) is dropped, and made again by a resume";
+        assert_eq!(under_way.stopping(patience), format!("{now}. {dropped}. {once}"));
+        under_way.calls.insert("call_2".to_owned(), ("send_email".to_owned(), None));
+        let waited = "Waiting up to 30 s for send_email to finish";
+        assert_eq!(under_way.stopping(patience), format!("{now}. {dropped}. {waited}. {once} {twice}"));
+        under_way.is_over(&CallId::parse("call_1").unwrap());
+        assert_eq!(under_way.stopping(patience), format!("{now}. {waited}. {once} {twice}"));
+    }
 }

@@ -97,7 +97,9 @@ impl Silence {
         }
         self.told_at = now;
         self.most = (self.most * 2).min(LONGEST);
-        let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(now.since(self.doing_from)));
+        // Both numbers are of whole seconds that are over, or one line would contradict itself.
+        let so_far = Duration::from_secs(now.since(self.doing_from).as_secs());
+        let (elapsed, so_far) = (clock(now.since(self.began_at)), span_in_words(so_far));
         Some(format!("[{elapsed}] {} · still running after {so_far}", self.doing))
     }
 }
@@ -116,5 +118,9 @@ mod tests {
         let seconds: Vec<u64> = told.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [2, 6, 14, 30, 62, 122, 182, 242]);
         assert_eq!(told[0].1, "[00:02] turn 1 · run_command · still running after 2 s");
+        // Looked at a little late.
+        let mut silence = Silence::new("turn 1 · run_command", start, Duration::from_secs(2));
+        let late = silence.line_at(start.plus(Duration::from_millis(2_700)));
+        assert_eq!(late.as_deref(), Some("[00:02] turn 1 · run_command · still running after 2 s"));
     }
 }

@@ -1,5 +1,7 @@
 //! Words that people type who know other programs: the command that does it here.
 
+use clap::CommandFactory as _;
+
 /// A word, and what it is called here.
 const WORDS: [(&str, &str); 29] = [
     ("run", "ua job FILE"),
@@ -62,7 +64,12 @@ pub(crate) fn is_close(typed: &str, option: &str) -> bool {
 
 /// Options that other programs have, or other commands here: the commands they were typed behind (all, where there is none), and what does it
 /// here.
-const OPTIONS: [(&[&str], &[&str], &str); 14] = [
+const OPTIONS: [(&[&str], &[&str], &str); 15] = [
+    (
+        &["-f", "--force", "--overwrite"],
+        &["init"],
+        "`ua init DIR` writes into another folder; it never writes over a file that is there",
+    ),
     (
         &[
             "--max-turns",
@@ -123,19 +130,39 @@ const OPTIONS: [(&[&str], &[&str], &str); 14] = [
     (&["-y", "--yes", "--force", "--no-confirm"], &[], "`--no-input` never asks, where a command may ask"),
 ];
 
+/// The command that a line of words names, without `ua`; empty where it names none.
+pub(crate) fn command_of(words: &[String]) -> String {
+    let mut at = crate::args::Cli::command();
+    let mut command: Vec<String> = Vec::new();
+    for word in words {
+        match at.find_subcommand(word).cloned() {
+            Some(below) => {
+                command.push(below.get_name().to_owned());
+                at = below;
+            }
+            // The value of an option in front of the command; behind it no other command follows.
+            None if command.is_empty() || word.starts_with('-') => {}
+            None => break,
+        }
+    }
+    command.join(" ")
+}
+
+/// Whether a hint that begins with an option names one that this command has.
+fn is_of(command: &str, hint: &str) -> bool {
+    let Some(option) = hint.strip_prefix("`--").and_then(|rest| rest.split([' ', '`']).next()) else { return true };
+    let mut top = crate::args::Cli::command();
+    top.build();
+    let at = command.split(' ').try_fold(&top, |at, name| at.find_subcommand(name));
+    at.is_some_and(|at| at.get_arguments().any(|argument| argument.get_long() == Some(option)))
+}
+
 /// What an option of another program is here: the command that it was typed behind, and what does it.
 pub(crate) fn meant_by_option(option: &str, words: &[String]) -> Option<(String, &'static str)> {
-    use clap::CommandFactory as _;
-    let mut at = crate::args::Cli::command();
-    let mut command = Vec::new();
-    for word in words.iter().take_while(|word| !word.starts_with(option)) {
-        let Some(below) = at.find_subcommand(word).cloned() else { continue };
-        command.push(below.get_name().to_owned());
-        at = below;
-    }
-    let command = command.join(" ");
+    let before: Vec<String> = words.iter().take_while(|word| !word.starts_with(option)).cloned().collect();
+    let command = command_of(&before);
     let is_here = |of: &&(&[&str], &[&str], &str)| {
-        of.0.contains(&option) && (of.1.is_empty() || of.1.contains(&command.as_str()))
+        of.0.contains(&option) && (of.1.is_empty() || of.1.contains(&command.as_str())) && is_of(&command, of.2)
     };
     let (.., hint) = OPTIONS.iter().find(is_here)?;
     (!command.is_empty()).then(|| (command.clone(), *hint))
@@ -172,7 +199,7 @@ pub(crate) fn meant_below<'a>(word: &str, subcommands: &[&'a str]) -> Option<&'a
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::Parser as _;
 
     use super::*;
     use crate::Cli;
@@ -231,6 +258,10 @@ mod tests {
         );
         assert!(meant("worker --once", "--once").unwrap().contains("--until-empty"));
         assert!(meant("runs list --format json", "--format").unwrap().starts_with("runs list: `--json`"));
+        // No hint names an option that the command does not have.
+        assert_eq!(meant("schema --force", "--force"), None);
+        assert!(meant("job x.json --force", "--force").unwrap().contains("--no-input"));
+        assert!(meant("init --force", "--force").unwrap().contains("another folder"));
         assert_eq!(meant("resume last --nothing-like-it", "--nothing-like-it"), None);
         assert_eq!(meant("--format json", "--format"), None, "behind no command");
     }

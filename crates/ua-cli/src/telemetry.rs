@@ -13,9 +13,14 @@ mod parents;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 use ua_core::{CurrentSpan, Trace};
@@ -60,6 +65,11 @@ pub(crate) fn init(cli: &Cli, settings: &Settings) -> Telemetry {
         tracing::warn!("no telemetry is sent: {problem}");
     }
     Telemetry { exporter }
+}
+
+/// Whether what the settings say about telemetry can be used: `None` when none is asked for, else a sentence about what is wrong. Nothing is sent.
+pub(crate) fn fault(settings: &Settings) -> Option<Result<(), String>> {
+    Exported::of("ua", settings).map(|exported| Exporter::start(exported).map(drop))
 }
 
 impl Telemetry {
@@ -135,9 +145,29 @@ fn log(format: LogFormat, settings: &Settings) -> BoxedLayer {
         .with_ansi(false)
         .log_internal_errors(false);
     match format {
+        // Nobody asked for diagnostics: what is left are warnings, in the form of every other one.
+        LogFormat::Text if settings.var("UA_LOG").is_none() => {
+            lines.event_format(AsSentence).with_filter(filter.and(events_only())).boxed()
+        }
         // Without the spans around an event: their fields would hide it.
         LogFormat::Text => lines.without_time().with_filter(filter.and(events_only())).boxed(),
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
+    }
+}
+
+/// Events as the rest of the program says things: `warning: the run could not be given back: …`, without a level or the name of a module.
+struct AsSentence;
+
+impl<S, N> FormatEvent<S, N> for AsSentence
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let is_error = *event.metadata().level() == Level::ERROR;
+        writer.write_str(if is_error { "error: " } else { "warning: " })?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args as _, FromArgMatches as _, Parser as _, Subcommand as _};
+use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Subcommand as _};
 
 use super::{Cli, Command, GlobalArgs};
 use crate::commands::answer::{AnswerArgs, QuestionsArgs};
@@ -70,8 +70,22 @@ const COMMANDS: &[(&str, Arguments)] = &[
 impl Cli {
     /// Reads a command line, the program's own name first.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        of_one_command(words).map_or_else(|| Self::try_parse_from(words), Ok)
+        of_one_command(words).map_or_else(|| of_the_whole_tree(words), Ok)
     }
+}
+
+/// The command line of whatever command it is. A number below zero is a wrong value of its option, and no option of its own.
+fn of_the_whole_tree(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words)?;
+    Cli::from_arg_matches(&matches)
+}
+
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_one = |argument: clap::Arg| {
+        let is_switch = !argument.get_action().takes_values();
+        if is_switch { argument } else { argument.allow_negative_numbers(true) }
+    };
+    command.mut_args(takes_one).mut_subcommands(with_negative_numbers)
 }
 
 /// The command line of the command that its first word names, when nothing has to be said about it.
@@ -87,7 +101,7 @@ fn of_one_command(words: &[OsString]) -> Option<Cli> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::Parser as _;
 
     use super::*;
 

@@ -21,7 +21,7 @@ use crate::prompt::{Left, Offer, Picked, ask_line, confirm, offered, pick};
 use crate::view::Answered;
 
 use super::answer::arguments_in_full;
-use super::summary::{known_lines, told};
+use super::summary::{known_lines, look_at, told};
 
 /// `ua answer` without a question: lists what is open, and asks about the one that is chosen.
 pub(crate) async fn choose_and_answer(host: &Host) -> Result<u8, HostError> {
@@ -75,7 +75,10 @@ const WHOLE: usize = 10_000;
 /// A question in the list of those that are open: its id, which `ua answer` takes, what it asks, and what its run is for.
 fn in_a_list(question: &QuestionRecord, objective: &str) -> String {
     let (id, run) = (short(question.question_id.as_str()), short(question.run_id.as_str()));
-    format!("{id} · {} · run {run}: {}", line(&question.text, 90), line(objective, 60))
+    // What stands below its first line are its answers or its arguments.
+    let told = told(&question.text);
+    let first = told.trim().lines().next().unwrap_or_default();
+    format!("{id} · {} · run {run}: {}", line(first, 90), line(objective, 60))
 }
 
 /// The question that somebody chooses among those that are open; `objectives` are those of their runs.
@@ -218,8 +221,11 @@ fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     let mut text = format!("\nQuestion {id} · {of} {run}\n");
     let arguments = if question.kind == QuestionKind::AskUser { String::new() } else { arguments_in_full(question) };
     text.push_str(&format!("{}\n", indented(&told(&without_arguments(&question.text, !arguments.is_empty())))));
-    text.push_str(&arguments);
+    text.push_str(&arguments.lines().fold(String::new(), |all, line| all + "  " + line + "\n"));
     text.push_str(&known_lines(&beside.known));
+    if let Some(call) = &question.call_id {
+        text.push_str(&look_at(call));
+    }
     if let Some(remark) = beside.reach.remark() {
         text.push_str(&format!("{}\n", indented(remark)));
     }
@@ -227,10 +233,15 @@ fn shown(question: &QuestionRecord, beside: &Beside) -> String {
     text
 }
 
-/// The text of a question, without the arguments where they stand below it in full.
+/// The text of a question, without the arguments where they stand below it in full, and without what is made of them to compare effects: of
+/// that the kind is what a person wants to know.
 fn without_arguments(text: &str, are_below: bool) -> String {
-    let is_below = |line: &&str| are_below && line.starts_with("Arguments: ");
-    text.lines().filter(|line| !is_below(line)).collect::<Vec<_>>().join("\n")
+    let lines = text.lines().filter(|line| !(are_below && line.starts_with("Arguments: ")));
+    let short = lines.map(|line| match line.strip_prefix("Scope: ").and_then(|scope| scope.split_once(" {")) {
+        Some((kind, _)) if are_below => format!("Effect: {kind}"),
+        _ => line.to_owned(),
+    });
+    short.collect::<Vec<_>>().join("\n")
 }
 
 /// Shows the menu below `before` until something of it was typed, or something else where words are an answer.
@@ -407,6 +418,25 @@ mod tests {
     fn a_question_in_a_list_has_its_own_id_and_what_its_run_is_for() {
         let approval = question(QuestionKind::Approval, vec![Choice::Skip], Value::Null);
         assert_eq!(in_a_list(&approval, "Post the minutes"), "q_1 · t · run run_1: Post the minutes");
+        let asked = QuestionRecord { text: "Which colour?\n  1. red\n  2. blue".into(), ..approval };
+        assert_eq!(in_a_list(&asked, "Paint"), "q_1 · Which colour? · run run_1: Paint");
+    }
+
+    #[test]
+    fn a_question_at_the_terminal_is_one_block_of_indented_lines() {
+        let detail = json!({"arguments": {"subject": "Hello"}});
+        let text = "May `send_email` run?\nScope: email.send {\"values\":{\"subject\":\"hello\"}}\nArguments: {\"subject\":\"Hello\"}";
+        let asked = QuestionRecord {
+            text: text.into(),
+            call_id: Some(ua_core::CallId::parse("call_1").unwrap()),
+            ..question(QuestionKind::Approval, vec![Choice::Execute], detail)
+        };
+        let beside = Beside { known: Vec::new(), reach: Reach::Run };
+        assert_eq!(
+            shown(&asked, &beside),
+            "\nQuestion q_1 · run run_1\n  May `send_email` run?\n  Effect: email.send\n  Arguments\n    subject: \"Hello\"\n  \
+             look at it  ua calls show call_1\n\n"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use ua_store::{
 use super::probe::ProbeArgs;
 use crate::error::{FAILED, HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, plain, print, print_exactly, print_json, print_table, tell};
+use crate::output::{field, line, plain, print, print_exactly, print_json, print_table, tell};
 use crate::people::is_attended;
 use crate::view::{CallRow, CallShown, Resolved};
 use crate::{complete, find, moment};
@@ -256,7 +256,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         call.policy.rule_id,
         call.policy.reason,
         call.policy.on_unknown,
-        line(&call.arguments.to_string(), 400),
+        field(&call.arguments.to_string(), 400),
     );
     if let Some(via) = &call.policy.via {
         out.push_str(&format!("  action of      {}\n", via.tool.raw));
@@ -265,7 +265,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
         out.push_str(&format!(
             "  corrected      was {}; {}\n",
             correction.was.in_words(),
-            line(&correction.sentence(), 400)
+            field(&correction.sentence(), 400)
         ));
     }
     if let Some(key) = &call.idempotency_key {
@@ -274,7 +274,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
     for attempt in &attempts {
         let ended = attempt.ended_at.map_or_else(|| "…".to_owned(), moment::end);
         let outcome = attempt.outcome.as_deref().unwrap_or("no answer yet");
-        let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", line(text, 200)));
+        let detail = attempt.detail.as_deref().map_or_else(String::new, |text| format!(": {}", field(text, 200)));
         out.push_str(&format!(
             "  attempt {:<6} {} → {ended} {outcome}{detail}\n",
             attempt.attempt,
@@ -306,7 +306,7 @@ async fn shown(store: &ua_host::Database, call: &CallRecord) -> Result<String, H
             event.epoch
         ));
         if let Some(correction) = &event.correction {
-            out.push_str(&format!("                 {}\n", line(&correction.sentence(), 400)));
+            out.push_str(&format!("                 {}\n", field(&correction.sentence(), 400)));
         }
     }
     Ok(out)
@@ -337,7 +337,7 @@ fn asked_line(question: &QuestionRecord, now: Timestamp) -> String {
     };
     let proof =
         answer.proof.as_deref().map_or_else(String::new, |proof| format!(", with {} as proof", line(proof, 100)));
-    let remark = answer.text.as_deref().map_or_else(String::new, |text| format!(": {:?}", line(text, 300)));
+    let remark = answer.text.as_deref().map_or_else(String::new, |text| format!(": {:?}", field(text, 300)));
     let (by, at) = (line(&answer.by, 60), moment::local(answer.answered_at, now));
     format!("  question       {id}: {word}, by {by} at {at}{proof}{remark}\n")
 }

@@ -6,7 +6,7 @@ use ua_dispatch::{Fence, ToolTransport as _};
 use ua_host::Database;
 use ua_host::{Host, questions, servers, tree};
 use ua_runner::{LockError, RunLock, end_as_said, owner_stamp};
-use ua_store::{LedgerStore as _, RunRecord, RunStore as _, Store, StoreError, is_gateway};
+use ua_store::{CallRecord, LedgerStore as _, RunRecord, RunStore as _, Store, StoreError, is_gateway};
 
 use crate::error::HostError;
 use crate::ids::short;
@@ -41,7 +41,9 @@ pub(super) async fn end_if_asked(host: &Host, store: &Database, run: &RunId) -> 
 /// What nobody knows of a run that was ended, as the end of a sentence.
 pub(super) async fn left_unknown(store: &Database, run: &RunRecord) -> Result<String, HostError> {
     let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
-    let count = calls.iter().filter(|call| call.status == CallStatus::Unknown).count();
+    // A read that was dropped has changed nothing, and is simply made again.
+    let is_in_doubt = |call: &&CallRecord| call.status == CallStatus::Unknown && !call.policy.is_free_read();
+    let count = calls.iter().filter(is_in_doubt).count();
     Ok(match count {
         0 => String::new(),
         _ => format!(

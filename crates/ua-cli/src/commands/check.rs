@@ -27,7 +27,7 @@ pub(crate) async fn run(host: &Host, presence: Presence, request: &JobRequest) -
     } else {
         print(in_words(&found))?;
     }
-    for doubt in &found.script_doubts {
+    for doubt in found.model_doubt.iter().chain(&found.script_doubts) {
         tell(format!("warning: {}", line(doubt, 400)));
     }
     if let Some(refusal) = &found.refusal {
@@ -63,6 +63,7 @@ fn shown(found: &JobCheck) -> JobChecked {
         words: found.selections.iter().map(word).collect(),
         rules: found.rules.iter().map(rule).collect(),
         script_doubts: found.script_doubts.clone(),
+        model_doubt: found.model_doubt.clone(),
         job_key_used_by: found.key_holder.as_ref().map(|run| run.run_id.clone()),
         unfinished_run: found
             .unfinished

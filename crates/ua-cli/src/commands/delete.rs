@@ -11,7 +11,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use ua_core::{CallStatus, RunId, Trace};
+use ua_core::{CallStatus, RunId, RunStatus, Trace};
 use ua_host::home::Home;
 use ua_host::{Database, Host, tree};
 use ua_resume::NextStep;
@@ -176,6 +176,7 @@ async fn calls_in_doubt(store: &Database, run: &RunId) -> Result<usize, HostErro
 
 fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
     let (id, status) = (&run.run_id, run.status);
+    let stands = ua_resume::status_words(status, run.stop_reason);
     if RunLock::is_held(&home.locks(), id) {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
@@ -184,11 +185,16 @@ fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
         return Ok(());
     }
     let next = NextStep::of(run);
-    Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted")).hint(format!(
+    Err(HostError::usage(format!("run {id} is {stands}, not finished; nothing was deleted")).hint(format!(
         "`{}` {}; --force deletes it and its open questions",
         next.command,
         next.does()
     )))
+}
+
+/// Where a run of the list stands, whose reason to be stopped is of no matter here.
+fn standing_word(status: RunStatus) -> String {
+    if status == RunStatus::Stopped { status.to_string() } else { ua_resume::status_words(status, None) }
 }
 
 /// Deletes one run; `false` when its folder could not be removed.
@@ -279,7 +285,7 @@ fn rows(deleted: &[RunDeleted], args: DeletedAs) -> String {
             (false, false, true) => "and its workspace",
             (false, false, false) => "its workspace could not be removed",
         };
-        out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), run.status));
+        out.push_str(&format!("  {} ({}), {files}\n", short(run.run_id.as_str()), standing_word(run.status)));
         // A run that did nothing outside leaves nothing to remember.
         if run.had_effects && !run.kept_for.is_empty() {
             let names: Vec<&str> = run.kept_for.iter().map(RunId::as_str).collect();

@@ -61,10 +61,17 @@ impl Findings {
         self.add(check, Level::Fail, detail.into(), Some(fix.into()));
     }
 
-    /// A refusal of something that a job would be refused for as well.
+    /// A refusal of something that a job would be refused for as well. One fault is one finding, however many checks come upon it.
     fn refused(&mut self, check: &str, error: &HostError) {
-        let fix = error.hint_text().unwrap_or("see the message").to_owned();
-        self.add(check, Level::Fail, error.to_string(), Some(fix));
+        let detail = error.to_string();
+        if self.all.iter().any(|finding| finding.level == Level::Fail && finding.detail == detail) {
+            return;
+        }
+        // What a command that was refused had done by then is nothing to a check, which does nothing.
+        let fix = error.hint_text().unwrap_or("see the message");
+        let done = ["; nothing was started", "; nothing was done", "; nothing was changed"];
+        let fix = done.iter().find_map(|done| fix.strip_suffix(done)).unwrap_or(fix).to_owned();
+        self.add(check, Level::Fail, detail, Some(fix));
     }
 
     fn add(&mut self, check: &str, level: Level, detail: String, fix: Option<String>) {
@@ -78,10 +85,11 @@ pub(crate) async fn run(host: &Host, parts: &Parts, root: Option<&Path>, args: &
     let mut findings = Findings::default();
     setup::configuration(settings, &mut findings);
     let job = setup::job(host, args, &mut findings);
-    setup::model(settings, job.as_ref(), &mut findings);
+    setup::model(host, job.as_ref(), &mut findings);
     setup::claude_code(settings, job.as_ref(), &mut findings);
     setup::tools_of_ours(settings, parts, &mut findings);
     setup::alerts(settings, home, &mut findings);
+    setup::telemetry(settings, &mut findings);
     #[cfg(feature = "toolserver")]
     machine::sandbox(settings, &mut findings);
     // The database is read while the tool servers start: neither needs the other, and each takes most of the time.

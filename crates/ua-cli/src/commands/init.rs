@@ -62,13 +62,20 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, HostError> {
     for (name, about, _) in FILES {
         out.push_str(&format!("  {name:<17}{about}\n"));
     }
-    let go = if is_here { String::new() } else { format!("  cd {place}\n") };
+    let go = if is_here { String::new() } else { format!("  cd {}\n", as_typed(&args.dir)) };
     out.push_str(&format!(
         "\nNext:\n{go}  ua job --check job.json   check what it would do, with which tools\n  ua job job.json           run it\n  \
          ua runs show last         show the result\n"
     ));
     print(out)?;
     Ok(OK)
+}
+
+/// A folder as `cd` takes it, typed into a shell.
+fn as_typed(dir: &Path) -> String {
+    let text = plain(&dir.display().to_string());
+    // What begins like an option is none behind a folder.
+    ua_resume::shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })
 }
 
 /// Whether something has this name, a link that leads nowhere included.
@@ -79,6 +86,15 @@ fn is_there(dir: &Path, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_can_be_pasted() {
+        for (dir, typed) in
+            [("tide-mills", "tide-mills"), ("my dir", "'my dir'"), ("-x", "./-x"), ("it's", r"'it'\''s'")]
+        {
+            assert_eq!(as_typed(Path::new(dir)), typed);
+        }
+    }
 
     #[test]
     fn comments_of_a_new_project_fit_an_editor_window() {

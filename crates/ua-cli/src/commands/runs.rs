@@ -19,7 +19,7 @@ use super::{cancel, gateway, pins, summary};
 use crate::args::parse_span;
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
-use crate::output::{line, print, print_json, print_table};
+use crate::output::{field, line, print, print_json, print_table};
 use crate::view::{RunCancelled, RunRow, RunShown};
 use crate::{complete, find, listings, moment};
 
@@ -216,7 +216,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<u8, HostError> {
             run.shown_status.clone(),
             turns_cell(run),
             moment::ago(run.updated_at, now),
-            line(&run.objective, 200),
+            field(&run.objective, 200),
         ]
     });
     print_table(&listings::RUNS, cells.collect())?;
@@ -343,14 +343,14 @@ fn iterations_text(records: &RunRecords) -> String {
     let Some(max) = records.max_iterations() else { return String::new() };
     let mut out = format!("\nIterations ({} of {max})\n", records.run.iteration_count);
     if let Some(promise) = &records.run.completion_promise {
-        out.push_str(&format!("  promise    {}\n", line(promise, 100)));
+        out.push_str(&format!("  promise    {}\n", field(promise, 100)));
     }
     for iteration in ua_runner::iterations(records) {
         let turns = match iteration.last_turn {
             Some(last) => format!("turns {} to {last}", iteration.first_turn),
             None => "no turn yet".to_owned(),
         };
-        let words = iteration.last_words.as_deref().map_or_else(String::new, |words| line(words, 60));
+        let words = iteration.last_words.as_deref().map_or_else(String::new, |words| field(words, 60));
         let row = format!(
             "  {:>2}  {turns:<18}{:<10}  {words}",
             iteration.number,

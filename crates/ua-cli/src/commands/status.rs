@@ -13,7 +13,7 @@ use ua_store::{QuestionRecord, RunHead, RunQuery, RunStore as _, Store as _};
 use crate::error::{HostError, OK};
 use crate::ids::{ShortIds, short};
 use crate::moment;
-use crate::output::{line, plain, print, print_json, print_table};
+use crate::output::{field, line, plain, print, print_json, print_table};
 use crate::view::{GatewayLately, OpenQuestion, RunRow, StatusRun, StatusShown};
 
 /// `ua status`.
@@ -156,7 +156,7 @@ fn summary(found: &StatusShown) -> String {
         // In one paragraph, whatever its lines were: what stands in columns there would be laid out as columns here.
         let text = super::summary::told(&question.question.text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = line(&text, 200);
+        let text = field(&text, 200);
         let takes = question.words.join(", ");
         out.push_str(&format!(
             "\nQuestion {} of run {}\n  {text}\n  `ua answer {}` takes {takes}\n",
@@ -170,8 +170,8 @@ fn summary(found: &StatusShown) -> String {
     }
     for run in found.runs.iter().filter(|run| run.waits_for_a_resume) {
         let command = crate::ids::shortened(&run.resume_with, &[run.run.run_id.as_str()]).into_owned();
-        let why = run.why.as_deref().map_or_else(String::new, |why| format!(" · {}", line(why, 160)));
-        let objective = line(&run.run.objective, 80);
+        let why = run.why.as_deref().map_or_else(String::new, |why| format!(" · {}", field(why, 160)));
+        let objective = field(&run.run.objective, 80);
         out.push_str(&format!("\n{}: {}\n  {objective}{why}\n", plain(&run.run.shown_status), plain(&command)));
     }
     let ended = found.succeeded_lately + found.failed_lately + found.cancelled_lately;

@@ -15,7 +15,7 @@ use ua_resume::{AroundRun, NextStep, Standing, call_standing};
 use crate::error::HostError;
 use crate::ids::{in_sentence, short, shortened};
 use crate::moment;
-use crate::output::{line, plain, print as write_out, wrapped};
+use crate::output::{field, line, plain, print as write_out, wrapped};
 use crate::shown::Shown;
 use crate::view::{OpenQuestion, RunEnded};
 
@@ -195,12 +195,17 @@ pub(crate) fn ids_of<'a>(question: &'a QuestionRecord, run: &'a ua_core::RunId) 
     [question.question_id.as_str(), question.run_id.as_str(), run.as_str()].into_iter().chain(call).collect()
 }
 
+/// Where the call of a question is looked at, as a line below what is known of it.
+pub(crate) fn look_at(call: &ua_core::CallId) -> String {
+    format!("  {:<11} ua calls show {call}\n", "look at it")
+}
+
 /// A question with what is known about it, and the commands that answer it, each with what it does.
 pub(crate) fn question_text(question: &QuestionRecord, beside: &Beside) -> String {
     let mut out = format!("\nQuestion {}\n{}\n", question.question_id, indented(&told(&question.text)));
     out.push_str(&known_lines(&beside.known));
     if let Some(call) = &question.call_id {
-        out.push_str(&format!("  {:<11} ua calls show {call}\n", "look at it"));
+        out.push_str(&look_at(call));
     }
     if let Some(remark) = beside.reach.remark() {
         out.push_str(&format!("{}\n", indented(remark)));
@@ -223,7 +228,7 @@ pub(crate) fn known_lines(known: &[KnownFact]) -> String {
             WHAT_HELPS => in_sentence(&fact.text),
             _ => Cow::Borrowed(fact.text.as_str()),
         };
-        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&line(&text, 400), 14))
+        lines + &format!("  {:<11} {}\n", fact.name, wrapped(&field(&text, 400), 14))
     })
 }
 

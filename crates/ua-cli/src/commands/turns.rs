@@ -8,7 +8,7 @@ use ua_store::{CallRecord, RequestRecord, RunRecords, RunStore, TurnRecord};
 
 use crate::error::{HostError, OK};
 use crate::ids::short;
-use crate::output::{line, print, print_json};
+use crate::output::{field, line, print, print_json};
 use crate::view::{CallRow, TurnCall, TurnShown};
 use crate::{complete, find, moment};
 
@@ -120,13 +120,13 @@ fn in_words(turn: &TurnShown, now: Timestamp) -> String {
             line(&call.raw_tool_name, 80),
             call.shown_status,
             short(call.tool_call_id.as_str()),
-            line(&call.arguments.to_string(), 400),
+            field(&call.arguments.to_string(), 400),
         ));
         if let Some(result) = result {
             out.push_str(&format!("  result       {}\n", line(result, 400)));
         }
         if let Some(detail) = &call.error_detail {
-            out.push_str(&format!("  error        {}\n", line(detail, 400)));
+            out.push_str(&format!("  error        {}\n", field(detail, 400)));
         }
     }
     out

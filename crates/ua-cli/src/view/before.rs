@@ -38,6 +38,8 @@ pub(crate) struct JobChecked {
     pub(crate) rules: Vec<CheckedRule>,
     /// What of the script that plays its model would fail when it is played.
     pub(crate) script_doubts: Vec<String>,
+    /// What is in doubt about the name of its model; null when a model of this name is known.
+    pub(crate) model_doubt: Option<String>,
     /// The run that has its job key.
     #[schemars(with = "Option<String>")]
     pub(crate) job_key_used_by: Option<RunId>,

@@ -9,6 +9,7 @@ use ua_host::Settings;
 use ua_host::home::Home;
 use ua_host::standing::standings;
 use ua_mcp::LockDir;
+use ua_resume::shell_word;
 use ua_runner::RunLock;
 use ua_store::{CallQuery, CallRecord, RunHead, RunQuery, Store};
 use ua_store_sqlite::{Suitability, filesystem_of};
@@ -226,7 +227,8 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
             let detail = format!("{} free for {}", ua_core::size_in_words(free), home.root().display());
-            let fix = "make room: `ua runs delete --older-than 30d`, `ua db prune`; or choose another --root";
+            let fix =
+                format!("make room: `ua runs delete --older-than 30d`, `ua db prune`; or {}", home.another_root());
             if free < TOO_LITTLE {
                 findings.fail("disk", detail, fix);
             } else if free < LITTLE {
@@ -238,7 +240,7 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
     }
     let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
     if writable.is_err() {
-        findings.fail("root", format!("{} is not writable", folder.display()), "choose another folder with --root");
+        findings.fail("root", format!("{} is not writable", folder.display()), home.another_root());
     }
 }
 
@@ -357,7 +359,15 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
             findings.warn(CHECK, format!("these do not: {}", named(&looked.unwrapped)), fix);
         }
         if !looked.may_log_in.is_empty() {
-            let fix = "run `ua gateway install` with its name, for one that needs no login by its client";
+            let install = |(file, server): &(std::path::PathBuf, String)| {
+                format!(
+                    "`ua gateway install --file {} {}`",
+                    shell_word(&file.display().to_string()),
+                    shell_word(server)
+                )
+            };
+            let commands: Vec<String> = looked.may_log_in.iter().map(install).collect();
+            let fix = format!("for one that needs no login by its client: {}", commands.join(", "));
             findings.warn(CHECK, format!("skipped, they may require a login: {}", named(&looked.may_log_in)), fix);
         }
         if !looked.not_read.is_empty() {

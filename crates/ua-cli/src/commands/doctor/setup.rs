@@ -9,6 +9,7 @@ use ua_host::policies::{classifier_of_user, files_of_user};
 use ua_host::{
     Host, Settings, claude_code, input_files, mcp_files, models, pricing, providers, servers as tool_servers,
 };
+use ua_llm::ModelExtras;
 
 use super::DoctorArgs;
 use super::Findings;
@@ -93,21 +94,32 @@ pub(super) fn claude_code(settings: &Settings, job: Option<&Job>, findings: &mut
 }
 
 /// The provider's key, and the price of the model.
-pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findings) {
+pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
+    let settings = host.settings();
     let (provider, model) = match job {
         Some(job) => job.launch.model(),
         None => Launch::default_model(settings),
     };
     match providers::key_of(settings, &provider) {
-        Some((variable, _)) if settings.var(variable).is_some() => {
-            findings.ok("model", format!("a key for {provider} is set; model {model}"));
+        key if key.is_none_or(|(variable, _)| settings.var(variable).is_some()) => {
+            // A job that is named was looked at whole, its provider with it.
+            let extras = ModelExtras::default();
+            let made = providers::by_settings(settings, &provider, false, &extras, host.env()).filter(|_| job.is_none());
+            match (made, key) {
+                (Some(Err(error)), _) => findings.refused("model", &error),
+                (_, Some(_)) => findings.ok("model", format!("a key for {provider} is set; model {model}")),
+                (_, None) => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
+            }
         }
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
             format!("set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"),
         ),
-        None => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
+        None => {}
+    }
+    if let Some(doubt) = models::doubt(settings, &provider, &model) {
+        findings.warn("model", doubt, "correct the name, or describe the model in models.toml (docs/guide/models.md)");
     }
     if let Err(error) = models::table(settings) {
         findings.refused("models", &error);
@@ -144,6 +156,19 @@ pub(super) fn model(settings: &Settings, job: Option<&Job>, findings: &mut Findi
                 ),
             ),
         },
+    }
+}
+
+/// Whether telemetry that is asked for is sent.
+pub(super) fn telemetry(settings: &Settings, findings: &mut Findings) {
+    match crate::telemetry::fault(settings) {
+        None => {}
+        Some(Ok(())) => findings.ok("telemetry", "traces and metrics go to the collector that is named"),
+        Some(Err(why)) => findings.warn(
+            "telemetry",
+            format!("no telemetry is sent: {why}"),
+            "correct OTEL_EXPORTER_OTLP_ENDPOINT (telemetry.otlp_endpoint), or unset it; docs/guide/telemetry.md says what it takes",
+        ),
     }
 }
 
