@@ -261,8 +261,8 @@ impl State {
             return whole;
         }
         // What is left of a number would be another number.
-        let some = (1..parts.len()).rev().map(|count| format!("{}{BETWEEN}…", parts[..count].join(BETWEEN)));
-        some.into_iter().find(|some| fits(some)).unwrap_or_else(|| "…".to_owned())
+        let mut some = (1..parts.len()).rev().map(|count| format!("{}{BETWEEN}…", parts[..count].join(BETWEEN)));
+        some.find(|some| fits(some)).unwrap_or_else(|| "…".to_owned())
     }
 
     fn used_in(&self, elapsed: Duration, bar: impl Fn(f64) -> String) -> Vec<String> {

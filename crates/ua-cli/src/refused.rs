@@ -16,21 +16,19 @@ pub(crate) fn value(error: &clap::Error) -> Option<HostError> {
     let (place, typed) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
     let place = place.split(' ').next().unwrap_or(place);
     let refused = |why: &str| HostError::usage(format!("invalid value `{}` for `{place}`: {why}", line(typed, 60)));
-    match error.kind() {
-        ErrorKind::ValueValidation => {
-            let why = error.source()?.to_string();
-            Some(refused(&must_be(typed, &why).map_or(why, |must_be| format!("it must be {must_be}"))))
-        }
-        ErrorKind::InvalidValue if !typed.is_empty() => {
-            let Some(ContextValue::Strings(words)) = error.get(ContextKind::ValidValue) else { return None };
-            let refused = refused(&format!("it must be one of {}", words.join(", ")));
-            Some(match ua_core::nearest(typed, words.iter().map(String::as_str)) {
-                Some(meant) => refused.hint(format!("did you mean `{meant}`?")),
-                None => refused,
-            })
-        }
-        _ => None,
+    if error.kind() == ErrorKind::ValueValidation {
+        let why = error.source()?.to_string();
+        return Some(refused(&must_be(typed, &why).map_or(why, |must_be| format!("it must be {must_be}"))));
     }
+    // A flag without its value is another mistake.
+    let Some(ContextValue::Strings(words)) = error.get(ContextKind::ValidValue).filter(|_| !typed.is_empty()) else {
+        return None;
+    };
+    let refused = refused(&format!("it must be one of {}", words.join(", ")));
+    Some(match ua_core::nearest(typed, words.iter().map(String::as_str)) {
+        Some(meant) => refused.hint(format!("did you mean `{meant}`?")),
+        None => refused,
+    })
 }
 
 /// What the value `typed` has to be of which a parser of the standard library, or a range of numbers, says `refusal`.
@@ -40,6 +38,8 @@ fn must_be(typed: &str, refusal: &str) -> Option<String> {
         return Some(match (least, most.trim_start_matches('=')) {
             (least, "") => format!("at least {least}"),
             ("", most) => format!("at most {most}"),
+            // The most that its type holds is nobody's limit.
+            (least, "4294967295" | "9223372036854775807" | "18446744073709551615") => format!("{least} or more"),
             (least, most) => format!("from {least} to {most}"),
         });
     }

@@ -21,12 +21,13 @@ pub fn read(settings: &Settings, file: &Path) -> Result<RunSpec, HostError> {
     }
     let text = ua_files::read_text(&whole, MAX_JOB_BYTES).map_err(|e| {
         let failure = cannot_read("the job file", file, &e);
-        match e.kind() {
-            ErrorKind::NotFound => {
-                failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
-            }
-            ErrorKind::InvalidData => failure.hint("a job file is JSON, in UTF-8 text; nothing was started"),
-            _ => failure,
+        let kind = e.kind();
+        if kind == ErrorKind::NotFound {
+            failure.hint("`ua job FILE` expects a JSON file; `ua job --help` shows one, `ua init` writes one")
+        } else if kind == ErrorKind::InvalidData {
+            failure.hint("a job file is JSON, in UTF-8 text; nothing was started")
+        } else {
+            failure
         }
     })?;
     parse(settings, file, &text)

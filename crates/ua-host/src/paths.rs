@@ -29,12 +29,17 @@ pub fn cannot_read(what: &str, file: &Path, error: &io::Error) -> HostError {
 
 /// What helps against `error` where a file is read; `missing` is what helps where there is none.
 pub(crate) fn what_helps(error: &io::Error, missing: &'static str) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => missing,
-        io::ErrorKind::PermissionDenied => "let your user read it",
-        io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
-        io::ErrorKind::InvalidData => "it has to be text in UTF-8",
-        _ => "name a regular file that can be read",
+    let kind = error.kind();
+    if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        missing
+    } else if kind == io::ErrorKind::PermissionDenied {
+        "let your user read it"
+    } else if kind == io::ErrorKind::IsADirectory {
+        "it is a folder: name a file in it"
+    } else if kind == io::ErrorKind::InvalidData {
+        "it has to be text in UTF-8"
+    } else {
+        "name a regular file that can be read"
     }
 }
 

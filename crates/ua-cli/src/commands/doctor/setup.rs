@@ -100,23 +100,21 @@ pub(super) fn model(host: &Host, job: Option<&Job>, findings: &mut Findings) {
         Some(job) => job.launch.model(),
         None => Launch::default_model(settings),
     };
-    match providers::key_of(settings, &provider) {
-        key if key.is_none_or(|(variable, _)| settings.var(variable).is_some()) => {
-            // A job that is named was looked at whole, its provider with it.
-            let extras = ModelExtras::default();
-            let made = providers::by_settings(settings, &provider, false, &extras, host.env()).filter(|_| job.is_none());
-            match (made, key) {
-                (Some(Err(error)), _) => findings.refused("model", &error),
-                (_, Some(_)) => findings.ok("model", format!("a key for {provider} is set; model {model}")),
-                (_, None) => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
-            }
-        }
+    let key = providers::key_of(settings, &provider);
+    match key.filter(|(variable, _)| settings.var(variable).is_none()) {
         Some((variable, setting)) => findings.fail(
             "model",
             format!("there is no key for the provider {provider}"),
             format!("set {variable}, or {setting} in the user's config.toml; check a job that names its own model with --job FILE"),
         ),
-        None => {}
+        // As a job makes it: what a job is refused for is found here, and once where a job was looked at.
+        None => match providers::by_settings(settings, &provider, false, &ModelExtras::default(), host.env()) {
+            Some(Err(error)) => findings.refused("model", &error),
+            Some(Ok(_)) | None if key.is_some() => {
+                findings.ok("model", format!("a key for {provider} is set; model {model}"));
+            }
+            Some(Ok(_)) | None => findings.ok("model", format!("{provider} {model} needs no key that ua knows of")),
+        },
     }
     if let Some(doubt) = models::doubt(settings, &provider, &model) {
         findings.warn("model", doubt, "correct the name, or describe the model in models.toml (docs/guide/models.md)");
