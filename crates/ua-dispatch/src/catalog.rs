@@ -11,6 +11,7 @@ use crate::enforce::{self, enforced};
 use crate::error::DispatchError;
 use crate::guardrail::Rules;
 use crate::names::{plain, tail};
+use crate::schema::{Checker, Unusable};
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) pin: ToolPin,
     pub(crate) offer: Offer,
     /// What checks arguments, made when the first call is planned; `None` when the schema cannot be used for that.
-    validator: OnceLock<Option<jsonschema::Validator>>,
+    checker: OnceLock<Option<Checker>>,
     pub(crate) denied: Option<String>,
     /// The policy of the tool as it is offered, before the job bends it.
     offered_policy: CallPolicy,
@@ -41,18 +42,33 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// What checks the arguments of a call, if the tool's schema can.
-    pub(crate) fn validator(&self) -> Option<&jsonschema::Validator> {
-        let made = || {
-            let made = jsonschema::options().build(&self.offer.input_schema).ok();
-            if made.is_none() {
+    fn checker(&self) -> Option<&Checker> {
+        let made = || match Checker::of_tool(&self.offer.input_schema) {
+            Ok(checker) => Some(checker),
+            Err(why) => {
+                let why = match why {
+                    Unusable::Costly(why) => format!("it {why}"),
+                    Unusable::Invalid(_) => "it is not a valid JSON Schema".to_owned(),
+                };
                 tracing::warn!(
                     tool = self.offer.name,
-                    "the tool's schema cannot be used for checks; its arguments are passed on unchecked"
+                    "the schema of the tool `{}` cannot be used for checks: {why}; its arguments are passed on unchecked",
+                    self.offer.name
                 );
+                None
             }
-            made
         };
-        self.validator.get_or_init(made).as_ref()
+        self.checker.get_or_init(made).as_ref()
+    }
+
+    /// In what arguments do not fit the tool's schema; `None` where they do, and where that cannot be told within the bounds of a check: the
+    /// server looks at them itself.
+    pub(crate) fn violations(&self, arguments: &Value) -> Option<String> {
+        self.checker()?.violations(arguments).unwrap_or_else(|why| {
+            let tool = &self.offer.name;
+            tracing::warn!(tool, "arguments of `{tool}` are passed on unchecked: {why}");
+            None
+        })
     }
 }
 
@@ -97,7 +113,7 @@ impl Catalog {
                 pin,
                 denied,
                 offer,
-                validator: OnceLock::new(),
+                checker: OnceLock::new(),
                 spec,
                 offered_policy: policy,
                 classified: OnceLock::new(),

@@ -46,6 +46,7 @@ mod output;
 mod plan;
 mod probe;
 mod redacting;
+mod schema;
 mod settle;
 mod spans;
 mod stop;

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use crate::plan::{violation, violations};
+use crate::plan::violation;
+use crate::schema::{Checker, Unusable};
 
 /// The schema of a job's result (`output_schema`).
 #[derive(Debug)]
 pub struct OutputSchema {
-    validator: jsonschema::Validator,
+    checker: Checker,
 }
 
 impl OutputSchema {
@@ -16,10 +17,11 @@ impl OutputSchema {
     /// # Errors
     /// What keeps it from being one, in words.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        let validator = jsonschema::options()
-            .build(schema)
-            .map_err(|why| format!("is not a valid JSON Schema: {}", wrong_in(&why)))?;
-        Ok(Self { validator })
+        let checker = Checker::new(schema).map_err(|why| match why {
+            Unusable::Invalid(why) => format!("is not a valid JSON Schema: {}", wrong_in(&why)),
+            Unusable::Costly(why) => format!("cannot be used to check a result: it {why}"),
+        })?;
+        Ok(Self { checker })
     }
 
     /// The value that a model's last message gives. The message is the value, or has it in its only fenced block.
@@ -34,9 +36,12 @@ impl OutputSchema {
         let value: Value = value.map_err(|why| {
             format!("The result is missing: your last message is not a JSON value ({}). Give the result as asked: one JSON value that fits the schema, and nothing beside it.", ua_core::json_fault(message, &why))
         })?;
-        match violations(&self.validator, &value) {
-            None => Ok(value),
-            Some(wrong) => Err(format!(
+        match self.checker.violations(&value) {
+            Ok(None) => Ok(value),
+            Err(why) => Err(format!(
+                "The result cannot be checked against its schema: {why}. Give a result that is smaller or less deeply nested: one JSON value, and nothing beside it."
+            )),
+            Ok(Some(wrong)) => Err(format!(
                 "The result does not fit its schema. {wrong}. Give the whole result again, corrected: one JSON value, and nothing beside it."
             )),
         }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt::{Display, Write};
 
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
@@ -243,7 +244,7 @@ fn spoofed_key(arguments: &Map<String, Value>, policy: &CallPolicy, schema: Opti
 }
 
 pub(crate) fn schema_errors(entry: &Entry, arguments: &Value) -> Option<String> {
-    let wrong = violations(entry.validator()?, arguments)?;
+    let wrong = entry.violations(arguments)?;
     Some(format!("Not run: the arguments do not fit the tool's schema. {wrong}. Correct them and ask again."))
 }
 
@@ -253,20 +254,44 @@ pub(crate) fn violations(validator: &jsonschema::Validator, value: &Value) -> Op
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
+/// Characters that one of them may take.
+const MOST_SAID: usize = 300;
+/// Forms of which it is looked for what speaks against them.
+const MOST_FORMS: usize = 16;
+
+/// The beginning of how something is shown. What comes after is not made: a value of megabytes may stand in it.
+fn beginning(shown: &impl Display, most: usize) -> String {
+    struct Cut(String, usize);
+    impl Write for Cut {
+        fn write_str(&mut self, more: &str) -> std::fmt::Result {
+            for c in more.chars() {
+                self.1 = self.1.checked_sub(1).ok_or(std::fmt::Error)?;
+                self.0.push(c);
+            }
+            Ok(())
+        }
+    }
+    let mut cut = Cut(String::new(), most);
+    // An error is how it says that it has enough.
+    let _enough = write!(cut, "{shown}");
+    cut.0
+}
+
 /// One way in which a value does not fit a schema: where, and what is wrong there. A library of schemas speaks of keywords; whoever has to
 /// correct the value is told what can stand in its place.
 pub(crate) fn violation(error: &jsonschema::ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let text =
         if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
-            let each: BTreeSet<String> = context.iter().filter_map(|errors| errors.first()).map(violation).collect();
+            let first = context.iter().filter_map(|errors| errors.first()).take(MOST_FORMS);
+            let each: BTreeSet<String> = first.map(violation).collect();
             let forms: Vec<String> = each.into_iter().take(3).collect();
             let why = if forms.is_empty() { String::new() } else { format!(": {}", forms.join(", or ")) };
             format!("it has none of the forms that are allowed here{why}")
         } else {
-            error.to_string()
+            beginning(error, MOST_SAID)
         };
-    let text: String = text.chars().take(300).collect();
+    let text: String = text.chars().take(MOST_SAID).collect();
     // An error within a form names its place by itself.
     if path.is_empty() { text } else { format!("{path}: {text}") }
 }

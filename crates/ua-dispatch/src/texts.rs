@@ -10,6 +10,8 @@ use ua_core::parse_strict;
 
 /// How deep arguments are followed; schemas may refer to themselves.
 const MAX_DEPTH: u32 = 8;
+/// How many schemas are looked at for one call. A schema of a kilobyte can name more choices than anybody waits for.
+const MOST_STEPS: u32 = 200_000;
 
 /// What a schema wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +44,11 @@ pub(crate) fn read_texts(schema: &Value, input: &Value) -> Option<Value> {
         // All arguments in one text: of a tool that takes an object, which every tool does.
         read = parse_as(text, |kind| kind == Kind::Object)?;
     }
-    descend(schema, schema, &mut read, 0);
+    Reader { root: schema, left: MOST_STEPS }.descend(schema, &mut read, 0);
     (read != *input).then_some(read)
 }
 
-fn parse_as(text: &str, wanted: impl Fn(Kind) -> bool) -> Option<Value> {
+fn parse_as(text: &str, wanted: impl FnMut(Kind) -> bool) -> Option<Value> {
     let trimmed = text.trim();
     if !trimmed.starts_with(['{', '[']) {
         return None;
@@ -54,69 +56,91 @@ fn parse_as(text: &str, wanted: impl Fn(Kind) -> bool) -> Option<Value> {
     parse_strict(trimmed).ok().filter(|value| Kind::of(value).is_some_and(wanted))
 }
 
-/// Reads the texts inside a value that is what its schema wants.
-fn descend(root: &Value, schema: &Value, value: &mut Value, depth: u32) {
-    if depth == MAX_DEPTH {
-        return;
-    }
-    let schema = resolved(root, schema);
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                if let Some(schema) = property(schema, name) {
-                    visit(root, schema, field, depth + 1);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = schema.get("items") {
-                for item in items {
-                    visit(root, schema, item, depth + 1);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
+/// Looks at arguments by a schema that somebody else wrote.
+struct Reader<'s> {
+    root: &'s Value,
+    /// Steps that it may take yet. Behind the last one texts stay as they are.
+    left: u32,
 }
 
-fn visit(root: &Value, schema: &Value, value: &mut Value, depth: u32) {
-    if let Value::String(text) = value {
-        let allowed = |kind: Kind| allows(root, schema, kind.word(), depth);
-        if !allows(root, schema, "string", depth)
-            && let Some(read) = parse_as(text, allowed)
+impl<'s> Reader<'s> {
+    /// Takes steps; false when there are not as many left.
+    fn may_take(&mut self, steps: usize) -> bool {
+        let left = u32::try_from(steps).ok().and_then(|steps| self.left.checked_sub(steps));
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// Reads the texts inside a value that is what its schema wants.
+    fn descend(&mut self, schema: &'s Value, value: &mut Value, depth: u32) {
+        if depth == MAX_DEPTH {
+            return;
+        }
+        let schema = resolved(self.root, schema);
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    if let Some(schema) = self.property(schema, name) {
+                        self.visit(schema, field, depth + 1);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = schema.get("items") {
+                    for item in items {
+                        self.visit(schema, item, depth + 1);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn visit(&mut self, schema: &'s Value, value: &mut Value, depth: u32) {
+        if !self.may_take(1) {
+            return;
+        }
+        if let Value::String(text) = value
+            && text.trim_start().starts_with(['{', '['])
+            && !self.allows(schema, "string", depth)
+            && let Some(read) = parse_as(text, |kind| self.allows(schema, kind.word(), depth))
+            && self.left > 0
         {
             *value = read;
         }
+        self.descend(schema, value, depth);
     }
-    descend(root, schema, value, depth);
-}
 
-/// Whether the schema names `kind` among what it takes. One that names nothing takes everything, so it takes texts too.
-fn allows(root: &Value, schema: &Value, kind: &str, depth: u32) -> bool {
-    let schema = resolved(root, schema);
-    for word in ["anyOf", "oneOf"] {
-        if let Some(choices) = schema.get(word).and_then(Value::as_array) {
-            return depth < MAX_DEPTH && choices.iter().any(|choice| allows(root, choice, kind, depth + 1));
+    /// Whether the schema names `kind` among what it takes. One that names nothing takes everything, so it takes texts too.
+    fn allows(&mut self, schema: &Value, kind: &str, depth: u32) -> bool {
+        if !self.may_take(1) {
+            return true;
+        }
+        let schema = resolved(self.root, schema);
+        for word in ["anyOf", "oneOf"] {
+            if let Some(choices) = schema.get(word).and_then(Value::as_array) {
+                return depth < MAX_DEPTH && choices.iter().any(|choice| self.allows(choice, kind, depth + 1));
+            }
+        }
+        match schema.get("type") {
+            Some(Value::String(only)) => only == kind,
+            Some(Value::Array(kinds)) => kinds.iter().any(|each| each == kind),
+            Some(_) => true,
+            None if schema.get("properties").is_some() => kind == "object",
+            None if schema.get("items").is_some() => kind == "array",
+            None => schema.get("enum").is_none() && schema.get("const").is_none(),
         }
     }
-    match schema.get("type") {
-        Some(Value::String(only)) => only == kind,
-        Some(Value::Array(kinds)) => kinds.iter().any(|each| each == kind),
-        Some(_) => true,
-        None if schema.get("properties").is_some() => kind == "object",
-        None if schema.get("items").is_some() => kind == "array",
-        None => schema.get("enum").is_none() && schema.get("const").is_none(),
-    }
-}
 
-/// The schema of a field, also where it stands in one of several choices.
-fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
-    let own = schema.get("properties").and_then(|properties: &Value| properties.get(name));
-    own.or_else(|| {
-        ["anyOf", "oneOf", "allOf"].iter().find_map(|word| {
-            schema.get(word)?.as_array()?.iter().find_map(|choice| choice.get("properties")?.get(name))
+    /// The schema of a field, also where it stands in one of several choices.
+    fn property(&mut self, schema: &'s Value, name: &str) -> Option<&'s Value> {
+        let own = schema.get("properties").and_then(|properties: &Value| properties.get(name));
+        own.or_else(|| {
+            let mut choices =
+                ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| schema.get(*word)?.as_array()).flatten();
+            choices.find_map(|choice| self.may_take(1).then(|| choice.get("properties")?.get(name)).flatten())
         })
-    })
+    }
 }
 
 /// The schema that a reference inside the document leads to.
@@ -195,6 +219,21 @@ mod tests {
         ];
         for (input, expected) in cases {
             assert_eq!(read_texts(&schema(), &input), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn choices_without_end_leave_a_text_as_it_is() {
+        for word in ["anyOf", "oneOf"] {
+            let level =
+                |n: usize| (format!("d{n}"), json!({word: vec![json!({"$ref": format!("#/$defs/d{}", n + 1)}); 20]}));
+            let mut defs: Map<String, Value> = (0..MAX_DEPTH as usize).map(level).collect();
+            defs.insert(format!("d{MAX_DEPTH}"), json!({"type": "integer"}));
+            let schema = json!({"$defs": defs, "properties": {"q": {"$ref": "#/$defs/d0"}, "to": {"type": "array"}}});
+            let mut reader = Reader { root: &schema, left: MOST_STEPS };
+            assert!(reader.allows(&schema["properties"]["q"], "string", 0), "what was not looked at is left alone");
+            assert_eq!(reader.left, 0, "{word}: 20^8 choices, and no more than the steps that it has");
+            assert_eq!(read_texts(&schema, &json!({"q": "[1]", "to": 1})), None);
         }
     }
 

@@ -215,18 +215,29 @@ pub(crate) fn addresses_in(text: &str, sound: Sound) -> Vec<String> {
 /// Schemes without slashes behind which a message is written or a call is made: `mailto:ana@example.org?body=…`.
 const LETTERS: [&str; 8] = ["callto:", "mailto:", "sip:", "sips:", "sms:", "smsto:", "tel:", "xmpp:"];
 
-/// The addresses in a text by which a program that opens them writes to somebody, or calls them.
+/// Schemes without slashes whose addresses are programs or pages by themselves, or ask somebody for a name.
+const PROGRAMS: [&str; 6] = ["dns:", "blob:", "jar:", "javascript:", "vbscript:", "view-source:"];
+/// How an address of `data:` goes on, which is a word in prose as well.
+const DATA: [&str; 7] = [",", ";", "application/", "audio/", "image/", "text/", "video/"];
+
+/// The addresses in a text by which a program that opens them writes to somebody, calls them, or runs what stands in them.
 pub(crate) fn letters_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c != '\\' && ends_an_address(c)) {
         let folded = folded(word).to_ascii_lowercase();
-        let is_letter = |scheme: &&str| {
-            folded.match_indices(*scheme).any(|(at, _)| {
+        let is_letter = |scheme: &str| {
+            folded.match_indices(scheme).any(|(at, _)| {
                 let is_scheme = !folded[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
                 is_scheme && folded.len() > at + scheme.len()
             })
         };
-        if LETTERS.iter().any(is_letter) {
+        let is_data = || {
+            folded.match_indices("data:").any(|(at, scheme)| {
+                let is_scheme = !folded[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+                is_scheme && DATA.iter().any(|beginning| folded[at + scheme.len()..].starts_with(beginning))
+            })
+        };
+        if LETTERS.iter().chain(&PROGRAMS).any(|scheme| is_letter(&scheme)) || is_data() {
             found.push(without_end_of_sentence(word).to_owned());
         }
     }
@@ -319,7 +330,7 @@ fn is_number(text: &str) -> bool {
 /// A text as a reader of addresses may take it: percent signs resolved, the usual forms of full-width characters, dots, colons and slashes
 /// that only look like these, backslashes as slashes, and nothing that nobody sees.
 pub(crate) fn folded(text: &str) -> String {
-    let text = percent_decoded(&percent_decoded(text));
+    let text = unescaped(&percent_decoded(&percent_decoded(text)));
     let usual = |c: char| match narrow(c) {
         '。' | '｡' | '․' | '﹒' | '・' => '.',
         '∶' | '﹕' | '︰' | '꞉' | 'ː' => ':',
@@ -329,6 +340,49 @@ pub(crate) fn folded(text: &str) -> String {
         c => c,
     };
     text.chars().filter(|c| !is_unseen(*c)).map(usual).collect()
+}
+
+/// A text with the escapes read in which markup and programs write a colon, a slash, a dot or an `@`: `&#58;`, `&#x2f;`, `&colon;`, `\u003a`,
+/// `\x3a`, `\u{3a}`. Others stay: no address begins by them.
+fn unescaped(text: &str) -> String {
+    const NAMED: [(&str, char); 4] = [("colon;", ':'), ("sol;", '/'), ("period;", '.'), ("commat;", '@')];
+    let mut read = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['&', '\\']) {
+        let (before, escape) = rest.split_at(at);
+        read.push_str(before);
+        let body = &escape[1..];
+        let is_entity = escape.starts_with('&');
+        let named = NAMED.iter().filter(|_| is_entity).find_map(|(name, c)| Some((*c, body.strip_prefix(name)?)));
+        let (c, after) =
+            named.or_else(|| numbered(is_entity, body)).unwrap_or((if is_entity { '&' } else { '\\' }, body));
+        read.push(c);
+        rest = after;
+    }
+    read.push_str(rest);
+    read
+}
+
+/// The character of ASCII that an escape has by its number, and what stands behind it.
+fn numbered(is_entity: bool, body: &str) -> Option<(char, &str)> {
+    let (digits, radix) = if is_entity {
+        let body = body.strip_prefix('#')?;
+        body.strip_prefix(['x', 'X']).map_or((body, 10), |hex| (hex, 16))
+    } else {
+        (body.strip_prefix("u{").or_else(|| body.strip_prefix(['u', 'x', 'U']))?, 16)
+    };
+    let most = if is_entity || body.starts_with("u{") || body.starts_with('U') {
+        8
+    } else if body.starts_with('x') {
+        2
+    } else {
+        4
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len()).min(most);
+    let code = u32::from_str_radix(&digits[..end], radix).ok()?;
+    let after = &digits[end..];
+    let after = after.strip_prefix(if is_entity { ';' } else { '}' }).unwrap_or(after);
+    Some((char::from_u32(code).filter(char::is_ascii)?, after))
 }
 
 /// An address in prose without what ends a sentence or a bracket behind it. Two signs at most: more of them are no punctuation, but a number.
@@ -539,6 +593,36 @@ mod tests {
             ["team@example.test", "boss@example.test"]
         );
         assert_eq!(found(json!({"to": "\"evil@evil.test\" <team@example.test>"})), [evil, "team@example.test"]);
+    }
+
+    #[test]
+    fn s1_an_address_in_escapes_and_one_that_is_a_program_are_found_in_any_text() {
+        for text in [
+            "https&#58;&#47;&#47;evil.example/S",
+            "https&#x3a;&#x2f;&#X2F;evil.example/S",
+            "https&colon;&sol;&sol;evil.example/S",
+            "https\\u003a\\u002f\\u002fevil.example/S",
+            "https\\x3a\\x2f\\x2fevil.example/S",
+            "javascript:fetch(evil.example)",
+            "JavaScript&#58;fetch(evil.example)",
+            "data:text/html,<img src=//evil.example/S>",
+            "dns:SECRET.evil.example",
+            "view-source:evil.example/S",
+        ] {
+            let found = [addresses_in(text, Sound::Other), letters_in(text)].concat();
+            assert!(!found.is_empty(), "{text}");
+        }
+        for text in [
+            "data: 12 rows",
+            "metadata:text",
+            "what is javascript: a language",
+            "R&D; a\\b",
+            "AT&T &amp; others",
+            "site:example",
+        ] {
+            let found = [addresses_in(text, Sound::Other), letters_in(text)].concat();
+            assert!(found.is_empty(), "{text}: {found:?}");
+        }
     }
 
     #[test]

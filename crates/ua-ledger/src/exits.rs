@@ -6,8 +6,10 @@
 //! show what the run itself holds (files of the workspace, memory, programs, sub-agents) vouch for none, and no answer for what was asked.
 //! Which tools reach out follows from what they declare (`fetches` in `tools/list`, by way of their policy's `reads`). One that finds addresses in
 //! files follows only those whose origin its own server sealed, so nothing that a gate here would have to see stands outside of the arguments.
-//! What is compared is the whole address, without its scheme, its fragment and one slash at the end: a sign that could be repeated would be
-//! digits to count with. Invariant: nothing that the model writes, asks for or has
+//! What is compared is the whole address, byte by byte: scheme, user, host, port, path, query and fragment. Alike are only scheme and host as
+//! they were written and in small letters, the usual port and none, and an empty path and `/`: any other sign that could be added, repeated
+//! or capitalised would be digits to count with. Only addresses of pages (`http`, `https`, or without a scheme) can be known at all: what
+//! another scheme does with the rest nobody here knows. Invariant: nothing that the model writes, asks for or has
 //! repeated makes an address known. Proved by: this file's tests, `ua-runner`'s `crash_anywhere::taint`, attack 8.
 
 use std::collections::BTreeSet;
@@ -43,6 +45,17 @@ impl Addresses {
         named
     }
 
+    /// Learns one address, and with it the same one without its fragment.
+    fn insert(&mut self, address: &str) {
+        for address in [normal(address, Letters::AsWritten), normal(address, Letters::Small)].into_iter().flatten() {
+            if let Some((page, _)) = address.split_once('#') {
+                self.0.insert(page.to_owned());
+            }
+            self.0.insert(address);
+        }
+        self.0.remove("");
+    }
+
     pub(crate) fn learn(&mut self, text: &str) {
         let text = text.replace("\\/", "/").replace("&amp;", "&");
         let words = text.split(ends_an_address).map(|word| word.trim_start_matches(['(', '[', '*', '_']));
@@ -52,18 +65,18 @@ impl Addresses {
                 || looks_like_host(word)
         };
         for word in words.filter(names_one) {
-            self.0.insert(normal(word));
+            self.insert(word);
             // In prose and markup something else may follow.
             let mut cut = word;
             while let Some(shorter) = cut.strip_suffix(follows_in_prose) {
-                self.0.insert(normal(shorter));
+                self.insert(shorter);
                 cut = shorter;
             }
             let starts = cut.match_indices("://").map(|(at, _)| scheme_before(cut, at));
             for start in starts.chain([0]) {
                 let rest = cut.get(start..).unwrap_or_default();
-                self.0.insert(normal(rest));
-                self.0.extend(rest.split([')', ']', ',', ';']).next().map(normal));
+                self.insert(rest);
+                self.insert(rest.split([')', ']', ',', ';']).next().unwrap_or_default());
             }
         }
         self.0.remove("");
@@ -73,15 +86,15 @@ impl Addresses {
     pub(crate) fn learn_words(&mut self, text: &str) {
         self.learn(text);
         for word in text.split(ends_an_address) {
-            self.0.insert(normal(word));
-            self.0.insert(normal(word.trim_matches(|c| follows_in_prose(c) || matches!(c, '(' | '['))));
+            self.insert(word);
+            self.insert(word.trim_matches(|c| follows_in_prose(c) || matches!(c, '(' | '[')));
         }
         self.0.remove("");
     }
 
     /// Learns a text as it stands, and nothing else.
     pub(crate) fn learn_whole(&mut self, text: &str) {
-        self.0.insert(normal(text));
+        self.insert(text);
         self.0.remove("");
     }
 
@@ -94,23 +107,37 @@ impl Addresses {
     fn forget_repeated(&mut self, arguments: &Value) {
         let mut asked = String::new();
         each_text(arguments, &mut |text| {
-            for part in [text, &percent_decoded(text)] {
-                asked.push_str(&part.to_lowercase());
+            for part in [text, &percent_decoded(text)].map(str::to_lowercase) {
+                // As it stands, and with the port and the path left out that are alike with none.
+                asked.push_str(&without_what_is_usual(&part));
+                asked.push('\n');
+                asked.push_str(&part);
                 asked.push('\n');
             }
         });
         let read = asked_for(arguments);
+        let written = read.iter().filter_map(|read| normal(read, Letters::AsWritten));
+        let read: Vec<String> = written.chain(read.iter().filter_map(|read| normal(read, Letters::Small))).collect();
         let was_read = |address: &str| {
-            let mut read = read.iter().map(|read| normal(read));
-            read.any(|read| {
-                read.strip_prefix(address).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+            read.iter().any(|read| {
+                let rest = without_scheme(read).strip_prefix(address);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
             })
         };
-        self.0.retain(|address| was_read(address) || !asked.contains(&address.to_lowercase()));
+        self.0.retain(|address| {
+            let address = without_scheme(address);
+            was_read(address) || !asked.contains(&address.to_lowercase())
+        });
     }
 
     pub(crate) fn has(&self, address: &str) -> bool {
-        self.0.contains(&normal(address))
+        let Some(address) = normal(address, Letters::AsWritten) else { return false };
+        let bare = without_scheme(&address);
+        // Who writes an address without a scheme leaves it to whoever reads it.
+        let is_bare = bare.len() == address.len();
+        self.0.contains(&address)
+            || (!is_bare && self.0.contains(bare))
+            || (is_bare && PAGES.iter().any(|(_, scheme, _)| self.0.contains(&format!("{scheme}{address}"))))
     }
 
     pub(crate) fn extend(&mut self, others: &Self) {
@@ -241,7 +268,12 @@ fn asked_for(arguments: &Value) -> Vec<String> {
 
 /// The host of an address by which a whole host may be allowed; `None` of one that programs read in different ways.
 pub(crate) fn allowed_by_host(address: &str) -> Option<String> {
-    is_plain(address).then(|| host_of(&normal(address)).to_owned()).filter(|host| !host.is_empty())
+    // `javascript://example.org/…` and `file://example.org/…` are no pages of that host.
+    let normal = normal(address, Letters::Small).filter(|_| is_plain(address))?;
+    let host = host_of(without_scheme(&normal));
+    // `evil.test;.example.org` ends in a host, and is none.
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    is_host.then(|| host.to_owned())
 }
 
 fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
@@ -253,21 +285,75 @@ fn each_text(value: &Value, with: &mut impl FnMut(&str)) {
     }
 }
 
-/// An address as it is compared: without scheme, fragment and one slash at the end; the host in small letters.
-fn normal(address: &str) -> String {
+/// Schemes of pages, as they are written and as they stand in an address that is compared; with the port that is as good as none.
+const PAGES: [(&str, &str, &str); 2] = [("http", "http://", ":80"), ("https", "https://", ":443")];
+/// Schemes without slashes whose addresses are programs, or whole pages.
+const PROGRAMS: [&str; 7] = ["about", "blob", "data", "file", "javascript", "vbscript", "view-source"];
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme_before(text, text.len()) == 0
+}
+
+/// What becomes of capitals in the scheme and the host of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    AsWritten,
+    Small,
+}
+
+/// An address as it is compared; `None` of one that cannot be known: of another scheme than those of pages, or not written as they are.
+fn normal(address: &str, letters: Letters) -> Option<String> {
+    let small = |text: &str| if letters == Letters::Small { text.to_lowercase() } else { text.to_owned() };
     let address = address.trim();
-    let rest = match address.split_once(':') {
-        Some((scheme, rest))
-            if rest.starts_with("//") || matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") =>
-        {
-            rest.trim_start_matches(['/', '\\'])
+    let (scheme, port, rest) = match address.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
+        Some((scheme, rest)) if rest.starts_with("//") => {
+            let (_, _, port) = PAGES.iter().find(|(name, ..)| scheme.eq_ignore_ascii_case(name))?;
+            // More slashes than two would be a number.
+            (
+                format!("{}://", small(scheme)),
+                *port,
+                rest.strip_prefix("//").filter(|rest| !rest.starts_with(['/', '\\']))?,
+            )
         }
-        _ => address,
+        Some((scheme, _)) => {
+            let is_odd = |name: &str| scheme.eq_ignore_ascii_case(name);
+            if PAGES.iter().any(|(name, ..)| is_odd(name)) || PROGRAMS.iter().any(|name| is_odd(name)) {
+                return None;
+            }
+            (String::new(), "", address)
+        }
+        None => (String::new(), "", address),
     };
-    let rest = rest.split('#').next().unwrap_or_default();
-    let end = rest.find(['/', '?', '\\']).unwrap_or(rest.len());
-    let (host, path) = rest.split_at(end);
-    format!("{}{}", host.to_lowercase(), path.strip_suffix('/').unwrap_or(path))
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (user, host) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    let host = small(host.strip_suffix(port).unwrap_or(host));
+    let path = path.strip_prefix('/').filter(|rest| rest.is_empty() || rest.starts_with(['?', '#'])).unwrap_or(path);
+    Some(format!("{scheme}{user}{host}{path}"))
+}
+
+/// What is compared of an address behind its scheme.
+fn without_scheme(normal: &str) -> &str {
+    let is_page = |scheme: &str| PAGES.iter().any(|(name, ..)| scheme.eq_ignore_ascii_case(name));
+    normal.split_once("://").filter(|(scheme, _)| is_page(scheme)).map_or(normal, |(_, rest)| rest)
+}
+
+/// A text with every port and every path left out that is as good as none, whether it stands in an address or not.
+fn without_what_is_usual(text: &str) -> String {
+    let mut kept = text.to_owned();
+    for (_, _, port) in PAGES {
+        let mut parts = kept.split(port);
+        let mut shorter = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // `:8080` is another port than `:80`.
+            if part.starts_with(|c: char| c.is_ascii_digit()) {
+                shorter.push_str(port);
+            }
+            shorter.push_str(part);
+        }
+        kept = shorter;
+    }
+    kept.replace("/?", "?").replace("/#", "#")
 }
 
 #[cfg(test)]
@@ -292,11 +378,14 @@ mod tests {
                     {\"next\":\"https:\\/\\/example.org\\/e\"} and (http://127.0.0.1:8080/page). Not (example.com).";
         let known = known(text);
         for address in [
+            "https://example.org/a/b?x=1&y=2#top",
             "https://example.org/a/b?x=1&y=2",
-            "HTTPS://EXAMPLE.org/a/b?x=1&y=2#other",
-            "http://example.org/c",
-            "https://example.org/c/",
+            "https://Example.org/a/b?x=1&y=2",
+            "https://example.org:443/c",
+            "example.org/c",
             "https://www.example.net/d",
+            "http://www.example.net/d",
+            "https://example.com/",
             "https://example.org/e",
             "http://127.0.0.1:8080/page",
             "https://example.com",
@@ -304,6 +393,28 @@ mod tests {
             assert!(known.has(address), "{address}: {known:?}");
         }
         for address in [
+            "HTTPS://example.org/c",
+            "https://eXaMpLe.org/a/b?x=1&y=2",
+            "PRIVATE://example.org/c",
+            "private-data+x://example.org/c",
+            "javascript://example.org/c",
+            "javascript:fetch('//example.org/c')",
+            "http://example.org/c",
+            "https:example.org/c",
+            "https:///example.org/c",
+            "https:////example.org/c",
+            "https:\\\\example.org/c",
+            "https://example.org/c#PRIVATE",
+            "https://example.org/c#:~:text=PRIVATE",
+            "https://example.org/c#",
+            "https://example.org/c?",
+            "https://example.org/c/",
+            "https://example.org/a/b?x=1&y=2/",
+            "https://example.org/a/b?x=1&y=2#other",
+            "https://example.org/a/b?x=1&y=2#TOP",
+            "https://example.org./c",
+            "https://example.org:80/c",
+            "https://example.org:0443/c",
             "https://example.org/a/b?x=1&y=PRIVATE",
             "https://example.org/a/b?x=1&y=2&z=PRIVATE",
             "https://example.org/",
@@ -323,6 +434,25 @@ mod tests {
             "https://example.com//",
         ] {
             assert!(!known.has(address), "{address}: {known:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_allowed_for_addresses_that_go_there() {
+        for address in ["https://a.test/x?d=1", "a.test/x", "HTTP://u@A.test:9/x"] {
+            assert_eq!(allowed_by_host(address).as_deref(), Some("a.test"), "{address}");
+        }
+        for address in [
+            "javascript://a.test/%0afetch('//evil.test')",
+            "data://a.test/,<script>",
+            "file://a.test/etc/passwd",
+            "smb://a.test/x",
+            "ftp://a.test/",
+            "https://evil.test;.a.test/",
+            "https:///a.test/",
+            "https://a.test\\@evil.test",
+        ] {
+            assert_eq!(allowed_by_host(address), None, "{address}");
         }
     }
 
@@ -348,7 +478,8 @@ mod tests {
         ];
         assert_eq!(found, wanted);
         let all = known("https://e.test/1 http://f.test/2 https://g.test/3");
-        assert!([2, 5, 6].iter().all(|at| all.has(&found[*at])), "{found:?}");
+        assert!([2, 5].iter().all(|at| all.has(&found[*at])), "{found:?}");
+        assert!(!all.has(&found[6]), "an address of a page is written with two slashes");
         let counted = json!({"prompt": "fetch https://e.test/1.,!;:.,"});
         assert!(asked(&counted).iter().all(|address| !all.has(address)), "punctuation is a number, too");
     }
@@ -383,5 +514,17 @@ mod tests {
         // The home page of what was read is no news to its host.
         assert_eq!(heard(json!({"urls": ["https://site.test/a"]})), [true, true, true]);
         assert_eq!(heard(json!({"query": "what is on site.test today"})), [true, true, false]);
+        // Nor by repeating it in another form that counts as the same.
+        for (asked, said) in [
+            ("evil.test:443/log?d=1", "https://evil.test:443/log?d=1"),
+            ("evil.test:80/log?d=1", "http://evil.test/log?d=1"),
+            ("evil.test/?d=1", "https://evil.test?d=1"),
+            ("evil.test?d=1", "https://evil.test/?d=1"),
+            ("EVIL.test/#d1", "https://evil.test#d1"),
+        ] {
+            let mut heard = known(said);
+            heard.forget_repeated(&json!({"query": format!("look for {asked} now")}));
+            assert!(!heard.has(said), "{asked}: {heard:?}");
+        }
     }
 }

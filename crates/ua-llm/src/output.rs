@@ -5,6 +5,9 @@
 //! schema has the right shape, and is checked against the schema as the job wrote it. A schema that cannot be narrowed is not sent: the
 //! model reads it in its prompt, as it does on a wire that knows no schemas.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 /// The name that wires give it.
@@ -34,10 +37,13 @@ const LIMITS: [&str; 17] = [
 ];
 /// As deep as a schema is narrowed.
 const MAX_DEPTH: usize = 32;
+/// How many parts it may come to. One whose kinds are told apart within one another has seven times as many with each level.
+const MOST_PARTS: u32 = 5_000;
 
 /// The schema as such a wire takes it; `None` when it cannot be said there. A schema that refers to itself is taken by some wires only.
 pub(crate) fn narrowed(schema: &Value, may_recurse: bool) -> Option<Value> {
-    let mut narrow = narrow(schema, 0)?;
+    let left = Cell::new(MOST_PARTS);
+    let mut narrow = narrow(schema, 0, &left)?;
     let root = narrow.as_object_mut()?;
     let is_object = root.get("type").is_some_and(|kind| kind == "object") && root.contains_key("properties");
     if !is_object || root.contains_key("anyOf") || root.contains_key("$ref") {
@@ -45,7 +51,7 @@ pub(crate) fn narrowed(schema: &Value, may_recurse: bool) -> Option<Value> {
     }
     if let Some(definitions) = schema.get("$defs").and_then(Value::as_object) {
         let narrowed: Option<Map<String, Value>> =
-            definitions.iter().map(|(name, of)| Some((name.clone(), narrow_definition(of)?))).collect();
+            definitions.iter().map(|(name, of)| Some((name.clone(), narrow_definition(of, &left)?))).collect();
         root.insert("$defs".to_owned(), Value::Object(narrowed?));
     }
     if !may_recurse && recurses(&narrow) {
@@ -54,16 +60,18 @@ pub(crate) fn narrowed(schema: &Value, may_recurse: bool) -> Option<Value> {
     Some(narrow)
 }
 
-fn narrow_definition(schema: &Value) -> Option<Value> {
-    narrow(schema, 1)
+fn narrow_definition(schema: &Value, left: &Cell<u32>) -> Option<Value> {
+    narrow(schema, 1, left)
 }
 
-fn narrow(schema: &Value, depth: usize) -> Option<Value> {
+/// Narrows a part of a schema. `left` says how many parts may yet come.
+fn narrow(schema: &Value, depth: usize, left: &Cell<u32>) -> Option<Value> {
     if depth > MAX_DEPTH {
         return None;
     }
+    left.set(left.get().checked_sub(1)?);
     let own = schema.as_object()?;
-    let inner = |schema: &Value| narrow(schema, depth + 1);
+    let inner = |schema: &Value| narrow(schema, depth + 1, left);
     let all = |schemas: &Value| schemas.as_array()?.iter().map(inner).collect::<Option<Vec<Value>>>();
     let mut narrowed = Map::new();
     for (word, value) in own {
@@ -141,7 +149,12 @@ fn belongs_to(word: &str, kind: &Value) -> bool {
 
 /// Whether a definition leads back to itself.
 fn recurses(schema: &Value) -> bool {
-    fn leads_to(schema: &Value, definitions: &Map<String, Value>, seen: &mut Vec<String>) -> bool {
+    /// `seen` has the definitions that were looked at: whether they still are, on the way to this one.
+    fn leads_to<'s>(
+        schema: &'s Value,
+        definitions: &'s Map<String, Value>,
+        seen: &mut BTreeMap<&'s str, bool>,
+    ) -> bool {
         match schema {
             Value::Object(fields) => fields.iter().any(|(word, value)| {
                 let target = value.as_str().filter(|_| word == "$ref").and_then(|path| path.strip_prefix("#/$defs/"));
@@ -149,13 +162,15 @@ fn recurses(schema: &Value) -> bool {
                     // The root is one as well.
                     None if word == "$ref" => true,
                     None => word != "$defs" && leads_to(value, definitions, seen),
-                    Some(name) if seen.iter().any(|other| other == name) => true,
-                    Some(name) => {
-                        seen.push(name.to_owned());
-                        let found = definitions.get(name).is_some_and(|inner| leads_to(inner, definitions, seen));
-                        seen.pop();
-                        found
-                    }
+                    Some(name) => match seen.get(name) {
+                        Some(is_on_the_way) => *is_on_the_way,
+                        None => {
+                            seen.insert(name, true);
+                            let found = definitions.get(name).is_some_and(|inner| leads_to(inner, definitions, seen));
+                            seen.insert(name, false);
+                            found
+                        }
+                    },
                 }
             }),
             Value::Array(items) => items.iter().any(|item| leads_to(item, definitions, seen)),
@@ -164,12 +179,31 @@ fn recurses(schema: &Value) -> bool {
     }
     let none = Map::new();
     let definitions = schema.get("$defs").and_then(Value::as_object).unwrap_or(&none);
-    leads_to(schema, definitions, &mut Vec::new())
+    leads_to(schema, definitions, &mut BTreeMap::new())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_come_to_parts_without_end_is_not_narrowed() {
+        let kinds = json!(["array", "boolean", "integer", "null", "number", "object", "string"]);
+        let deep = (0..14).fold(json!({"type": "string"}), |inner, _| json!({"type": kinds, "anyOf": [inner]}));
+        assert_eq!(narrowed(&json!({"type": "object", "properties": {"q": deep}}), true), None);
+        // A definition is looked at once, however often it is named.
+        let level = |n: usize| {
+            let all: Map<String, Value> =
+                (0..10).map(|k| (format!("k{k}"), json!({"$ref": format!("#/$defs/d{}", n + 1)}))).collect();
+            (format!("d{n}"), json!({"type": "object", "properties": all}))
+        };
+        let mut defs: Map<String, Value> = (0..20).map(level).collect();
+        defs.insert("d20".to_owned(), json!({"type": "string"}));
+        let of = |defs: &Map<String, Value>| json!({"type": "object", "$defs": defs, "properties": {"q": {"$ref": "#/$defs/d0"}}});
+        assert!(narrowed(&of(&defs), false).is_some());
+        defs.insert("d20".to_owned(), json!({"$ref": "#/$defs/d7"}));
+        assert_eq!(narrowed(&of(&defs), false), None);
+    }
 
     #[test]
     fn an_object_is_closed_and_whole_and_limits_are_left_out() {

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 const AT_ROOT: [&str; 9] = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "then", "else"];
 /// As deep as references at the root are followed.
 const MAX_DEPTH: usize = 8;
+/// Names and values that are copied for one tool. A schema of a kilobyte may have 10^8 alternatives; those behind are left out.
+const MOST_VALUES: usize = 100_000;
 
 /// The schema as providers take it: an object with properties. One that is fine already is sent as it is.
 pub(crate) fn folded(schema: &Value) -> Value {
@@ -19,7 +21,7 @@ pub(crate) fn folded(schema: &Value) -> Value {
     if is_object && schema.as_object().is_some_and(is_plain) {
         return schema.clone();
     }
-    let mut folded = fold(schema, schema, 0);
+    let mut folded = Folding { root: schema, left: MOST_VALUES }.fold(schema, 0);
     folded.insert("type".to_owned(), json!("object"));
     if !folded.get("properties").is_some_and(Value::is_object) {
         folded.insert("properties".to_owned(), json!({}));
@@ -27,26 +29,50 @@ pub(crate) fn folded(schema: &Value) -> Value {
     Value::Object(folded)
 }
 
-fn fold(schema: &Value, root: &Value, depth: usize) -> Map<String, Value> {
-    let Some(own) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return Map::new() };
-    let mut folded: Map<String, Value> = own
-        .iter()
-        .filter(|(word, _)| !AT_ROOT.contains(&word.as_str()) && *word != "$ref")
-        .map(|(w, v)| (w.clone(), v.clone()))
-        .collect();
-    let target = own.get("$ref").and_then(Value::as_str).and_then(|path| root.pointer(path.strip_prefix('#')?));
-    if let Some(target) = target {
-        take_all(&mut folded, &fold(target, root, depth + 1));
+struct Folding<'s> {
+    root: &'s Value,
+    /// Names and values that may be copied yet.
+    left: usize,
+}
+
+impl Folding<'_> {
+    fn fold(&mut self, schema: &Value, depth: usize) -> Map<String, Value> {
+        let Some(own) = schema.as_object().filter(|_| depth < MAX_DEPTH) else { return Map::new() };
+        let kept = || own.iter().filter(|(word, _)| !AT_ROOT.contains(&word.as_str()) && *word != "$ref");
+        // One more for the schema itself.
+        let size = 1 + kept().map(|(_, value)| 1 + size(value)).sum::<usize>();
+        let Some(left) = self.left.checked_sub(size) else {
+            self.left = 0;
+            return Map::new();
+        };
+        self.left = left;
+        let mut folded: Map<String, Value> = kept().map(|(word, value)| (word.clone(), value.clone())).collect();
+        let target =
+            own.get("$ref").and_then(Value::as_str).and_then(|path| self.root.pointer(path.strip_prefix('#')?));
+        if let Some(target) = target {
+            take_all(&mut folded, &self.fold(target, depth + 1));
+        }
+        for part in own.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            if self.left > 0 {
+                take_all(&mut folded, &self.fold(part, depth + 1));
+            }
+        }
+        for word in ["anyOf", "oneOf"] {
+            let Some(parts) = own.get(word).and_then(Value::as_array).filter(|_| self.left > 0) else { continue };
+            let parts: Vec<_> = parts.iter().map(|part| self.fold(part, depth + 1)).collect();
+            take_one_of(&mut folded, &parts);
+        }
+        folded
     }
-    for part in own.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        take_all(&mut folded, &fold(part, root, depth + 1));
+}
+
+/// How many names and values a value has in it.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(|field| 1 + size(field)).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
     }
-    for word in ["anyOf", "oneOf"] {
-        let Some(parts) = own.get(word).and_then(Value::as_array) else { continue };
-        let parts: Vec<_> = parts.iter().map(|part| fold(part, root, depth + 1)).collect();
-        take_one_of(&mut folded, &parts);
-    }
-    folded
 }
 
 /// Everything in `part` holds as well.
@@ -123,6 +149,21 @@ mod tests {
     fn a_schema_that_providers_take_is_sent_as_it_is() {
         let fine = json!({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}]}}, "required": ["a"], "x-own": 1});
         assert_eq!(folded(&fine), fine);
+    }
+
+    #[test]
+    fn alternatives_without_end_are_folded_as_far_as_is_paid_for() {
+        for word in ["allOf", "anyOf", "oneOf"] {
+            let level =
+                |n: usize| (format!("d{n}"), json!({word: vec![json!({"$ref": format!("#/$defs/d{}", n + 1)}); 10]}));
+            let mut defs: Map<String, Value> = (0..MAX_DEPTH).map(level).collect();
+            defs.insert(format!("d{MAX_DEPTH}"), json!({"properties": {"a": {"type": "string"}}}));
+            let schema = json!({"type": "object", "$defs": defs, word: [{"$ref": "#/$defs/d0"}]});
+            let mut folding = Folding { root: &schema, left: MOST_VALUES };
+            folding.fold(&schema, 0);
+            assert_eq!(folding.left, 0, "{word}: it stops where its steps end");
+            assert_eq!(folded(&schema)["type"], "object");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The protocol side: what is listed, and how a call reaches its tool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::Instrument as _;
 use ua_core::Env;
 
-use crate::answer::{Failure, into_response};
+use crate::answer::{Answer, Failure, into_response};
 use crate::context::Order;
 use crate::error::ToolServerError;
 use crate::meta::{ATTEMPT, IDEMPOTENCY_KEY, RUN_ID};
@@ -124,7 +125,8 @@ impl ServerHandler for ToolServer {
             ));
         };
         let order = Order { key: key.as_deref(), attempt, run };
-        let call = tool.answer(self.toolbox.context(), arguments, order).instrument(span.clone());
+        let call = within(tool.deadline(), tool.may_drop(), tool.answer(self.toolbox.context(), arguments, order));
+        let call = call.instrument(span.clone());
         let answer = if tool.may_drop() {
             tokio::select! {
                 answer = call => answer,
@@ -143,6 +145,14 @@ impl ServerHandler for ToolServer {
         }
         into_response(answer)
     }
+}
+
+/// The answer of a call, or that its tool's deadline is over. Of a tool that changes things nobody can tell then what it has changed.
+async fn within(limit: Duration, may_drop: bool, call: impl Future<Output = Answer>) -> Answer {
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+        let problem = format!("the tool took longer than {}", ua_core::span_in_words(limit));
+        Err(if may_drop { Failure::refused(problem, "ask for less in one call") } else { Failure::Unclear(problem) })
+    })
 }
 
 fn idempotency_key(meta: &RequestMetaObject) -> Result<Option<String>, ErrorData> {
@@ -166,4 +176,21 @@ fn attempt(meta: &RequestMetaObject) -> Result<u64, ErrorData> {
 
 fn is_key(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_does_not_end_is_answered_and_what_changes_things_is_not_called_harmless() {
+        let endless = || std::future::pending::<Answer>();
+        let limit = Duration::from_millis(10);
+        let refused = within(limit, true, endless()).await.unwrap_err();
+        assert!(
+            matches!(&refused, Failure::Refused { problem, .. } if problem.contains("took longer than")),
+            "{refused:?}"
+        );
+        assert!(matches!(within(limit, false, endless()).await.unwrap_err(), Failure::Unclear(_)));
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rmcp::model::{JsonObject, MetaObject, ToolAnnotations};
@@ -27,6 +28,9 @@ pub(crate) trait Tool: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Whether giving up halfway does no harm, so that a call need not be finished when nobody waits for it.
     const MAY_DROP: bool = false;
+
+    /// How long a call may take. It ends one that would not end by itself, so it is longer than anything that the tool waits for.
+    const DEADLINE: Duration = Duration::from_hours(1);
 
     /// What it is called with. Its schema is what `tools/list` says; the comments on its fields are read by models.
     type Arguments: DeserializeOwned + JsonSchema + Send;
@@ -147,6 +151,9 @@ pub(crate) trait AnyTool: fmt::Debug + Send + Sync {
     /// See [`Tool::MAY_DROP`].
     fn may_drop(&self) -> bool;
 
+    /// See [`Tool::DEADLINE`].
+    fn deadline(&self) -> Duration;
+
     /// The tool as `tools/list` shows it.
     fn listed(&self) -> rmcp::model::Tool;
 
@@ -162,6 +169,10 @@ impl<T: Tool> AnyTool for T {
 
     fn may_drop(&self) -> bool {
         T::MAY_DROP
+    }
+
+    fn deadline(&self) -> Duration {
+        T::DEADLINE
     }
 
     fn listed(&self) -> rmcp::model::Tool {

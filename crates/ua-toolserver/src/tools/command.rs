@@ -82,6 +82,7 @@ pub(super) struct RunCommand(Arc<Launcher>);
 impl Tool for RunCommand {
     const NAME: &'static str = "run_command";
     const MAY_DROP: bool = true;
+    const DEADLINE: Duration = Duration::from_secs(MAX_TIMEOUT_SECONDS as u64 + 600);
     type Arguments = Arguments;
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {

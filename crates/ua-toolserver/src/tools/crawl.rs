@@ -18,6 +18,7 @@ mod stored;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,10 @@ pub(super) const DIRECTORY: &str = "search_results";
 const MAX_URLS: usize = 50;
 const DEFAULT_MAX_CHARS: u32 = 4000;
 const MAX_CHARS: u32 = 200_000;
+/// How long one call fetches. Pages that are not done by then are told as failed, and the others are kept.
+const CALL_PATIENCE: Duration = Duration::from_mins(10);
+/// How long a call takes at most, with what it does before and after.
+pub(super) const DEADLINE: Duration = Duration::from_mins(20);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -113,6 +118,7 @@ pub(super) struct CrawlParallel(Arc<Crawler>);
 impl Tool for CrawlParallel {
     const NAME: &'static str = "crawl_parallel";
     const MAY_DROP: bool = true;
+    const DEADLINE: Duration = DEADLINE;
     type Arguments = Arguments;
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
@@ -145,11 +151,12 @@ impl Tool for CrawlParallel {
         let sites = Sites::default();
         let known = run.filter(|_| !given.refresh);
         // All at once: the slots keep order, and a slow host holds up only its own pages.
-        let pages =
-            urls.into_iter().map(async |url| match self.0.crawl(&url, shown as usize, run, known, &sites).await {
+        let pages = urls.into_iter().map(async |url| {
+            match in_time(self.0.crawl(&url, shown as usize, run, known, &sites)).await {
                 Ok(kept) => Outcome::Ok(Box::new(kept)),
                 Err(failure) => Outcome::Error { url, error: failure.text() },
-            });
+            }
+        });
         let pages: Vec<Outcome> = futures_util::future::join_all(pages).await;
         let failed = pages.iter().filter(|page| matches!(page, Outcome::Error { .. })).count();
         let ok = pages.len() - failed;
@@ -168,6 +175,14 @@ impl Tool for CrawlParallel {
         }
         success(format!("{ok} pages fetched, {failed} failed"), &Crawled { ok, failed, pages })
     }
+}
+
+/// A page, or that the call ended before it was there.
+async fn in_time<T>(page: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(CALL_PATIENCE, page).await.unwrap_or_else(|_| {
+        let problem = format!("the call had no more time, after {}", ua_core::span_in_words(CALL_PATIENCE));
+        Err(Failure::refused(problem, "fetch fewer pages of one host in one call"))
+    })
 }
 
 /// What fetching needs, set up once.
@@ -197,7 +212,7 @@ impl Crawler {
     /// Stores the pages that are not stored yet, and returns those that could not be, with the reason.
     pub(super) async fn store(&self, urls: Vec<String>, run: Option<&str>) -> Vec<(String, String)> {
         let sites = Sites::default();
-        let pages = urls.into_iter().map(async |url| match self.crawl(&url, 0, run, run, &sites).await {
+        let pages = urls.into_iter().map(async |url| match in_time(self.crawl(&url, 0, run, run, &sites)).await {
             Ok(_) => None,
             Err(failure) => Some((url, failure.text())),
         });

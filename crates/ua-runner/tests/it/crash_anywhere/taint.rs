@@ -203,9 +203,28 @@ async fn s1_no_detour_makes_an_address_known() {
 }
 
 #[tokio::test]
+async fn s1_nothing_is_added_to_an_address_that_somebody_named() {
+    let seen = r#"{"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": ["https://example.org/docs"]}}]}"#;
+    for made in [
+        "PRIVATE://example.org/docs",
+        "javascript://example.org/docs",
+        "https://example.org/docs#PRIVATE",
+        "https://example.org/docs/",
+        "https:////example.org/docs",
+        "http://PRIVATE@example.org/docs",
+    ] {
+        let turns =
+            format!(r#"{seen}, {{"tools": [{{"name": "mcp__web__fetch_page", "input": {{"url": "{made}"}}}}]}}"#);
+        let scenario = reading(&turns, &json!({}));
+        let (_, run) = scenario.run_without_crash().await;
+        assert_eq!((run.status, scenario.world.count("fetch_page")), (RunStatus::WaitingForHuman, 0), "{made}");
+    }
+}
+
+#[tokio::test]
 async fn s1_an_address_that_somebody_else_named_is_read_unasked() {
     let known = r#"{"tools": [{"name": "mcp__ua__crawl_parallel", "input": {"urls": ["https://poisoned.test", "https://example.org/docs"]}}]},
-                   {"tools": [{"name": "mcp__web__fetch_page", "input": {"url": "example.org/docs#part"}}]}"#;
+                   {"tools": [{"name": "mcp__web__fetch_page", "input": {"url": "example.org/docs"}}]}"#;
     let cases = [
         (known, json!({})),
         (EXIT, json!({"constraints": {"allowed_destinations": ["evil.test"]}})),

@@ -1,9 +1,11 @@
-//! How deep the elements of an HTML page are nested, found out without building the page.
+//! What an HTML page asks of its reader, found out without building the page.
 //!
 //! What reads a page walks its tree by recursion, so a page that is nested too deep would overflow the stack and abort
 //! the process; and the parser looks through all open elements again and again, so it would never be done with
-//! 200 000 of them. Here the parser runs into a sink that keeps only depths, and is stopped at the limit. Being the
-//! parser itself, it knows void elements, scripts, comments and end tags that may be left out.
+//! 200 000 of them. It also compares each attribute of an element with all others, so that one element with a million of them takes hours.
+//! Here the parser runs into a sink that keeps only depths and numbers, and is stopped at the limit. Being the
+//! parser itself, it knows void elements, scripts, comments and end tags that may be left out. Inside a tag it says nothing until the tag
+//! ends: there the signs are counted behind which an attribute may begin.
 //!
 //! Proved by: the tests below; `tests/it/wire/bad_pages.rs` for the way a refused page is reported.
 
@@ -17,53 +19,149 @@ use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Token
 use html5ever::tree_builder::{TreeBuilder, TreeBuilderOpts};
 use html5ever::{Attribute, ExpandedName, QualName, TokenizerResult, ns};
 
-/// Whether elements of `html` are nested deeper than `limit` levels.
-pub(super) fn is_deeper_than(limit: usize, html: &str) -> bool {
+/// What a page may ask for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Levels of elements within one another.
+    pub(super) levels: usize,
+    /// Elements in all.
+    pub(super) elements: usize,
+    /// Times that an attribute is compared with another one.
+    pub(super) comparisons: u64,
+}
+
+/// What a page asks too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    Levels,
+    Elements,
+    Attributes,
+}
+
+/// What `html` asks for beyond `limits`, if anything. It costs no more than the page up to there.
+pub(super) fn excess_of(html: &str, limits: Limits) -> Option<Excess> {
     let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let gauge = Gauge { limit, exceeded: Rc::default(), document: Node::new(QualName::new(None, ns!(), "".into())) };
-    let exceeded = Rc::clone(&gauge.exceeded);
-    let gate = Gate { builder: TreeBuilder::new(gauge, options), exceeded: Rc::clone(&exceeded) };
+    let count = Rc::new(Count::of(limits));
+    let gauge = Gauge { count: Rc::clone(&count), document: Node::new(QualName::new(None, ns!(), "".into())) };
+    let gate = Gate { builder: TreeBuilder::new(gauge, options), count: Rc::clone(&count) };
     let tokenizer = Tokenizer::new(gate, TokenizerOpts::default());
     let input = BufferQueue::default();
+    // Signs behind which an attribute may begin, since the parser said something.
+    let mut signs = 0;
     // In pieces, so that a page that is refused costs no more than its beginning.
     for piece in pieces(html) {
+        let said = count.tokens.get();
         input.push_back(StrTendril::from_slice(piece));
-        while !exceeded.get() {
+        while count.excess.get().is_none() {
             match tokenizer.feed(&input) {
                 TokenizerResult::Done => break,
                 // Scripts are not run and the encoding is known.
                 TokenizerResult::Script(_) | TokenizerResult::EncodingIndicator(_) => {}
             }
         }
-        if exceeded.get() {
-            return true;
+        if count.tokens.get() == said {
+            signs += piece
+                .bytes()
+                .filter(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 12 | b'/' | b'"' | b'\''))
+                .count();
+            if pairs(signs) > count.comparisons.get() {
+                return Some(Excess::Attributes);
+            }
+        } else {
+            signs = 0;
+        }
+        if count.excess.get().is_some() {
+            return count.excess.get();
         }
     }
     tokenizer.end();
-    exceeded.get()
+    count.excess.get()
 }
 
-/// The text in pieces of about 64 KiB, cut between characters.
+/// How often so many things are compared when each is compared with all before it.
+fn pairs(things: usize) -> u64 {
+    let things = things as u64;
+    things.saturating_mul(things) / 2
+}
+
+/// What a page has asked for yet.
+#[derive(Debug)]
+struct Count {
+    excess: Cell<Option<Excess>>,
+    levels: usize,
+    /// Left over.
+    elements: Cell<usize>,
+    /// Left over.
+    comparisons: Cell<u64>,
+    /// What the parser has said.
+    tokens: Cell<u64>,
+    /// Attributes that were added to elements which were there already.
+    added: Cell<usize>,
+}
+
+impl Count {
+    fn of(limits: Limits) -> Self {
+        Self {
+            excess: Cell::default(),
+            levels: limits.levels,
+            elements: Cell::new(limits.elements),
+            comparisons: Cell::new(limits.comparisons),
+            tokens: Cell::default(),
+            added: Cell::default(),
+        }
+    }
+
+    fn compare(&self, comparisons: u64) {
+        match self.comparisons.get().checked_sub(comparisons) {
+            Some(left) => self.comparisons.set(left),
+            None => self.excess.set(Some(Excess::Attributes)),
+        }
+    }
+
+    fn one_more_element(&self) {
+        match self.elements.get().checked_sub(1) {
+            Some(left) => self.elements.set(left),
+            None => self.excess.set(Some(Excess::Elements)),
+        }
+    }
+}
+
+/// The text in pieces of about 4 KiB, cut between characters.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let end = (0..=text.len().min(64 * 1024)).rev().find(|end| text.is_char_boundary(*end))?;
+        let end = (0..=text.len().min(4 * 1024)).rev().find(|end| text.is_char_boundary(*end))?;
         let (piece, rest) = text.split_at(end);
         text = rest;
         (!piece.is_empty()).then_some(piece)
     })
 }
 
-/// Passes tokens on until the limit is exceeded.
+/// Passes tokens on until a limit is exceeded.
 struct Gate {
     builder: TreeBuilder<Rc<Node>, Gauge>,
-    exceeded: Rc<Cell<bool>>,
+    count: Rc<Count>,
 }
 
 impl TokenSink for Gate {
     type Handle = Rc<Node>;
 
     fn process_token(&self, token: Token, line_number: u64) -> TokenSinkResult<Rc<Node>> {
-        if self.exceeded.get() {
+        match &token {
+            // The parser says what is wrong with a tag while it is in it.
+            Token::ParseError(_) => {}
+            Token::TagToken(tag) => {
+                self.count.tokens.set(self.count.tokens.get() + 1);
+                self.count.compare(pairs(tag.attrs.len()));
+            }
+            Token::DoctypeToken(_)
+            | Token::CommentToken(_)
+            | Token::CharacterTokens(_)
+            | Token::NullCharacterToken
+            | Token::EOFToken => {
+                self.count.tokens.set(self.count.tokens.get() + 1);
+            }
+        }
+        if self.count.excess.get().is_some() {
             return TokenSinkResult::Continue;
         }
         self.builder.process_token(token, line_number)
@@ -94,8 +192,7 @@ impl Node {
 /// The sink. A formatting element that the parser moves around keeps the depths below it, which is off by the few levels
 /// that moving can make.
 struct Gauge {
-    limit: usize,
-    exceeded: Rc<Cell<bool>>,
+    count: Rc<Count>,
     document: Rc<Node>,
 }
 
@@ -103,8 +200,8 @@ impl Gauge {
     fn place(&self, node: NodeOrText<Rc<Node>>, depth: usize) {
         if let NodeOrText::AppendNode(node) = node {
             node.depth.set(depth);
-            if depth > self.limit {
-                self.exceeded.set(true);
+            if depth > self.count.levels {
+                self.count.excess.set(Some(Excess::Levels));
             }
         }
     }
@@ -132,10 +229,12 @@ impl TreeSink for Gauge {
     }
 
     fn create_element(&self, name: QualName, _attributes: Vec<Attribute>, _flags: ElementFlags) -> Rc<Node> {
+        self.count.one_more_element();
         Node::new(name)
     }
 
     fn create_comment(&self, _text: StrTendril) -> Rc<Node> {
+        self.count.one_more_element();
         Self::unnamed()
     }
 
@@ -168,7 +267,12 @@ impl TreeSink for Gauge {
         self.place(node, sibling.depth.get());
     }
 
-    fn add_attrs_if_missing(&self, _target: &Rc<Node>, _attributes: Vec<Attribute>) {}
+    /// A second `<body …>` adds to the first: each time all that are there are looked through.
+    fn add_attrs_if_missing(&self, _target: &Rc<Node>, attributes: Vec<Attribute>) {
+        let added = self.count.added.get() + attributes.len();
+        self.count.added.set(added);
+        self.count.compare(added as u64);
+    }
 
     fn remove_from_parent(&self, _target: &Rc<Node>) {}
 
@@ -202,13 +306,42 @@ mod tests {
         ];
         for (html, expected) in table {
             let beginning: String = html.chars().take(60).collect();
-            assert_eq!(is_deeper_than(200, &html), expected, "{beginning}");
+            let limits = Limits { levels: 200, ..super::super::page::LIMITS };
+            assert_eq!(excess_of(&html, limits), expected.then_some(Excess::Levels), "{beginning}");
+        }
+    }
+
+    #[test]
+    fn what_is_compared_with_each_other_is_paid_for() {
+        let attributes = |many: usize| (0..many).map(|n| format!("a{n}=1 ")).collect::<String>();
+        let limits = Limits { levels: 200, elements: 10_000, comparisons: 1_000_000 };
+        let table = [
+            (format!("<a {}>x</a>", attributes(1000)), None),
+            (format!("<p>x<a {}>x</a>", attributes(100_000)), Some(Excess::Attributes)),
+            // A tag that never ends, and one in which nothing stands between attributes.
+            (format!("<p>x<a {}", attributes(100_000)), Some(Excess::Attributes)),
+            (format!("<p>x<a {}", attributes(100_000).replace(' ', "/")), Some(Excess::Attributes)),
+            (format!("<p>x<a {}", attributes(100_000).replace("=1 ", "='1'")), Some(Excess::Attributes)),
+            (format!("<a {}>", attributes(300)).repeat(100), Some(Excess::Attributes)),
+            (format!("<body {}>", attributes(3)).repeat(1000), Some(Excess::Attributes)),
+            ((0..5000).map(|n| format!("<body a{n}>")).collect(), Some(Excess::Attributes)),
+            ("<p>x".repeat(20_000), Some(Excess::Elements)),
+            ("<!---->".repeat(20_000), Some(Excess::Elements)),
+            // Much text in one piece is none of these.
+            (format!("<img src='data:image/png;base64,{}'>", "aGk".repeat(100_000)), None),
+            (format!("<p>{}</p>", "word ".repeat(100_000)), None),
+            (format!("<script>{}</script>", "if (a <b ) ".repeat(100_000)), None),
+            (format!("<!--{}-->", "x".repeat(100_000)), None),
+        ];
+        for (html, expected) in table {
+            let beginning: String = html.chars().take(60).collect();
+            assert_eq!(excess_of(&html, limits), expected, "{beginning}");
         }
     }
 
     #[test]
     fn pieces_put_together_are_the_text() {
-        let text = "aä€𝄞".repeat(40_000);
+        let text = "aä€𝄞".repeat(4_000);
         assert!(pieces(&text).count() > 5);
         assert_eq!(pieces(&text).collect::<String>(), text);
     }

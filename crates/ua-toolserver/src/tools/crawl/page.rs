@@ -1,16 +1,28 @@
 //! From a document to what is worth reading in it.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
 use dom_smoothie::Readability;
 use htmd::HtmlToMarkdown;
 use url::Url;
 
-use super::{Document, Kind, depth};
+use super::depth::{self, Excess, Limits};
+use super::{Document, Kind};
 use crate::answer::Failure;
 
 /// The most HTML that is read, in bytes; what the crawler takes is smaller.
 const MAX_HTML_BYTES: usize = 32 * 1024 * 1024;
-/// How deep elements may be nested. Pages that people write stay below 60.
-const MAX_NESTING: usize = 200;
+/// What a page may ask of its reader. Pages that people write are nested less than 60 deep and have some thousand elements; the longest
+/// documents have some hundred thousand.
+pub(super) const LIMITS: Limits = Limits { levels: 200, elements: 400_000, comparisons: 1_000_000_000 };
+/// How long one page may be read.
+const READ_FOR: Duration = Duration::from_mins(1);
+/// Pages that were given up and are still being read, by threads that nobody can stop.
+static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+/// How many of them there may be.
+const MOST_GIVEN_UP: usize = 4;
 /// The stack of the thread that reads HTML: what reads it recurses, with some kilobytes a level.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -29,7 +41,10 @@ impl Page {
     pub(super) fn read(document: Document) -> Result<Self, Failure> {
         let Document { source, kind, text, .. } = document;
         let (title, author, published, markdown) = match kind {
-            Kind::Html => on_a_deep_stack(|| readable(&source, &text))?,
+            Kind::Html => {
+                let source = source.clone();
+                on_a_deep_stack(READ_FOR, move || readable(&source, &text))?
+            }
             Kind::Text => (heading(&text), None, None, text.trim().to_owned()),
         };
         if markdown.is_empty() {
@@ -43,17 +58,51 @@ impl Page {
 
 type Parts = (String, Option<String>, Option<String>, String);
 
-/// Runs `work` on a thread of its own with much stack; its panic is the page's fault.
-fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("page".to_owned()).stack_size(STACK_BYTES);
-        let running =
-            thread.spawn_scoped(scope, work).map_err(|error| Failure::io("start a thread to read the page", &error))?;
-        running.join().unwrap_or_else(|_| {
-            let problem = "the page could not be read as HTML: the reader stopped by a bug";
-            Err(Failure::refused(problem, "try another page"))
-        })
+/// Runs `work` on a thread of its own with much stack, and waits for it as long as a page is worth. Its panic is the page's fault, and so is
+/// its taking too long: then its thread is left to itself, since nothing can stop it, and its result is dropped.
+fn on_a_deep_stack<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if GIVEN_UP.load(Ordering::SeqCst) >= MOST_GIVEN_UP {
+        let problem = format!("{MOST_GIVEN_UP} pages that were given up are still being read");
+        return Err(Failure::refused(problem, "try again later, and without the pages that take too long"));
+    }
+    let (done, result) = mpsc::sync_channel(1);
+    // Whoever comes second, the reader or the deadline, finds the other's mark.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mark = GivenUp(Arc::clone(&is_over));
+    let reading = move || {
+        let _mark = mark;
+        // Nobody may wait any more.
+        let _is_late = done.send(work());
+    };
+    let thread = std::thread::Builder::new().name("page".to_owned()).stack_size(STACK_BYTES);
+    thread.spawn(reading).map_err(|error| Failure::io("start a thread to read the page", &error))?;
+    result.recv_timeout(limit).unwrap_or_else(|why| {
+        let why = match why {
+            mpsc::RecvTimeoutError::Disconnected => "the reader stopped by a bug".to_owned(),
+            mpsc::RecvTimeoutError::Timeout => {
+                GIVEN_UP.fetch_add(1, Ordering::SeqCst);
+                if is_over.swap(true, Ordering::SeqCst) {
+                    GIVEN_UP.fetch_sub(1, Ordering::SeqCst);
+                }
+                format!("it took longer than {}", ua_core::span_in_words(limit))
+            }
+        };
+        Err(Failure::refused(format!("the page could not be read as HTML: {why}"), "try another page"))
     })
+}
+
+/// Says when the thread of a page ends, that the page is not among those given up any more.
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if self.0.swap(true, Ordering::SeqCst) {
+            GIVEN_UP.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// The article of an HTML page; the whole body when no part of it looks like an article.
@@ -62,9 +111,13 @@ fn readable(source: &Url, html: &str) -> Result<Parts, Failure> {
         let problem = format!("the page has {} bytes, more than the limit of {MAX_HTML_BYTES}", html.len());
         return Err(Failure::refused(problem, "try a page about a smaller part of the subject"));
     }
-    if depth::is_deeper_than(MAX_NESTING, html) {
-        let problem = format!("the page could not be read as HTML: it is nested deeper than {MAX_NESTING} levels");
-        return Err(Failure::refused(problem, "try another page"));
+    if let Some(excess) = depth::excess_of(html, LIMITS) {
+        let what = match excess {
+            Excess::Levels => format!("it is nested deeper than {} levels", LIMITS.levels),
+            Excess::Elements => format!("it has more than {} elements", LIMITS.elements),
+            Excess::Attributes => "its elements have too many attributes".to_owned(),
+        };
+        return Err(Failure::refused(format!("the page could not be read as HTML: {what}"), "try another page"));
     }
     let unreadable = |error: &dyn std::fmt::Display| {
         Failure::refused(format!("the page could not be read as HTML: {error}"), "try another page")
@@ -98,4 +151,46 @@ fn heading(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let title = lines().find_map(|line| line.strip_prefix("# ")).or_else(|| lines().next()).unwrap_or_default();
     title.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One test, since what was given up is counted for the whole process.
+    #[test]
+    fn a_page_that_takes_too_long_is_given_up_alone_and_so_many_are_not_read_at_once() {
+        let (soon, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        let mut held = Vec::new();
+        for _ in 0..MOST_GIVEN_UP {
+            let (go, wait) = mpsc::channel::<()>();
+            let (gone, is_gone) = mpsc::channel::<()>();
+            let told = on_a_deep_stack(soon, move || {
+                let _gone = gone;
+                wait.recv().ok();
+                Ok(())
+            });
+            let told = told.unwrap_err().text();
+            assert!(told.contains("it took longer than 1 s") && told.contains("another page"), "{told}");
+            held.push((go, is_gone));
+            if held.len() < MOST_GIVEN_UP {
+                assert_eq!(on_a_deep_stack(long, || Ok(7)).unwrap(), 7, "others are read");
+            }
+        }
+        assert!(on_a_deep_stack(long, || Ok(7)).unwrap_err().text().contains("still being read"));
+        for (go, is_gone) in held {
+            drop(go);
+            assert!(is_gone.recv().is_err(), "its thread ends");
+        }
+        while GIVEN_UP.load(Ordering::SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(on_a_deep_stack(long, || Ok(7)).unwrap(), 7);
+        assert!(
+            on_a_deep_stack(long, || -> Result<(), Failure> { panic!("a bug") })
+                .unwrap_err()
+                .text()
+                .contains("by a bug")
+        );
+    }
 }

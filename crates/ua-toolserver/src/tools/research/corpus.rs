@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::tool::{Description, Effect, Opened, Tool};
-use crate::tools::crawl::{Crawler, StoredPage, copy_of};
+use crate::tools::crawl::{Crawler, DEADLINE, StoredPage, copy_of};
 use crate::workspace::Workspace;
 
 pub(super) const SOURCES: &str = "sources.json";
@@ -84,6 +85,7 @@ pub(in crate::tools) struct FinalizeResearch(Arc<Crawler>);
 impl Tool for FinalizeResearch {
     const NAME: &'static str = "finalize_research";
     const MAY_DROP: bool = true;
+    const DEADLINE: Duration = DEADLINE;
     type Arguments = Arguments;
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
