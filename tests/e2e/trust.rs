@@ -128,6 +128,44 @@ fn s9_any_change_asks_again_and_a_word_can_be_taken_back() {
 }
 
 #[test]
+fn s9_a_folder_of_runs_is_trusted_after_it_was_shown_is_listed_and_can_be_taken_back() {
+    let env = env();
+    let job =
+        env.job(&json!({"objective": "Count the sheep.", "tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    env.run(&["job", &job]).code(0);
+    // Somebody else's, as a checkout brings it.
+    let folder = env.path("work/AGENT_RUN_WORKSPACES");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(env.root().join("runtime_state.db"), folder.join("runtime_state.db")).unwrap();
+    env.run_bare(&["runs", "list"]).refused(2, &["was not made by your installation", "ua trust"]);
+    let trusted = |folder: &str| {
+        let rows = env.run_bare(&["trust", "--list", "--json"]).code(0).json();
+        let is_it = |row: &&Value| row["kind"] == "runs" && row["file"].as_str().unwrap().ends_with(folder);
+        rows.as_array().unwrap().iter().find(is_it).map(|row| row["state"].clone())
+    };
+    let shown = ["1 run, 0 of them not finished", "Count the sheep.", "from  ", "belongs to you"];
+    env.run_bare(&["trust", "AGENT_RUN_WORKSPACES"]).code(2).says(&["--yes"]).shows(&shown);
+    assert_eq!(trusted("work/AGENT_RUN_WORKSPACES"), None);
+    env.run_bare(&["runs", "list"]).code(2);
+    env.run_bare(&["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0).shows(&shown).shows(&["trusted: the runs in"]);
+    env.run_bare(&["runs", "list"]).code(0).shows(&["succeeded"]);
+    assert_eq!(trusted("work/AGENT_RUN_WORKSPACES"), Some(json!("trusted")));
+    env.run_bare(&["trust", "AGENT_RUN_WORKSPACES"]).code(0).shows(&["nothing new"]);
+    env.run_bare(&["trust", "--revoke", "AGENT_RUN_WORKSPACES"]).code(0).shows(&["no longer trusted: the runs in"]);
+    assert_eq!(trusted("work/AGENT_RUN_WORKSPACES"), None);
+    env.run_bare(&["runs", "list"]).refused(2, &["was not made by your installation"]);
+    // What was never trusted is not taken back, and a folder without runs is none of runs.
+    for what in ["AGENT_RUN_WORKSPACES", "nosuch", ".mcp.json"] {
+        env.run_bare(&["trust", "--revoke", what]).refused(2, &["is not trusted"]);
+    }
+    std::fs::create_dir(env.path("work/empty")).unwrap();
+    env.run_bare(&["trust", "empty", "--yes"]).refused(2, &["there are no runs in empty", "runtime_state.db"]);
+    env.run_bare(&["trust", ".", "--yes"]).refused(2, &["there are no runs in .", "AGENT_RUN_WORKSPACES"]);
+    project(&env, &json!({"evil": marking(&env)}));
+    env.run_bare(&["trust", ".", "--yes"]).refused(2, &["there are no runs in .", ".mcp.json"]);
+}
+
+#[test]
 fn a_file_that_a_person_names_needs_no_word() {
     let env = env();
     let file = project(&env, &json!({"forum": env.forum_entry(&[])}));

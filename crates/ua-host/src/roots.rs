@@ -14,9 +14,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use ua_core::Timestamp;
 use ua_files::{Folder, Kind};
 
 use crate::settings::Settings;
+use crate::trust::runs::TrustedRuns;
 
 /// The file in a root that says which one it is.
 pub(crate) const MARKER: &str = ".ua-root";
@@ -75,6 +77,41 @@ impl Roots {
             Some(paths.collect())
         };
         all().unwrap_or_default()
+    }
+
+    /// Every folder that was noted as this user's own, by its path, and whether it still is.
+    pub(crate) fn noted(&self) -> Vec<TrustedRuns> {
+        let mut all: Vec<TrustedRuns> = self.notes().into_iter().map(|(_, noted)| noted).collect();
+        all.sort_by(|one, other| one.folder.cmp(&other.folder));
+        all
+    }
+
+    /// The same with the number under which each is noted.
+    fn notes(&self) -> Vec<(String, TrustedRuns)> {
+        let all = || {
+            let roots = Folder::open(self.state.as_deref()?).ok()?.folder(ROOTS).ok()?;
+            let notes = roots.entries().ok()?.into_iter().filter_map(|(name, _)| {
+                let number = name.to_str()?.to_owned();
+                let folder = PathBuf::from(std::ffi::OsString::from_vec(roots.read(&number, MAX_PATH_BYTES).ok()?));
+                let written = roots.open_file(&number).ok()?.metadata().ok()?.mtime();
+                let at = Timestamp::from_millis(written.saturating_mul(1000));
+                let is_there = self.judge(&folder) == Belief::Own;
+                folder.is_absolute().then_some((number, TrustedRuns { folder, at, is_there }))
+            });
+            Some(notes.collect())
+        };
+        all().unwrap_or_default()
+    }
+
+    /// Takes back that a folder is this user's own. Its mark stays in it, and means nothing any more. Returns whether it was noted.
+    pub(crate) fn disown(&self, folder: &Path) -> io::Result<bool> {
+        let Some(state) = &self.state else { return Ok(false) };
+        let mut was_noted = false;
+        for (number, _) in self.notes().into_iter().filter(|(_, noted)| noted.folder == folder) {
+            Folder::open(state)?.folder(ROOTS)?.remove(&number)?;
+            was_noted = true;
+        }
+        Ok(was_noted)
     }
 
     /// What `root` is. What cannot be looked at is foreign.
@@ -188,6 +225,16 @@ mod tests {
         // A person says it is theirs.
         roots.adopt(&copy).unwrap();
         assert_eq!(roots.judge(&copy), Belief::Own);
+        // And takes it back, of a folder that is gone as well.
+        let noted = || roots.noted().into_iter().map(|noted| (noted.folder, noted.is_there)).collect::<Vec<_>>();
+        let (copy_itself, root_itself) = (copy.canonicalize().unwrap(), root.canonicalize().unwrap());
+        assert_eq!(noted(), [(copy_itself.clone(), true), (root_itself.clone(), true)]);
+        assert!(roots.disown(&copy_itself).unwrap() && !roots.disown(&copy_itself).unwrap());
+        assert_eq!((roots.judge(&copy), noted()), (Belief::Foreign, vec![(root_itself, true)]));
+        roots.adopt(&copy).unwrap();
+        fs::remove_dir_all(&copy).unwrap();
+        assert_eq!(noted()[0], (copy_itself.clone(), false));
+        assert!(roots.disown(&copy_itself).unwrap());
         std::os::unix::fs::symlink(&root, dir.path().join("link")).unwrap();
         assert_eq!(roots.judge(&dir.path().join("link")), Belief::Link);
     }

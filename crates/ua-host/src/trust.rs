@@ -15,6 +15,7 @@
 
 pub mod policy;
 mod record;
+pub mod runs;
 
 use std::path::{Path, PathBuf};
 

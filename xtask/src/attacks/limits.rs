@@ -53,6 +53,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         mark: Mark::Mended,
         play: large_table,
     },
+    Scenario {
+        number: "21x",
+        waits: true,
+        name: "the schema of a tool's arguments asks for 10^10 checks of one text",
+        must: "the run is over within 30 s and 3 GiB",
+        mark: Mark::Mended,
+        play: knotted_schema,
+    },
 ];
 
 fn loud_server(stage: &Stage) -> anyhow::Result<Verdict> {
@@ -139,4 +147,21 @@ fn large_table(stage: &Stage) -> anyhow::Result<Verdict> {
     let told = end.map_or_else(|| "it was not over after 30 s".to_owned(), |end| end.told());
     let held = if ended { "held" } else { "FELL" };
     Ok(Verdict::of(ended, format!("rendering: {held}, {told}")))
+}
+
+fn knotted_schema(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    server(&world, "servers.json", &[])?;
+    let knot = call("mcp__shop__knot", &json!({"q": "[a text]"}));
+    job(&world, &json!({"tools": {"builtin": false}}), &[knot])?;
+    let policy = "[[rule]]\nid = \"knot\"\nname = \"knot\"\nside_effect_class = \"read_only\"\n";
+    fs::create_dir_all(world.path("home/.config/ua"))?;
+    fs::write(world.path("home/.config/ua/policy.toml"), policy)?;
+    let below = ["sh", "-c", "ulimit -v 3000000; exec \"$0\" \"$@\""];
+    let job = ["job", "job.json", "--run-id", "r", "--mcp-config", "servers.json"];
+    let end = world.start_below(Some(&below), &job)?.ends_within(Duration::from_secs(30))?;
+    let ended = end.as_ref().is_some_and(|end| end.code == Some(0));
+    let told = end.map_or_else(|| "it was not over after 30 s".to_owned(), |end| end.told());
+    let held = if ended { "held" } else { "FELL" };
+    Ok(Verdict::of(ended, format!("the schema: {held}, {told}")))
 }

@@ -7,6 +7,7 @@ use ua_host::home::Home;
 use ua_host::mcp_files::mcp_config;
 use ua_host::review::ServerReview;
 use ua_host::trust::policy::{self, PolicyReview};
+use ua_host::trust::runs::{self, RunsReview, TrustedRuns};
 use ua_host::trust::{self, ConfigFile, Entry, PROJECT_FILE, Trusted};
 use ua_host::{Host, Settings};
 use ua_mcp::Reach;
@@ -25,7 +26,8 @@ Examples:
   ua trust --yes             trust them without asking
   ua trust --list            list what is trusted, and whether it changed since
   ua trust --revoke          revoke the trust
-  ua trust DIR               trust the runs in a folder, whoever made it
+  ua trust DIR               show the runs in a folder, whoever made it, and ask whether to trust them
+  ua trust --revoke DIR      revoke that
   ua trust policy.toml       let the policy file of a job lower caution, too
 
 A .mcp.json in the current folder is not used before that: no program of it is started and no address of it is reached. \
@@ -80,25 +82,14 @@ fn say(text: &str) -> Result<(), HostError> {
 async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     let path = args.file.clone().unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
     if args.revoke {
-        let mut trusted = Trusted::read(host.settings())?;
-        let count = trusted.revoke(&trust::canonical(&path));
-        trusted.write(host.settings())?;
-        let file = plain(&path.display().to_string());
-        say(&if is_policy(&path) && count > 0 {
-            format!("{file} is no longer trusted\n")
-        } else {
-            format!("no longer trusted: {count} of {file}\n", count = ua_core::counted(count, "server"))
-        })?;
-        return Ok(OK);
+        return revoke(host.settings(), &path);
     }
     if ua_host::paths::is_missing(&path) {
         return Err(HostError::usage(format!("there is no {}", path.display()))
             .hint("name the file with an `mcpServers` object, or go to the folder that has one"));
     }
     if path.is_dir() {
-        Home::adopt(host.settings(), &path)?;
-        say(&format!("trusted: the runs in {}\n", plain(&path.display().to_string())))?;
-        return Ok(OK);
+        return decide_about_runs(host, args, &path).await;
     }
     if is_policy(&path) {
         return decide_about_policy(host, args, &path).await;
@@ -134,6 +125,55 @@ async fn decide(host: &Host, args: &TrustArgs) -> Result<u8, HostError> {
     if args.trust_annotations || (!args.yes && ask_about_annotations().await?) {
         return believe(host, &file, &config.servers);
     }
+    Ok(OK)
+}
+
+/// Takes back what was said about a file or a folder.
+fn revoke(settings: &Settings, path: &Path) -> Result<u8, HostError> {
+    let file = plain(&path.display().to_string());
+    let mut trusted = Trusted::read(settings)?;
+    let count = trusted.revoke(&trust::canonical(path));
+    if count > 0 {
+        trusted.write(settings)?;
+    }
+    let had_runs = runs::revoke(settings, path)?;
+    if count == 0 && !had_runs {
+        let inner = trust::canonical(&path.join(PROJECT_FILE));
+        let hint = if trusted.entries().iter().any(|entry| entry.file == inner) {
+            format!(
+                "its tool servers are trusted: `ua trust --revoke {}`",
+                plain(&path.join(PROJECT_FILE).display().to_string())
+            )
+        } else {
+            "`ua trust --list` shows what is trusted".to_owned()
+        };
+        return Err(HostError::usage(format!("{file} is not trusted, so nothing was revoked")).hint(hint));
+    }
+    if had_runs {
+        say(&format!("no longer trusted: the runs in {file}\n"))?;
+    }
+    if count > 0 && is_policy(path) {
+        say(&format!("{file} is no longer trusted\n"))?;
+    } else if count > 0 {
+        say(&format!("no longer trusted: {count} of {file}\n", count = ua_core::counted(count, "server")))?;
+    }
+    Ok(OK)
+}
+
+/// Lets the runs in a folder be used, after a person saw what is there.
+async fn decide_about_runs(host: &Host, args: &TrustArgs, path: &Path) -> Result<u8, HostError> {
+    let review = RunsReview::of(host.settings(), path).await?;
+    let folder = plain(&path.display().to_string());
+    if review.is_trusted {
+        say(&format!("{folder}: nothing new to trust\n"))?;
+        return Ok(OK);
+    }
+    say(&format!("the runs in {folder} are not trusted yet:\n{}", review.shown()))?;
+    if !is_agreed(args, "Trust these runs: may ua start what they name when they are resumed?").await? {
+        return Ok(FAILED);
+    }
+    Home::adopt(host.settings(), path)?;
+    say(&format!("trusted: the runs in {folder}\n"))?;
     Ok(OK)
 }
 
@@ -233,7 +273,19 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
             annotations: entry.annotations,
         }
     };
-    let rows: Vec<TrustRow> = entries.map(row).collect();
+    let of_runs = |noted: TrustedRuns| TrustRow {
+        file: noted.folder,
+        kind: "runs",
+        server: String::new(),
+        state: if noted.is_there { "trusted" } else { "gone" },
+        why: None,
+        digest: String::new(),
+        at: noted.at,
+        annotations: false,
+    };
+    let folders =
+        runs::all(settings).into_iter().filter(|noted| only.as_ref().is_none_or(|only| noted.folder == *only));
+    let rows: Vec<TrustRow> = entries.map(row).chain(folders.map(of_runs)).collect();
     if crate::terminal::is_json() {
         print_json(&rows)?;
         return Ok(OK);
@@ -256,7 +308,11 @@ fn list(settings: &Settings, only: Option<&Path>) -> Result<u8, HostError> {
 }
 
 fn named(row: &TrustRow) -> String {
-    if row.kind == "policy" { "(policy file)".to_owned() } else { row.server.clone() }
+    match row.kind {
+        "policy" => "(policy file)".to_owned(),
+        "runs" => "(runs)".to_owned(),
+        _ => row.server.clone(),
+    }
 }
 
 /// How a server that was let in, or a policy file, is now; of one that changed, what is not as it was.

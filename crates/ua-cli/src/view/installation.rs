@@ -158,20 +158,20 @@ pub(crate) struct ConfigShown {
     pub(crate) settings: Vec<SettingRow>,
 }
 
-/// A tool server or a policy file of jobs that was trusted.
+/// A tool server, a policy file of jobs or a folder of runs that is trusted.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct TrustRow {
-    /// The configuration file it is named in, or the policy file.
+    /// The configuration file it is named in, the policy file, or the folder.
     pub(crate) file: PathBuf,
-    /// `server` or `policy`.
+    /// `server`, `policy` or `runs`. A folder of runs that `ua` made itself, or that was named by `--root`, is one, too.
     pub(crate) kind: &'static str,
-    /// The server's name; empty for a policy file.
+    /// The server's name; else empty.
     pub(crate) server: String,
     /// `trusted`, `changed` since it was trusted (and asked about again), or `gone`.
     pub(crate) state: &'static str,
     /// Of one that changed: what changed.
     pub(crate) why: Option<String>,
-    /// What it was when it was trusted: the SHA-256 over all that decides what it does.
+    /// What it was when it was trusted: the SHA-256 over all that decides what it does; empty for a folder of runs.
     pub(crate) digest: String,
     /// When it was trusted.
     #[schemars(with = "String")]

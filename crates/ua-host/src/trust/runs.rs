@@ -1,0 +1,157 @@
+//! Trust in a folder of runs that somebody else made, or that is used because its user named it before.
+//!
+//! A run says which programs are started for it, so its folder is trusted after a person saw what is there, and only where there are runs at
+//! all. What is kept is the mark of the folder ([`crate::roots`]); it can be listed and taken back like the word about a server.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use ua_core::Timestamp;
+use ua_store::{RunQuery, Store as _};
+use ua_store_sqlite::SqliteStore;
+
+use super::{PROJECT_FILE, canonical};
+use crate::error::{HostError, chain};
+use crate::home::{DEFAULT_ROOT, is_written_by_runs};
+use crate::roots::{Belief, MARKER, Roots, state_folder};
+use crate::settings::Settings;
+use crate::text::{line, plain};
+
+/// The database of a folder of runs.
+const DATABASE: &str = "runtime_state.db";
+/// How many runs are shown by name.
+const SHOWN: usize = 3;
+/// Characters of what a run is for.
+const OBJECTIVE: usize = 60;
+
+/// A folder of runs, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunsReview {
+    /// The folder, without links.
+    pub folder: PathBuf,
+    /// Whether its runs are used already.
+    pub is_trusted: bool,
+    lines: Vec<String>,
+}
+
+/// A folder whose runs are used without being named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedRuns {
+    /// The folder, without links.
+    pub folder: PathBuf,
+    /// Since when.
+    pub at: Timestamp,
+    /// Whether it is the folder that was meant then.
+    pub is_there: bool,
+}
+
+impl RunsReview {
+    /// Looks at a folder.
+    ///
+    /// # Errors
+    /// There are no runs in it; what else is there is named.
+    pub async fn of(settings: &Settings, folder: &Path) -> Result<Self, HostError> {
+        let shown = folder;
+        let folder = canonical(&settings.absolute(folder)?);
+        let names: Vec<String> = fs::read_dir(&folder)
+            .map_err(|e| HostError::usage(format!("cannot look into {}: {e}", shown.display())))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        let database = folder.join(DATABASE);
+        let is_file = fs::symlink_metadata(&database).is_ok_and(|file| file.is_file());
+        let is_elsewhere = settings.var("UA_DATABASE_URL").or_else(|| settings.var("UA_RUNTIME_DB_PATH")).is_some();
+        let is_used = |name: &String| is_written_by_runs(name, folder.join(name).is_dir()) && name != MARKER;
+        let (what, runs) = if is_file {
+            (plain(&database.display().to_string()), of_database(&database).await)
+        } else if is_elsewhere && names.iter().any(is_used) {
+            ("the database that the settings name".to_owned(), Vec::new())
+        } else {
+            return Err(without_runs(shown, &names));
+        };
+        let meta =
+            fs::metadata(&folder).map_err(|e| HostError::usage(format!("cannot look at {}: {e}", shown.display())))?;
+        let owner = if meta.uid() == rustix::process::geteuid().as_raw() {
+            "you".to_owned()
+        } else {
+            format!("another user ({})", meta.uid())
+        };
+        let mut lines = vec![format!("folder     {}", plain(&folder.display().to_string()))];
+        lines.push(format!("belongs to {owner}"));
+        lines.push(format!("runs in    {what}"));
+        lines.extend(runs);
+        let is_trusted = Roots::new(state_folder(settings)).judge(&folder) == Belief::Own;
+        Ok(Self { folder, is_trusted, lines })
+    }
+
+    /// What a person is shown, indented.
+    pub fn shown(&self) -> String {
+        self.lines.iter().fold(String::new(), |shown, line| shown + "    " + line + "\n")
+    }
+}
+
+/// What a database says of its runs, in lines.
+async fn of_database(database: &Path) -> Vec<String> {
+    let cannot = |why: String| vec![format!("           it cannot be read: {why}")];
+    let store = match SqliteStore::open_read_only(database) {
+        Ok(store) => store,
+        Err(error) => return cannot(chain(&error)),
+    };
+    let query = RunQuery { limit: u32::MAX, without_tasks: true, ..RunQuery::default() };
+    let found = store.find_runs(&query).await;
+    let runs = match found {
+        Ok(runs) => runs,
+        Err(error) => return cannot(chain(&error)),
+    };
+    let open = runs.iter().filter(|run| !run.status.is_terminal()).count();
+    let mut lines = vec![format!("           {}, {open} of them not finished", ua_core::counted(runs.len(), "run"))];
+    let times = || runs.iter().map(|run| run.created_at);
+    if let (Some(first), Some(last)) = (times().min(), times().max()) {
+        lines.push(format!("from       {first} to {last}"));
+    }
+    lines.extend(
+        runs.iter()
+            .take(SHOWN)
+            .map(|run| format!("           {} ({}): {}", run.run_id, run.status, line(&run.objective, OBJECTIVE))),
+    );
+    if runs.len() > SHOWN {
+        lines.push(format!("           and {}", ua_core::counted(runs.len() - SHOWN, "older run")));
+    }
+    lines
+}
+
+/// The refusal of a folder in which there is nothing to trust, with what may have been meant.
+fn without_runs(folder: &Path, names: &[String]) -> HostError {
+    let shown = folder.display();
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let hint = if has(PROJECT_FILE) {
+        format!(
+            "the tool servers that its {PROJECT_FILE} names are trusted with `ua trust {}`",
+            folder.join(PROJECT_FILE).display()
+        )
+    } else if has(DEFAULT_ROOT) {
+        format!("runs are in {}: `ua trust {}`", DEFAULT_ROOT, folder.join(DEFAULT_ROOT).display())
+    } else {
+        format!(
+            "name a folder of runs (it has a {DATABASE}), a policy file (.toml) or a file with an `mcpServers` object"
+        )
+    };
+    HostError::usage(format!("there are no runs in {shown}: it has no runtime database")).hint(hint)
+}
+
+/// The folders whose runs are used without being named: those that `ua` made, those that were named, and those that were trusted.
+pub fn all(settings: &Settings) -> Vec<TrustedRuns> {
+    Roots::new(state_folder(settings)).noted()
+}
+
+/// Takes the word back for a folder, also for one that is gone. Returns whether there was one.
+///
+/// # Errors
+/// The user's state folder cannot be changed.
+pub fn revoke(settings: &Settings, folder: &Path) -> Result<bool, HostError> {
+    let folder = canonical(&settings.absolute(folder)?);
+    Roots::new(state_folder(settings)).disown(&folder).map_err(|e| {
+        HostError::storage(format!("cannot record that {} is not trusted any more: {e}", folder.display()))
+            .hint("make the folder `ua` in XDG_STATE_HOME (~/.local/state) writable")
+    })
+}
