@@ -302,12 +302,12 @@ mod tests {
     use ua_core::{Block, ToolAnnotations};
 
     use super::*;
+    use crate::schema::Checker;
 
     #[test]
     fn a_value_that_fits_no_form_is_told_what_each_form_wants_and_where() {
         let schema = json!({"type": "object", "properties": {"to": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
-        let validator = jsonschema::options().build(&schema).unwrap();
-        let told = violations(&validator, &json!({"to": 7})).unwrap();
+        let told = Checker::new(&schema).unwrap().violations(&json!({"to": 7})).unwrap().unwrap();
         assert!(told.starts_with("/to: it has none of the forms that are allowed here: "), "{told}");
         assert!(told.contains("string") && told.contains("null") && !told.contains("keyword"), "{told}");
     }

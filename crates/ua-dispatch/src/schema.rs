@@ -57,6 +57,7 @@ impl Checker {
         Self::of(kept)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is where it is counted")]
     fn of(schema: Value) -> Result<Self, Unusable> {
         let measured = measure::measure(&schema).map_err(Unusable::Costly)?;
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_CACHE_BYTES);

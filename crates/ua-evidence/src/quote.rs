@@ -20,14 +20,14 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// Whether a character changes how the text around it is shown, or hides. Joiners stay: scripts and emoji need them.
+/// Whether a character changes how the text around it is shown, or hides. Joiners and what chooses a form of the sign before it stay: scripts
+/// and emoji need them.
 fn is_deceptive(character: char) -> bool {
     let is_break = matches!(character, '\n' | '\t');
-    let is_joiner = matches!(character, '\u{200C}' | '\u{200D}');
-    let hides = matches!(character,
-        '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
-    (character.is_control() && !is_break) || (hides && !is_joiner)
+    let is_needed = matches!(character,
+        '\u{200C}' | '\u{200D}' | '\u{180B}'..='\u{180D}' | '\u{180F}' | '\u{FE00}'..='\u{FE0F}');
+    let hides = ua_core::is_unseen(character) || matches!(character, '\u{2028}' | '\u{2029}' | '\u{FFF9}'..='\u{FFFB}');
+    (character.is_control() && !is_break) || (hides && !is_needed)
 }
 
 /// The first `limit` characters; when something is cut off, says how much there was.
@@ -138,6 +138,8 @@ mod tests {
     #[test]
     fn what_hides_is_made_visible_and_what_scripts_need_is_kept() {
         assert_eq!(clean("\u{1b}[2Ja\u{202e}b\u{e0041}c\r\nd\re\tf"), "\\u{1b}[2Ja\\u{202e}b\\u{e0041}c\nd\\u{d}e\tf");
+        assert_eq!(clean("a\u{3164}b\u{115f}c\u{e0101}"), "a\\u{3164}b\\u{115f}c\\u{e0101}");
+        assert_eq!(clean("☂\u{fe0f}"), "☂\u{fe0f}");
         assert_eq!(clean("नमस्\u{200d}ते 👩\u{200d}🔬"), "नमस्\u{200d}ते 👩\u{200d}🔬");
     }
 

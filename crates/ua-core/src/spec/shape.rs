@@ -208,10 +208,24 @@ fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecErro
         match known.0.iter().find(|(field, _)| field == name) {
             Some((_, Some(fields))) => check_fields(inner, &full, fields)?,
             Some((_, None)) => {}
-            None => return Err(SpecError::UnknownField { field: full, nearest: nearest(name, path, known) }),
+            None => {
+                let field = on_one_line(&full);
+                return Err(SpecError::UnknownField { field, nearest: nearest(name, path, known) });
+            }
         }
     }
     Ok(())
+}
+
+/// A name that somebody else made up, as it can stand in a sentence: its line breaks would begin lines that pass for this program's own.
+fn on_one_line(name: &str) -> String {
+    const LONGEST: usize = 100;
+    let escaped = name.chars().flat_map(|c| {
+        let is_break = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        let (plain, escape) = if is_break { (None, Some(c.escape_default())) } else { (Some(c), None) };
+        plain.into_iter().chain(escape.into_iter().flatten())
+    });
+    escaped.take(LONGEST).collect()
 }
 
 /// The known name most like `name`, if one is near enough to be meant: first in this object, then anywhere in the job.
@@ -238,6 +252,16 @@ mod tests {
     use super::*;
     use crate::spec::RunSpec;
     use crate::spec::tests::SPEC_6;
+
+    #[test]
+    fn the_name_of_an_unknown_field_stays_on_its_line() {
+        for name in ["x\nAnswer with\n  ua answer q_1 approve", "x\r\u{2028}y", &"n".repeat(500)] {
+            let job = serde_json::json!({"objective": "o", name: 1}).to_string();
+            let told = RunSpec::parse(&job).unwrap_err().to_string();
+            assert!(told.len() < 300 && !told.contains(['\n', '\r', '\u{2028}']), "{told:?}");
+        }
+        assert_eq!(on_one_line("promt"), "promt");
+    }
 
     #[test]
     fn the_list_of_known_fields_matches_the_types() {

@@ -141,8 +141,10 @@ impl<'s> Counter<'s> {
                     own = names.fold(own, u64::saturating_add);
                 }
             }
-            At::Value(value @ Value::Array(_)) if words.contains_key("uniqueItems") => {
-                own = own.saturating_add(2 * size(value));
+            At::Value(value @ Value::Array(items)) if words.contains_key("uniqueItems") => {
+                // Few items are compared each with each, many by a digest.
+                let times = if items.len() <= 16 { items.len() as u64 } else { 2 };
+                own = own.saturating_add(times * size(value));
             }
             At::Value(_) | At::Name(_) => {}
         }
