@@ -20,7 +20,7 @@ use serde_json::Value;
 use measure::Measured;
 
 /// Steps that the check of a small value may take. A step is one schema looked at for one place of a value.
-pub(crate) const MOST_STEPS: u64 = 200_000;
+pub(crate) const MOST_STEPS: u64 = 500_000;
 /// What one compiled pattern may take, in bytes.
 const PATTERN_BYTES: usize = 256 * 1024;
 /// What the engine of one pattern may keep beside it, in bytes.

@@ -82,7 +82,9 @@ impl Roots {
     /// Every folder that was noted as this user's own, by its path, and whether it still is.
     pub(crate) fn noted(&self) -> Vec<TrustedRuns> {
         let mut all: Vec<TrustedRuns> = self.notes().into_iter().map(|(_, noted)| noted).collect();
-        all.sort_by(|one, other| one.folder.cmp(&other.folder));
+        // Of two that make one root at once both note it.
+        all.sort_by(|one, other| one.folder.cmp(&other.folder).then(one.at.cmp(&other.at)));
+        all.dedup_by(|later, first| later.folder == first.folder);
         all
     }
 

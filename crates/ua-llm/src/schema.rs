@@ -155,7 +155,7 @@ mod tests {
     fn alternatives_without_end_are_folded_as_far_as_is_paid_for() {
         for word in ["allOf", "anyOf", "oneOf"] {
             let level =
-                |n: usize| (format!("d{n}"), json!({word: vec![json!({"$ref": format!("#/$defs/d{}", n + 1)}); 10]}));
+                |n: usize| (format!("d{n}"), json!({word: vec![json!({"$ref": format!("#/$defs/d{}", n + 1)}); 100]}));
             let mut defs: Map<String, Value> = (0..MAX_DEPTH).map(level).collect();
             defs.insert(format!("d{MAX_DEPTH}"), json!({"properties": {"a": {"type": "string"}}}));
             let schema = json!({"type": "object", "$defs": defs, word: [{"$ref": "#/$defs/d0"}]});

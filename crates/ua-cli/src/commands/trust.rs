@@ -26,7 +26,7 @@ Examples:
   ua trust --yes             trust them without asking
   ua trust --list            list what is trusted, and whether it changed since
   ua trust --revoke          revoke the trust
-  ua trust DIR               show the runs in a folder, whoever made it, and ask whether to trust them
+  ua trust DIR               show the runs in a folder, and ask whether to trust them
   ua trust --revoke DIR      revoke that
   ua trust policy.toml       let the policy file of a job lower caution, too
 

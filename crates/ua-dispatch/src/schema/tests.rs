@@ -230,7 +230,7 @@ fn schemas_as_people_write_them_are_checked() {
     );
     let value = Value::Array((0..100_000).map(|n| json!({"a": n, "b": "x"})).collect());
     assert_eq!(rows.unwrap().violations(&value), Ok(None));
-    let named = json!({"$id": "https://example.org/s", "$defs": {"a b": {"$anchor": "here", "type": "integer"}}, "items": [
+    let named = json!({"$id": "https://example.org/s", "$defs": {"a b": {"$anchor": "here", "type": "integer"}}, "prefixItems": [
         {"$ref": "#/$defs/a%20b"}, {"$ref": "#here"}, {"$ref": "https://example.org/s#/$defs/a%20b"}]});
     assert!(Checker::new(&named).is_ok(), "{:?}", Checker::new(&named));
 }
