@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use ua_core::{
-    Block, CallId, CallPolicy, CallStatus, ModelTurn, PlannedCall, Position, PossibleEffect, RawReply, Resolution,
-    RunId, SideEffectClass, StopReason, ToolUse,
+    CallId, CallPolicy, CallStatus, PlannedCall, Position, PossibleEffect, RawReply, Resolution, RunId, SideEffectClass,
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
@@ -16,8 +15,9 @@ use ua_store::{
 use crate::broker::{Broken, Unanswerable};
 use crate::client::{Expected, Wanted};
 use crate::connection::{Asker, Connection};
-use crate::live::{Ended, LiveCall, Reached, State, Waiting};
-use crate::road::{Road, passed_on};
+use crate::given::FromClient;
+use crate::live::{Ended, LiveCall, Reached, Sent, State, Waiting};
+use crate::road::Road;
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call, clients_key, own_call};
 use crate::texts::{Notice, Told, with_notice};
@@ -142,7 +142,7 @@ impl Connection {
             };
         };
         let of_tool = match &expected {
-            Expected::Tool { call, .. } => self.broker.live().get(call).cloned(),
+            Expected::Tool { comes_back, .. } => self.broker.live().get(comes_back.call()).cloned(),
             Expected::Decision { .. } => None,
         };
         let Some(live) = of_tool else {
@@ -154,8 +154,8 @@ impl Connection {
         self.broker.flush(&self.project).await.map_err(Unanswerable::after(&live.call))?;
         let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"));
         let record = record.map_err(Unanswerable::after(&live.call))?;
-        let planned = self.plan(arrival, params, road).map_err(Unanswerable::after(&live.call))?;
-        if planned.name.raw != record.name.raw || planned.args_hash != record.args_hash {
+        let wanted = self.plan(arrival, params, road).map_err(Unanswerable::after(&live.call))?;
+        if wanted.call.name.raw != record.name.raw || !wanted.has_arguments_of(&record.args_hash) {
             return Ok(Known::Stale);
         }
         // Before it goes on, so that its answer has somebody who waits.
@@ -189,7 +189,8 @@ impl Connection {
         session: &InUse,
         road: &Arc<Road>,
     ) -> Result<Known, Unanswerable> {
-        let planned = self.plan(arrival, params, road).map_err(Unanswerable::Before)?;
+        let asked_for = self.plan(arrival, params, road).map_err(Unanswerable::Before)?;
+        let planned = &asked_for.call;
         let client = client_call(&params["_meta"]);
         let asked = Asked {
             arrival,
@@ -202,10 +203,11 @@ impl Connection {
         };
         let project = self.broker.project(&self.project);
         let _one = project.lock().await;
-        if let Some(known) = self.kept_in_hand(&planned, session) {
+        if let Some(known) = self.kept_in_hand(&asked_for, session) {
             return Ok(known);
         }
-        let seen = self.seen_by_now(&asked, &planned, session, is_first).await?;
+        let seen = self.seen_by_now(&asked, &asked_for, session, is_first).await?;
+        let args_hash = planned.args_hash;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
             arrival: ArrivalRecord {
                 arrival_id: arrival.to_owned(),
@@ -215,7 +217,7 @@ impl Connection {
                 rule: rule.as_str().to_owned(),
                 project: self.project.clone(),
                 tool: self.raw_name(params),
-                args_hash: seen.args_hash,
+                args_hash,
                 arrived_at: asked.at,
                 answered_at: None,
                 acknowledged_at: None,
@@ -225,10 +227,11 @@ impl Connection {
         };
         // The same request is noted once.
         let note = async |call: &CallId, rule: Rule| {
-            let is_noted = seen.calls.iter().any(|seen| seen.arrivals.iter().any(|one| one.arrival == arrival));
+            let is_noted = seen.iter().any(|seen| seen.arrivals.iter().any(|one| one.arrival == arrival));
             if is_noted { Ok(()) } else { session.write(Change::Arrive(noted(call.clone(), rule, None))).await }
         };
-        let ruling = decide(&asked, &seen.calls);
+        let ruling = decide(&asked, &seen);
+        let FromClient { call: planned, given, .. } = asked_for;
         let planned = match &ruling {
             Ruling::Ask(call) => Self::asked_about(planned, call),
             Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
@@ -250,8 +253,12 @@ impl Connection {
                     self.broker.flush(&self.project).await.map_err(Unanswerable::Before)?;
                     return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
                 }
-                road.upstream.put_meta(&record.call_id, passed_on(&params["_meta"]));
-                Ok(Known::Waits(self.begin(session.again(), road.clone(), &record, true), Box::new(record), Rule::New))
+                road.upstream.put_given(&record.call_id, given);
+                Ok(Known::Waits(
+                    self.begin(session.again(), road.clone(), &record, Begun::Now),
+                    Box::new(record),
+                    Rule::New,
+                ))
             }
             Ruling::Join(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
@@ -269,16 +276,15 @@ impl Connection {
                 if is_in_doubt && self.broker.has_ended(&record.run_id).await {
                     note(&call, rule).await.map_err(after())?;
                     let why = "a person ended its session and did not say what came of it".to_owned();
-                    return Ok(Known::Doubtful(
-                        call,
-                        Told::Unknown { since: Some(record.created_at), why, question: None },
-                    ));
+                    let since = self.broker.sent_at(&call).await;
+                    return Ok(Known::Doubtful(call, Told::Unknown { since, why, question: None }));
                 }
                 let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
                 let road = self.road(&owner).await.map_err(after())?;
                 note(&call, rule).await.map_err(after())?;
-                road.upstream.put_meta(&call, passed_on(&params["_meta"]));
-                Ok(Known::Waits(self.begin(owner, road, &record, false), Box::new(record), rule))
+                road.upstream.put_given(&call, given);
+                let sent = self.broker.sent_before(&record).await;
+                Ok(Known::Waits(self.begin(owner, road, &record, Begun::Before(sent)), Box::new(record), rule))
             }
             Ruling::HandOut(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
@@ -288,9 +294,13 @@ impl Connection {
     }
 
     /// Nothing is waited for in here: a client that goes away at any moment leaves either nothing or a call that is under way.
-    fn begin(self: &Arc<Self>, session: InUse, road: Arc<Road>, call: &CallRecord, is_new: bool) -> Waiting {
+    fn begin(self: &Arc<Self>, session: InUse, road: Arc<Road>, call: &CallRecord, begun: Begun) -> Waiting {
         let holder = road.upstream.holder().clone();
-        let live = LiveCall::new(call, self.broker.env.now(), holder, session.turns.clone());
+        let (is_new, sent) = match begun {
+            Begun::Now => (true, None),
+            Begun::Before(sent) => (false, sent),
+        };
+        let live = LiveCall::new(call, self.broker.env.now(), holder, sent, session.turns.clone());
         let waiting = live.ask();
         self.broker.live().insert(call.call_id.clone(), live.clone());
         tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, live));
@@ -309,53 +319,31 @@ impl Connection {
         planned
     }
 
-    fn raw_name(&self, params: &Value) -> String {
-        format!("mcp__{}__{}", self.hello.name, params["name"].as_str().unwrap_or_default())
-    }
-
-    fn plan(&self, arrival: &str, params: &Value, road: &Road) -> Result<PlannedCall, Broken> {
-        let input =
-            params.get("arguments").filter(|arguments| !arguments.is_null()).cloned().unwrap_or_else(|| json!({}));
-        let tool_use = ToolUse { id: arrival.to_owned(), name: self.raw_name(params), input };
-        let reply = ModelTurn {
-            blocks: vec![Block::ToolUse(tool_use)],
-            stop_reason: StopReason::ToolUse,
-            usage: None,
-            model: self.client().name.clone(),
-            response_id: None,
-        };
-        let mut planned = road.dispatcher.plan(&reply, 1);
-        match (planned.pop(), planned.is_empty()) {
-            (Some(only), true) => Ok(only),
-            (_, _) => Err(Broken::new(
-                "calls that are made of several actions do not pass the gateway yet; make them one by one",
-            )),
-        }
-    }
-
     /// The calls of the project that this may be, and how they stand by now. What waits in a session to be written is written only where it
     /// can matter: of a request that comes for the first time and only reads it cannot, and where nothing like it was asked for there is
     /// nothing that anybody heard of.
     async fn seen_by_now(
         &self,
         asked: &Asked<'_>,
-        planned: &PlannedCall,
+        wanted: &FromClient,
         session: &InUse,
         is_first: bool,
-    ) -> Result<SeenCalls, Unanswerable> {
+    ) -> Result<Vec<Seen>, Unanswerable> {
         if is_first && asked.class == SideEffectClass::ReadOnly {
-            return Ok(SeenCalls { calls: Vec::new(), args_hash: planned.args_hash });
+            return Ok(Vec::new());
         }
         // A call is among these before it is written, and until it was.
-        let names = self.names_of(planned);
+        let names = self.names_of(&wanted.call);
         let mut same = {
             let all = self.broker.live();
-            let is_same = |live: &&Arc<LiveCall>| names.iter().any(|name| live.is_same(name, &planned.args_hash));
+            let is_same = |live: &&Arc<LiveCall>| {
+                names.iter().any(|name| wanted.hashes.iter().any(|hash| live.is_same(name, hash)))
+            };
             all.values().find(is_same).map(|live| live.call.clone())
         };
         if is_first && same.is_none() {
-            let seen = self.seen(asked, planned, session, is_first).await.map_err(Unanswerable::Before)?;
-            let Some(newest) = seen.calls.iter().max_by_key(|seen| seen.asked_at) else { return Ok(seen) };
+            let seen = self.seen(asked, wanted, session, is_first).await.map_err(Unanswerable::Before)?;
+            let Some(newest) = seen.iter().max_by_key(|seen| seen.asked_at) else { return Ok(seen) };
             same = Some(newest.call.clone());
         }
         // Where there is such a call, nobody is told that it was not sent because it cannot be read which one it is.
@@ -364,18 +352,19 @@ impl Connection {
             None => Unanswerable::Before(why),
         };
         self.broker.flush(&self.project).await.map_err(&failed)?;
-        self.seen(asked, planned, session, is_first).await.map_err(failed)
+        self.seen(asked, wanted, session, is_first).await.map_err(failed)
     }
 
     /// The call that this is, if its answer is in hand and the database did not take it yet: it is looked for before what is stored, since
     /// nothing may be readable or writable now, and no rule makes another call of it before it is settled.
-    fn kept_in_hand(&self, planned: &PlannedCall, session: &InUse) -> Option<Known> {
+    fn kept_in_hand(&self, wanted: &FromClient, session: &InUse) -> Option<Known> {
         let kept = lock(&self.broker.kept);
         let mut same = kept.values().filter(|kept| {
             let of = &kept.session;
-            let is_same_call = kept.call.name.raw == planned.name.raw && kept.call.args_hash == planned.args_hash;
+            let is_same_call =
+                kept.call.name.raw == wanted.call.name.raw && wanted.has_arguments_of(&kept.call.args_hash);
             let is_here = of.project == self.project && of.reach == self.reach;
-            let reaches = planned.policy.class != SideEffectClass::Local || of.run_id == session.run.run_id;
+            let reaches = wanted.call.policy.class != SideEffectClass::Local || of.run_id == session.run.run_id;
             is_same_call && is_here && reaches
         });
         same.next().map(|kept| Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()))
@@ -401,10 +390,11 @@ impl Connection {
     async fn seen(
         &self,
         asked: &Asked<'_>,
-        planned: &PlannedCall,
+        wanted: &FromClient,
         session: &InUse,
         is_first: bool,
-    ) -> Result<SeenCalls, Broken> {
+    ) -> Result<Vec<Seen>, Broken> {
+        let planned = &wanted.call;
         let store = &self.broker.store;
         let mut arrivals = Vec::new();
         if !is_first {
@@ -418,8 +408,10 @@ impl Connection {
             for (project, tool) in
                 projects.iter().flat_map(|of| self.names_of(planned).into_iter().map(move |name| (*of, name)))
             {
-                let same = ArrivalsOf::Same { project: project.clone(), tool, args_hash: planned.args_hash };
-                arrivals.extend(store.arrivals_of(same).await.map_err(Broken::at("look for the same call"))?);
+                for args_hash in wanted.hashes {
+                    let same = ArrivalsOf::Same { project: project.clone(), tool: tool.clone(), args_hash };
+                    arrivals.extend(store.arrivals_of(same).await.map_err(Broken::at("look for the same call"))?);
+                }
             }
         }
         let mut ids: Vec<CallId> = arrivals.iter().map(|arrival| arrival.call_id.clone()).collect();
@@ -476,7 +468,7 @@ impl Connection {
                 call: id,
             });
         }
-        Ok(SeenCalls { calls, args_hash: planned.args_hash })
+        Ok(calls)
     }
 
     /// Waits for a call, as long as the client does and a person may take.
@@ -513,7 +505,7 @@ impl Connection {
                 }
                 State::Held(_) => {}
                 State::Asks(ask) => {
-                    if let Some(wanted) = self.hand_over(&call.call_id, &ask) {
+                    if let Some(wanted) = self.hand_over(waiting.call(), &ask) {
                         return Waited::Wanted(wanted);
                     }
                 }
@@ -552,7 +544,7 @@ impl Connection {
         }
         let call = self.broker.store.call(&call.call_id).await.unwrap_or_else(|_| call.clone());
         Waited::Told(Told::Unknown {
-            since: Some(call.created_at),
+            since: self.broker.sent_at(&call.call_id).await,
             why: call.error_detail.unwrap_or_else(|| "its answer was lost".to_owned()),
             question: Some(question.question_id),
         })
@@ -575,11 +567,11 @@ impl Connection {
             }
             CallStatus::Unknown => {
                 let why = call.error_detail.clone().unwrap_or_else(|| "its answer was lost".to_owned());
-                return told(Told::Unknown { since: Some(call.created_at), why, question: None }, false);
+                return told(Told::Unknown { since: self.broker.sent_at(id).await, why, question: None }, false);
             }
             CallStatus::Running => {
                 let why = "its answer is not stored".to_owned();
-                return told(Told::Unstored { since: Some(call.created_at), why }, false);
+                return told(Told::Unstored { since: self.broker.sent_at(id).await, why }, false);
             }
             CallStatus::Prepared => {
                 return told(Told::Broken { why: "the call is not over".to_owned() }, false);
@@ -635,10 +627,12 @@ fn is_of_client(one: &SessionRecord, other: &SessionRecord) -> bool {
     one.run_id == other.run_id || clients_key(&one.session_key) == clients_key(&other.session_key)
 }
 
-/// Calls of the project with a tool and arguments.
-struct SeenCalls {
-    calls: Vec<Seen>,
-    args_hash: ua_core::ArgsHash,
+/// Whether a call that is taken up is a new one.
+enum Begun {
+    /// It is.
+    Now,
+    /// It was begun before, and sent then, or not.
+    Before(Option<Sent>),
 }
 
 /// How waiting ended.

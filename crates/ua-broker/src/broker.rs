@@ -88,8 +88,8 @@ pub struct Broker {
     projects: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
     /// What a client's hook said: the session of the process that is the client.
     hooks: Mutex<HashMap<u32, String>>,
-    /// With which accounts are told apart, once it was read.
-    pub(crate) account_key: Mutex<Option<String>>,
+    /// With which accounts are told apart, and arguments that are not stored as they are given, once it was read.
+    pub(crate) account_key: Mutex<Option<Arc<str>>>,
     /// Under which names a project reaches a tool server, by project and server.
     names: Mutex<HashMap<(String, String), BTreeSet<String>>>,
 }

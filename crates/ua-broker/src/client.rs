@@ -18,7 +18,7 @@ use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 use crate::broker::Broken;
 use crate::connection::Connection;
 use crate::era::Era;
-use crate::live::Ask;
+use crate::live::{Ask, ComesBack, LiveCall};
 use crate::upstream::lock;
 
 /// Under which name a decision is asked for.
@@ -27,6 +27,8 @@ const DECISION: &str = "decision";
 const NOBODY: Duration = Duration::from_secs(1);
 /// What is expected of clients at most, at once.
 const MOST_EXPECTED: usize = 10_000;
+/// How many requests of a tool server wait for its client's answer at most.
+const MOST_ASKED: usize = 10_000;
 /// How long a client may take for its people's answer.
 const DIALOGUE: Duration = Duration::from_hours(24);
 
@@ -35,10 +37,10 @@ const DIALOGUE: Duration = Duration::from_hours(24);
 pub(crate) struct Inputs(Mutex<HashMap<String, Expected>>);
 
 /// What is expected.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Expected {
-    /// What the tool of a call under way asked for.
-    Tool { call: CallId, ask: Arc<Ask> },
+    /// What the tool of a call under way asked for, of the client of this connection.
+    Tool { of: String, comes_back: ComesBack },
     /// What is to become of a call.
     Decision { question: Box<QuestionRecord>, asked_at: Timestamp },
 }
@@ -52,6 +54,14 @@ impl Inputs {
         }
         inputs.insert(name.clone(), expected);
         name
+    }
+
+    /// Nothing that a tool asked for is expected of a client that has gone.
+    pub(crate) fn forget(&self, client: &str) {
+        let is_of_client = |expected: &Expected| matches!(expected, Expected::Tool { of, .. } if of == client);
+        // Dropped behind the lock: it wakes who waits for it.
+        let gone: Vec<_> = lock(&self.0).extract_if(|_, expected| is_of_client(expected)).collect();
+        drop(gone);
     }
 
     /// What was expected under this name; once.
@@ -75,11 +85,12 @@ impl Wanted {
 
 impl Connection {
     /// What to answer the client with, so that it comes back with what the tool asks for; `None` when it is asked on its connection, or cannot be.
-    pub(crate) fn hand_over(self: &Arc<Self>, call: &CallId, ask: &Arc<Ask>) -> Option<Wanted> {
+    pub(crate) fn hand_over(self: &Arc<Self>, call: &Arc<LiveCall>, ask: &Arc<Ask>) -> Option<Wanted> {
         let client = self.client();
         let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
         if self.era() == Era::Stateless && can && !ask.is_taken() {
-            let expected = Expected::Tool { call: call.clone(), ask: ask.clone() };
+            let comes_back = ComesBack::with(call, ask);
+            let expected = Expected::Tool { of: self.hello.bridge.clone(), comes_back };
             let state = self.broker.inputs.expect(expected, &self.broker.env);
             return Some(Wanted { requests: ask.requests.clone(), state });
         }
@@ -122,6 +133,33 @@ impl Connection {
         answer?.get("result").cloned()
     }
 
+    /// Notes a request of the tool server, which is answered by the client, or for it when it has gone; false when too many are open.
+    pub(crate) fn is_asked(&self, request: &Value) -> bool {
+        let mut asked = lock(&self.asked_by_server);
+        let has_room = asked.len() < MOST_ASKED;
+        if has_room {
+            asked.insert(request["id"].to_string(), request.clone());
+        }
+        has_room
+    }
+
+    /// Nobody is there to be asked: what the tool server asked for is answered so, and what we asked the client ourselves has no answer.
+    pub(crate) async fn nobody_is_there(&self) {
+        lock(&self.asks).clear();
+        let open: Vec<Value> = std::mem::take(&mut *lock(&self.asked_by_server)).into_values().collect();
+        for request in open {
+            self.upstream.answer_for_nobody(&request).await;
+        }
+    }
+
+    /// The client has gone. What a tool asks of it is declined at once: its call goes on, and ends.
+    pub(crate) async fn has_gone(&self) {
+        self.nobody_is_there().await;
+        self.broker.inputs.forget(&self.hello.bridge);
+        let live: Vec<_> = self.broker.live().values().cloned().collect();
+        live.iter().filter(|live| live.holder == *self.upstream.holder()).for_each(|live| live.leave_alone());
+    }
+
     /// Whether this client's own dialogue may be asked a question about a call.
     pub(crate) fn may_decide(&self, question: &QuestionId) -> bool {
         let client = self.client();
@@ -155,7 +193,11 @@ impl Connection {
             self.was_not_decided(&question.question_id, after < NOBODY);
             return Ok(());
         };
-        let text = |name: &str| answer["content"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let redactor = &self.broker.redactor;
+        let text = |name: &str| {
+            let text = answer["content"][name].as_str().filter(|text| !text.is_empty())?;
+            Some(redactor.text(text).into_owned())
+        };
         let answer =
             Answer { choice, proof: text("proof").filter(|_| choice == Choice::Happened), text: text("remark") };
         let by = format!("elicitation:{}", self.client().name);
@@ -176,11 +218,11 @@ impl Connection {
     /// What a client brings along that came back with what it was asked for. The call that goes on, if there is one.
     pub(crate) async fn brought(&self, expected: Expected, responses: &Value) -> Result<Option<CallId>, Broken> {
         match expected {
-            Expected::Tool { call, ask } => {
-                if let Some(taken) = ask.take() {
+            Expected::Tool { comes_back, .. } => {
+                if let Some(taken) = comes_back.ask().take() {
                     taken.answer(Some(responses.as_object().cloned().unwrap_or_default()));
                 }
-                Ok(Some(call))
+                Ok(Some(comes_back.call().clone()))
             }
             Expected::Decision { question, asked_at } => {
                 let after = self.broker.env.now().since(asked_at);

@@ -1,6 +1,6 @@
 //! One client's connection to one tool server, whichever way it came: through a bridge, or over HTTP.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
 use crate::era::{self, Client, Era};
 use crate::incoming::{Answer, Aside, CANCELLED, INITIALIZED, Request};
 use crate::road::Road;
-use crate::session::{HOLDER, Identity, InUse};
+use crate::session::{HOLDER, Identity, InUse, wrong_names};
 use crate::settings::Patience;
 use crate::subscriptions::{Subscriptions, is_subscribed};
 use crate::texts::Told;
@@ -29,8 +29,6 @@ use crate::wire::Hello;
 
 /// The longest answer that is handed to a bridge, which carries lines of 64 MiB with its own words in front of them.
 pub(crate) const MOST_CARRIED: usize = 64 * 1024 * 1024 - 64 * 1024;
-/// How many requests of a tool server wait for its client's answer at most.
-const MOST_ASKED: usize = 10_000;
 
 /// What goes to the client.
 #[derive(Debug)]
@@ -64,8 +62,10 @@ pub(crate) struct Connection {
     /// Our own requests to the client, by our id.
     pub(crate) asks: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     pub(crate) asked: AtomicU64,
-    /// Requests of the tool server to the client, by its id: nothing else is answered there.
-    asked_by_server: Mutex<HashSet<String>>,
+    /// Requests of the tool server to the client, by its id: nothing else is answered there, and each of them is, by somebody.
+    pub(crate) asked_by_server: Mutex<HashMap<String, Value>>,
+    /// What the tool server says by itself.
+    from_server: Arc<AsyncMutex<mpsc::UnboundedReceiver<Value>>>,
     /// Whether somebody sits in front of the client's dialogue, and what was not decided there.
     away: watch::Sender<Away>,
     pub(crate) subscriptions: Subscriptions,
@@ -123,8 +123,7 @@ impl Connection {
         hello: Hello,
         out: mpsc::UnboundedSender<ToClient>,
     ) -> Result<Arc<Self>, Broken> {
-        let secrets = hello.secret.iter().filter_map(|name| Some((name.clone(), hello.env.get(name)?.clone())));
-        broker.redactor.learn(secrets);
+        broker.redactor.learn(hello.secrets());
         let (to_client, from_server) = mpsc::unbounded_channel();
         let project = hello.project();
         let reach = broker.server_id(&hello)?;
@@ -144,6 +143,7 @@ impl Connection {
             locks: broker.config.locks.clone(),
             holder,
             stderr_log: broker.config.logs.join(format!("{}.stderr.log", hello.name)),
+            secret: hello.secret.clone(),
         };
         let upstream = Upstream::new(launch, broker.env.clone(), broker.live.clone(), to_client)
             .map_err(|error| Broken::new(error.to_string()))?;
@@ -165,6 +165,7 @@ impl Connection {
             asks: Mutex::default(),
             asked: AtomicU64::new(1),
             asked_by_server: Mutex::default(),
+            from_server: Arc::new(AsyncMutex::new(from_server)),
             away: watch::Sender::default(),
             subscriptions: Subscriptions::default(),
             listening: Mutex::default(),
@@ -175,7 +176,7 @@ impl Connection {
             connection.upstream.remember_handshake(&handshake);
         }
         connection.show("connection");
-        connection.spawn(connection.clone().pass_on(from_server));
+        connection.spawn(connection.clone().pass_on());
         Ok(connection)
     }
 
@@ -402,6 +403,9 @@ impl Connection {
     }
 
     async fn call(self: &Arc<Self>, name: String, id: Value, era: Era, params: &Value, asker: Asker) {
+        if let Some(why) = wrong_names(&params["_meta"]) {
+            return self.answer(&name, id, era, "tools/call", error(-32602, &why, Value::Null));
+        }
         let is_first = asker.is_first;
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
@@ -495,7 +499,7 @@ impl Connection {
                 let _gone = asked.send(answer.result().map_or(Value::Null, |result| json!({"result": result})));
                 return;
             }
-            if !lock(&self.asked_by_server).remove(&answer.id.to_string()) {
+            if lock(&self.asked_by_server).remove(&answer.id.to_string()).is_none() {
                 tracing::warn!(id = %answer.id, "an answer of a client to nothing that was asked was dropped");
                 return;
             }
@@ -570,12 +574,17 @@ impl Connection {
     }
 
     /// What the tool server says by itself, for the client.
-    async fn pass_on(self: Arc<Self>, mut from_server: mpsc::UnboundedReceiver<Value>) {
+    async fn pass_on(self: Arc<Self>) {
+        let mut from_server = self.from_server.lock().await;
         while let Some(message) = from_server.recv().await {
             if message["method"] == "notifications/tools/list_changed" {
                 self.upstream.tools_may_have_changed();
             }
             let is_request = message.get("id").is_some();
+            if is_request && !self.is_asked(&message) {
+                self.upstream.answer_for_nobody(&message).await;
+                continue;
+            }
             match self.era() {
                 Era::Handshake if self.upstream.era() == Some(Era::Stateless) && is_subscribed(&message) => {
                     if message["method"] != "notifications/subscriptions/acknowledged" {
@@ -583,13 +592,6 @@ impl Connection {
                     }
                 }
                 Era::Handshake => {
-                    if is_request {
-                        let mut asked = lock(&self.asked_by_server);
-                        if asked.len() >= MOST_ASKED {
-                            asked.clear();
-                        }
-                        asked.insert(message["id"].to_string());
-                    }
                     let about = self.about(&message);
                     self.tell_client(message, about);
                 }
@@ -641,8 +643,9 @@ impl Connection {
                 Some(result) => json!({"result": result}),
                 None => error(-32601, "the client cannot be asked for that now", Value::Null),
             };
-            let answer = Aside::Answer(Answer::new(message["id"].clone(), outcome));
-            connection.upstream.tell(&answer).await;
+            if lock(&connection.asked_by_server).remove(&message["id"].to_string()).is_some() {
+                connection.upstream.tell(&Aside::Answer(Answer::new(message["id"].clone(), outcome))).await;
+            }
         });
     }
 
@@ -654,6 +657,7 @@ impl Connection {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.shutdown().await;
         self.broker.connected().remove(&self.hello.bridge);
+        self.has_gone().await;
         self.leave().await;
     }
 
@@ -666,10 +670,13 @@ impl Connection {
         for session in sessions {
             session.flush().await;
         }
-        let upstream = self.upstream.clone();
+        let (upstream, from_server) = (self.upstream.clone(), self.from_server.clone());
         drop(self);
         tokio::spawn(async move {
-            upstream.idle().await;
+            tokio::select! {
+                () = upstream.idle() => {}
+                () = upstream.answer_all_for_nobody(&from_server) => {}
+            }
             upstream.shut_down().await;
         });
     }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -148,6 +149,12 @@ impl Front {
         let now: Timestamp = self.broker.env.now();
         for session in self.drained(|session| session.is_idle_since(now, SESSION_LIFE)) {
             session.close(true).await;
+        }
+        // One whose client is not to be found is asked nothing more, and its tools wait for nobody.
+        let away: Vec<_> =
+            lock(&self.sessions).values().filter(|session| session.is_away_since(now)).cloned().collect();
+        for session in away {
+            session.nobody_is_there().await;
         }
     }
 
@@ -314,7 +321,10 @@ impl Front {
         if let Some((code, why, data)) = era::refused(&method, request.params()) {
             return said(status_of(code).unwrap_or(StatusCode::BAD_REQUEST), &id, code, &why, data);
         }
-        let project = text_of(headers, "ua-project").map(str::to_owned);
+        let project = match project_of(headers) {
+            Ok(project) => project,
+            Err(why) => return said(StatusCode::BAD_REQUEST, &id, -32602, &why, Value::Null),
+        };
         let session = match self.standing(who, server, project) {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
@@ -380,7 +390,10 @@ impl Front {
 
     async fn begin(self: &Arc<Self>, who: &str, server: &str, headers: &HeaderMap, request: Request) -> Response<Body> {
         let id = request.id().clone();
-        let project = text_of(headers, "ua-project").map(str::to_owned);
+        let project = match project_of(headers) {
+            Ok(project) => project,
+            Err(why) => return said(StatusCode::BAD_REQUEST, &id, -32602, &why, Value::Null),
+        };
         let session = match HttpSession::open(&self.broker, who, server, project, false) {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
@@ -409,6 +422,21 @@ fn status_of(code: i64) -> Option<StatusCode> {
         HEADER_MISMATCH | MISSING_CAPABILITY | era::UNSUPPORTED_VERSION => Some(StatusCode::BAD_REQUEST),
         _ => None,
     }
+}
+
+/// The folder that a client names as its project, if it does. One that is not there, or that depends on where the broker stands, would be a
+/// project that nobody else is in.
+fn project_of(headers: &HeaderMap) -> Result<Option<String>, String> {
+    let Some(value) = headers.get("ua-project") else { return Ok(None) };
+    let named = str::from_utf8(value.as_bytes()).map_err(|_| "`Ua-Project` is no text in UTF-8".to_owned())?.trim();
+    let folder = Path::new(named);
+    if !folder.is_absolute() {
+        return Err(format!("`Ua-Project` must be the full path of a folder, and is `{named}`"));
+    }
+    if !folder.is_dir() {
+        return Err(format!("`Ua-Project` names the folder {named}, which is not there"));
+    }
+    Ok(Some(named.to_owned()))
 }
 
 fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
@@ -556,6 +584,31 @@ mod tests {
             assert!(is_what_its_headers_say(&headers(&bad), &call).is_err(), "{bad:?}");
         }
         assert!(is_what_its_headers_say(&headers(&good[..2]), &call).is_err());
+    }
+
+    #[test]
+    fn a_project_is_a_folder_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().join("caf\u{e9}");
+        std::fs::create_dir(&there).unwrap();
+        let of = |value: &[u8]| {
+            project_of(&HeaderMap::from_iter([(
+                "ua-project".parse().unwrap(),
+                HeaderValue::from_bytes(value).unwrap(),
+            )]))
+        };
+        assert_eq!(project_of(&HeaderMap::new()), Ok(None));
+        let name = there.to_str().unwrap();
+        assert_eq!(of(format!(" {name} ").as_bytes()), Ok(Some(name.to_owned())));
+        for (value, why) in [
+            (b"relative/x".as_slice(), "full path"),
+            (b"", "full path"),
+            (b"/nonexistent/zz", "not there"),
+            (b"/etc/passwd", "not there"),
+            (b"/caf\xe9", "UTF-8"),
+        ] {
+            assert!(of(value).is_err_and(|refused| refused.contains(why)), "{why}");
+        }
     }
 
     #[test]

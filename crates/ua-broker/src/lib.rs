@@ -22,6 +22,7 @@ mod budget;
 mod client;
 mod connection;
 mod era;
+mod given;
 mod http;
 mod incoming;
 mod lines;

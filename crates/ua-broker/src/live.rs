@@ -13,11 +13,11 @@ use ua_core::{ArgsHash, CallId, CallStatus, Env, QuestionId, RawReply, RunId, Ti
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::{LedgerError, interpret};
 use ua_store::{
-    AttemptEnd, CallRecord, Durability, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _, SettleAttempt,
-    StoreError,
+    AttemptEnd, AttemptRecord, CallRecord, Durability, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _,
+    SettleAttempt, StoreError,
 };
 
-use crate::broker::{Broker, Kept};
+use crate::broker::{Broken, Broker, Kept};
 use crate::road::Road;
 use crate::session::InUse;
 use crate::texts::Told;
@@ -28,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long it is waited for what a tool asks for in the middle of a call.
 const INPUT_PATIENCE: Duration = Duration::from_mins(10);
+
+/// How often a call is looked at again because the tools of its server changed while it was about to be sent.
+const MOST_LOOKS: u32 = 3;
 
 /// How often it is tried to store an answer that the database did not take.
 const STORE_EVERY: Duration = Duration::from_secs(1);
@@ -65,6 +68,8 @@ type Answers = oneshot::Sender<Option<Map<String, Value>>>;
 pub(crate) struct Ask {
     pub(crate) requests: Map<String, Value>,
     is_taken: AtomicBool,
+    /// How many were told to come back with the answers, and did not yet.
+    expected: AtomicUsize,
     reply: Mutex<Option<Answers>>,
 }
 
@@ -79,17 +84,61 @@ impl Ask {
         self.is_taken.load(Ordering::Acquire)
     }
 
+    /// Whether somebody was told to come back with the answers.
+    fn is_expected(&self) -> bool {
+        self.expected.load(Ordering::Acquire) > 0
+    }
+
     /// What is answered where nobody can be asked; `None` when a tool cannot go on without.
     pub(crate) fn declined(&self) -> Option<Map<String, Value>> {
         let answer = |(name, request): (&String, &Value)| {
-            let answer = match request["method"].as_str().unwrap_or_default() {
-                "elicitation/create" => json!({"action": "cancel"}),
-                "roots/list" => json!({"roots": []}),
-                _ => return None,
-            };
-            Some((name.clone(), answer))
+            Some((name.clone(), of_nobody(request["method"].as_str().unwrap_or_default())?))
         };
         self.requests.iter().map(answer).collect()
+    }
+}
+
+/// What a request of a tool server is answered where nobody can be asked; `None` when there is no such answer.
+pub(crate) fn of_nobody(method: &str) -> Option<Value> {
+    match method {
+        "elicitation/create" => Some(json!({"action": "cancel"})),
+        "roots/list" => Some(json!({"roots": []})),
+        "ping" => Some(json!({})),
+        _ => None,
+    }
+}
+
+/// That somebody was told to come back with the answers to what a call asks for, until they did or have gone.
+pub(crate) struct ComesBack {
+    live: Arc<LiveCall>,
+    ask: Arc<Ask>,
+}
+
+impl std::fmt::Debug for ComesBack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ComesBack").field(&self.live.call).field(&self.ask).finish()
+    }
+}
+
+impl ComesBack {
+    pub(crate) fn with(live: &Arc<LiveCall>, ask: &Arc<Ask>) -> Self {
+        ask.expected.fetch_add(1, Ordering::AcqRel);
+        Self { live: live.clone(), ask: ask.clone() }
+    }
+
+    pub(crate) fn call(&self) -> &CallId {
+        &self.live.call
+    }
+
+    pub(crate) fn ask(&self) -> &Arc<Ask> {
+        &self.ask
+    }
+}
+
+impl Drop for ComesBack {
+    fn drop(&mut self) {
+        self.ask.expected.fetch_sub(1, Ordering::AcqRel);
+        self.live.left.notify_waiters();
     }
 }
 
@@ -192,16 +241,24 @@ pub(crate) struct LiveCall {
     has_begun: AtomicBool,
     turns: Arc<Turns>,
     askers: AtomicUsize,
+    /// How many are there at all, whether or not there is a line on which to answer them.
+    present: AtomicUsize,
+    /// The connection of its tool server has gone.
+    is_left_alone: AtomicBool,
     left: Notify,
 }
 
 impl LiveCall {
-    pub(crate) fn new(call: &CallRecord, since: Timestamp, holder: RunId, turns: Arc<Turns>) -> Arc<Self> {
+    /// `sent` says when and as what it was handed to its tool server before, by an earlier process or before a person was asked.
+    pub(crate) fn new(
+        call: &CallRecord,
+        since: Timestamp,
+        holder: RunId,
+        sent: Option<Sent>,
+        turns: Arc<Turns>,
+    ) -> Arc<Self> {
         let (state, _) = watch::channel(State::UnderWay);
         let same = (call.name.raw.clone(), call.args_hash);
-        // What an earlier process had sent, or this one before a person was asked.
-        let is_in_doubt = matches!(call.status, CallStatus::Running | CallStatus::Unknown) || call.doubt.is_some();
-        let sent = is_in_doubt.then_some(Sent { at: call.created_at, attempt: call.attempt });
         Arc::new(Self {
             call: call.call_id.clone(),
             since,
@@ -214,6 +271,8 @@ impl LiveCall {
             has_begun: AtomicBool::new(false),
             turns,
             askers: AtomicUsize::new(0),
+            present: AtomicUsize::new(0),
+            is_left_alone: AtomicBool::new(false),
             left: Notify::new(),
         })
     }
@@ -297,19 +356,40 @@ impl LiveCall {
     /// Asks those who wait for what its tool asks for. Where nobody answers, people are said to be away.
     pub(crate) async fn ask_for(&self, requests: Map<String, Value>, env: &Env) -> Option<Map<String, Value>> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask { requests, is_taken: AtomicBool::new(false), reply: Mutex::new(Some(reply)) };
+        let (is_taken, expected) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let ask = Ask { requests, is_taken, expected, reply: Mutex::new(Some(reply)) };
         let ask = Arc::new(ask);
         self.state.send_replace(State::Asks(ask.clone()));
         let answers = tokio::select! {
             answers = answer => answers.unwrap_or_else(|_| ask.declined()),
+            () = self.nobody_for(&ask) => ask.declined(),
             () = env.clock.sleep(INPUT_PATIENCE) => ask.declined(),
         };
         self.state.send_replace(State::UnderWay);
         answers
     }
 
+    /// The client of its tool server has gone: what the tool asks for from now on is nobody's to answer, unless somebody else waits for it.
+    pub(crate) fn leave_alone(&self) {
+        self.is_left_alone.store(true, Ordering::SeqCst);
+        self.left.notify_waiters();
+    }
+
+    /// Waits until nobody is there who could answer: its client has gone, nobody waits, and nobody was told to come back.
+    async fn nobody_for(&self, ask: &Ask) {
+        loop {
+            let left = self.left.notified();
+            let is_anybody = self.present.load(Ordering::Acquire) > 0 || ask.is_taken() || ask.is_expected();
+            if !is_anybody && self.is_left_alone.load(Ordering::SeqCst) {
+                return;
+            }
+            left.await;
+        }
+    }
+
     /// Somebody waits for it from now on.
     pub(crate) fn ask(self: &Arc<Self>) -> Waiting {
+        self.present.fetch_add(1, Ordering::SeqCst);
         self.askers.fetch_add(1, Ordering::SeqCst);
         Waiting { call: self.clone(), listens: true }
     }
@@ -348,6 +428,9 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.listen(false);
+        if self.call.present.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.call.left.notify_waiters();
+        }
     }
 }
 
@@ -360,6 +443,24 @@ enum NotOver {
 }
 
 impl Broker {
+    /// When a call was handed to its tool server last, as its attempts have it: one that never left does not count. `None` when it never was, or
+    /// that cannot be read.
+    pub(crate) async fn sent_at(&self, call: &CallId) -> Option<Timestamp> {
+        let attempts = self.store.attempts(call).await.ok()?;
+        let may_have_left = |attempt: &&AttemptRecord| attempt.outcome.as_deref() != Some("not_sent");
+        attempts.iter().filter(may_have_left).map(|attempt| attempt.started_at).max()
+    }
+
+    /// When a call in doubt was sent before, as it has to be said of one that is taken up again.
+    pub(crate) async fn sent_before(&self, call: &CallRecord) -> Option<Sent> {
+        let is_in_doubt = matches!(call.status, CallStatus::Running | CallStatus::Unknown) || call.doubt.is_some();
+        if !is_in_doubt {
+            return None;
+        }
+        let at = self.sent_at(&call.call_id).await.unwrap_or(call.created_at);
+        Some(Sent { at, attempt: call.attempt })
+    }
+
     /// Takes a call to its receipt. Nobody who waits for it can end this, and nobody has to wait for it.
     pub(crate) async fn take_to_receipt(
         self: Arc<Self>,
@@ -369,8 +470,8 @@ impl Broker {
         is_new: bool,
         live: Arc<LiveCall>,
     ) {
-        let carried = self.carried(&session, &road, &call, is_new, &live).await;
-        road.upstream.drop_meta(&call.call_id);
+        let carried = self.carried(&session, road.clone(), &call, is_new, &live).await;
+        road.upstream.drop_given(&call.call_id);
         let reply = road.upstream.take_reply(&call.call_id);
         let ended = match carried {
             None => return,
@@ -480,12 +581,13 @@ impl Broker {
     async fn carried(
         &self,
         session: &InUse,
-        road: &Road,
+        mut road: Arc<Road>,
         call: &CallRecord,
         is_new: bool,
         live: &LiveCall,
     ) -> Option<Result<Box<CallRecord>, NotOver>> {
         let mut planned = if is_new { std::slice::from_ref(call) } else { &[] };
+        let mut looks = 0;
         let mut is_first = true;
         let has_effect = call.policy.class.has_effect();
         loop {
@@ -520,6 +622,11 @@ impl Broker {
                         return None;
                     }
                     live.state.send_replace(State::UnderWay);
+                    // Its tool server may have other tools by now.
+                    match self.newest_road(session, &road).await {
+                        Ok(newest) => road = newest,
+                        Err(error) => return Some(Err(NotOver::Failed(error.to_string()))),
+                    }
                     continue;
                 }
                 Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
@@ -527,10 +634,32 @@ impl Broker {
                     NotOver::Failed("the gateway is stopping; ask again in a moment".to_owned())
                 }
                 Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => NotOver::Ended,
+                // Nothing goes by a list of tools that is not the newest one. By that one it is looked at again what this call is: whether its own
+                // tool is another one now, or only others are.
+                Err(error) if looks < MOST_LOOKS && !road.listed.may_be_planned_by() => {
+                    looks += 1;
+                    session.flush().await;
+                    match self.newest_road(session, &road).await {
+                        Ok(newest) => road = newest,
+                        Err(_) => return Some(Err(NotOver::Failed(chain(&error)))),
+                    }
+                    continue;
+                }
                 Err(error) => NotOver::Failed(chain(&error)),
             };
             return Some(Err(why));
         }
+    }
+
+    /// The road to the same tool server by the tools that it offers now. A server that cannot be looked at is not in the way of what needs none.
+    async fn newest_road(&self, session: &InUse, road: &Arc<Road>) -> Result<Arc<Road>, Broken> {
+        if let Err(why) = road.upstream.edition().await {
+            tracing::debug!(why, "the tools of a server could not be looked at");
+        }
+        if road.listed.may_be_planned_by() {
+            return Ok(road.clone());
+        }
+        self.road(session, &road.upstream).await.map(Arc::new)
     }
 
     /// Lets a call go for which nobody waits. Nobody joins between this look and its end.

@@ -7,11 +7,13 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::bridge;
 use crate::broker::{Broken, Broker};
@@ -77,8 +79,10 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
         *lock(&broker.address) = Some(address);
     }
     let mut idle_since = broker.env.now();
+    let mut ends = Ends::listen().map_err(io("listen to signals"))?;
     loop {
         tokio::select! {
+            () = ends.asked() => break,
             accepted = listener.accept() => {
                 let (stream, _) = accepted.map_err(io("let a bridge in"))?;
                 let broker = broker.clone();
@@ -109,6 +113,8 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     let ends = broker.env.now().plus(DRAIN);
     while broker.env.now() < ends && !is_over(&broker.sessions, &broker).await {
         tokio::select! {
+            // Whoever asks twice does not want to wait.
+            () = ends.asked() => break,
             accepted = listener.accept() => if let Ok((stream, _)) = accepted {
                 tokio::spawn(visit_at_the_end(broker.clone(), stream));
             },
@@ -119,6 +125,34 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     let _gone = std::fs::remove_file(ending);
     drop(own.0);
     Ok(Served::Over)
+}
+
+/// The signals that ask the broker to end, as `ua gateway stop` does.
+struct Ends {
+    term: Signal,
+    /// Not those that it was told to ignore by whoever started it.
+    others: Vec<Signal>,
+}
+
+impl Ends {
+    fn listen() -> io::Result<Self> {
+        let others = [SignalKind::interrupt(), SignalKind::hangup()];
+        let heard = others.into_iter().filter(|kind| !ua_mcp::is_ignored(kind.as_raw_value()));
+        Ok(Self { term: signal(SignalKind::terminate())?, others: heard.map(signal).collect::<io::Result<_>>()? })
+    }
+
+    async fn asked(&mut self) {
+        let Self { term, others } = self;
+        let any_other = std::future::poll_fn(|context| {
+            // Each is asked, so that each wakes this.
+            let heard = others.iter_mut().filter_map(|signal| signal.poll_recv(context).is_ready().then_some(()));
+            if heard.count() > 0 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::select! {
+            _ = term.recv() => {}
+            () = any_other => {}
+        }
+    }
 }
 
 async fn is_over(sessions: &Sessions, broker: &Broker) -> bool {

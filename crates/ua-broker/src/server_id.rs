@@ -11,10 +11,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::json;
-use ua_core::{Env, sha256};
+use ua_core::{Env, keyed_digest, sha256};
 
 use crate::broker::{Broken, Broker};
 use crate::wire::Hello;
@@ -26,14 +26,20 @@ impl Broker {
         if account.is_empty() {
             return Ok(server_id(hello, &account, ""));
         }
+        Ok(server_id(hello, &account, &self.own_key()?))
+    }
+
+    /// The key of this gateway, with which digests are made of what is stored nowhere.
+    pub(crate) fn own_key(&self) -> Result<Arc<str>, Broken> {
         let mut key = self.account_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if key.is_none() {
-            let made = key_at(&self.config.account_key, &self.env);
-            *key = Some(made.map_err(|error| {
-                Broken::new(format!("the key {} cannot be read or made: {error}", self.config.account_key.display()))
-            })?);
+        if let Some(key) = &*key {
+            return Ok(key.clone());
         }
-        Ok(server_id(hello, &account, key.as_deref().unwrap_or_default()))
+        let path = &self.config.account_key;
+        let made = key_at(path, &self.env);
+        let made =
+            made.map_err(|error| Broken::new(format!("the key {} cannot be read or made: {error}", path.display())))?;
+        Ok(key.insert(made.into()).clone())
     }
 }
 
@@ -43,8 +49,7 @@ fn server_id(hello: &Hello, account: &BTreeMap<String, String>, key: &str) -> St
     if account.is_empty() {
         return sha256(place).to_hex();
     }
-    let inner = sha256(format!("{key}{}", json!([place, account]))).to_hex();
-    sha256(format!("{key}{inner}")).to_hex()
+    keyed_digest(key, &json!([place, account]).to_string()).to_hex()
 }
 
 /// The key in a file of its owner's alone, made when there is none. With another key every server with an account is another one, and a person

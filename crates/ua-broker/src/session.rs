@@ -68,6 +68,14 @@ pub(crate) fn clients_key(session_key: &str) -> &str {
     behind.map_or(session_key, |(key, _)| key)
 }
 
+/// What is wrong with what a client says in this program's own fields of `_meta`: taken for nothing, they would make one call of two, or two
+/// sessions of one.
+pub(crate) fn wrong_names(meta: &Value) -> Option<String> {
+    let is_wrong = |name: &&str| meta.get(*name).is_some_and(|said| said.as_str().is_none_or(str::is_empty));
+    let name = [CALL_IN_META[0], IN_META[0]].into_iter().find(is_wrong)?;
+    Some(format!("`_meta[\"{name}\"]` must be a text that is not empty; nothing was sent"))
+}
+
 /// The name by which a client says that a call is one of its own, whatever it is like: nothing but this program's own field means that, since
 /// models that ask again have a new name everywhere else.
 pub(crate) fn own_call(meta: &Value) -> Option<&str> {
@@ -267,6 +275,9 @@ impl Broker {
         let words = format!("Tool calls of {} to `{}`, in {}.", record.client, record.server, record.project);
         let job = serde_json::json!({"objective": words}).to_string();
         let spec = RunSpec::parse(&job).map_err(|error| Broken::new(error.to_string()))?;
+        // A client may have put what a variable holds into the arguments of its tool server.
+        let mut reach = hello.shown_reach();
+        self.redactor.json(&mut reach);
         let run = NewRun {
             run_id: record.run_id.clone(),
             created_at: record.opened_at,
@@ -277,7 +288,7 @@ impl Broker {
             job_path: None,
             opening: Message::user(Origin::Prompt, words),
             workspace_dir: hello.cwd.clone(),
-            launch: serde_json::json!({"gateway": hello.shown_reach()}),
+            launch: serde_json::json!({"gateway": reach}),
             parent_run_id: None,
         };
         let new = NewSession { run, session: record.clone() };

@@ -29,8 +29,9 @@ use self::process::{Link, Pipe, Process, read};
 use self::tools::Tools;
 pub(crate) use self::transport::{AsListed, spec};
 use crate::era::{self, Client, Era};
-use crate::incoming::{Aside, CALL, CANCELLED};
-use crate::live::LiveCalls;
+use crate::given::Given;
+use crate::incoming::{Answer, Aside, CALL, CANCELLED};
+use crate::live::{LiveCalls, of_nobody};
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,6 +52,8 @@ pub(crate) struct Launch {
     /// Under which its own are there: the connection's.
     pub(crate) holder: RunId,
     pub(crate) stderr_log: PathBuf,
+    /// The names of its variables whose values are kept out of that.
+    pub(crate) secret: Vec<String>,
     /// Where the user is logged in.
     pub(crate) logins: Option<Logins>,
 }
@@ -88,8 +91,8 @@ pub(crate) struct Upstream {
     known: Mutex<Option<(Era, Value)>>,
     /// Which logs a client of the other era wants.
     log_level: Mutex<Option<Value>>,
-    /// What the client said about a call beside its arguments.
-    metas: Mutex<HashMap<CallId, Map<String, Value>>>,
+    /// What the client gave each call that is under way.
+    given: Mutex<HashMap<CallId, Given>>,
     /// What the server answered, until whoever waits has it.
     replies: Mutex<HashMap<CallId, RawReply>>,
     /// What an error of a call said beside its words.
@@ -123,7 +126,7 @@ impl Upstream {
             greeting: Mutex::default(),
             known: Mutex::default(),
             log_level: Mutex::default(),
-            metas: Mutex::default(),
+            given: Mutex::default(),
             replies: Mutex::default(),
             error_data: Mutex::default(),
             schemas: Mutex::default(),
@@ -142,6 +145,25 @@ impl Upstream {
             return;
         }
         let _gone = process.write(&aside.as_message()).await;
+    }
+
+    /// Answers a request of the tool server whose client has gone, or cannot be asked.
+    pub(crate) async fn answer_for_nobody(&self, request: &Value) {
+        let outcome = match of_nobody(request["method"].as_str().unwrap_or_default()) {
+            Some(result) => json!({"result": result}),
+            None => json!({"error": {"code": -32603, "message": "the client has gone, and nobody else can be asked"}}),
+        };
+        self.tell(&Aside::Answer(Answer::new(request["id"].clone(), outcome))).await;
+    }
+
+    /// The same with whatever it asks from now on.
+    pub(crate) async fn answer_all_for_nobody(&self, from_server: &AsyncMutex<mpsc::UnboundedReceiver<Value>>) {
+        let mut from_server = from_server.lock().await;
+        while let Some(message) = from_server.recv().await {
+            if message.get("id").is_some() {
+                self.answer_for_nobody(&message).await;
+            }
+        }
     }
 
     /// A request of the client as it came, to a process that is started when there is none. `named` hears the id that it has there.
@@ -195,13 +217,13 @@ impl Upstream {
         }
     }
 
-    /// What goes with a call beside its arguments.
-    pub(crate) fn put_meta(&self, call: &CallId, meta: Map<String, Value>) {
-        lock(&self.metas).insert(call.clone(), meta);
+    /// What goes with a call, as its client gave it.
+    pub(crate) fn put_given(&self, call: &CallId, given: Given) {
+        lock(&self.given).insert(call.clone(), given);
     }
 
-    pub(crate) fn drop_meta(&self, call: &CallId) {
-        lock(&self.metas).remove(call);
+    pub(crate) fn drop_given(&self, call: &CallId) {
+        lock(&self.given).remove(call);
     }
 
     /// What the server answered to a call, in its own words; once.
@@ -238,7 +260,7 @@ impl Upstream {
         loop {
             let process = self.process.lock().await.clone();
             let Some(process) = process.filter(|process| !process.has_ended()) else { return };
-            if process.is_idle() && lock(&self.metas).is_empty() {
+            if process.is_idle() && lock(&self.given).is_empty() {
                 return;
             }
             self.env.clock.sleep(IDLE_POLL).await;
@@ -285,6 +307,7 @@ impl Upstream {
         let shim_args = ShimArgs {
             lock: self.locks.path(name, &generation),
             grace: DEFAULT_GRACE,
+            secrets: self.launch.secret.clone(),
             command: program.into(),
             args: args.iter().map(Into::into).collect(),
         };

@@ -93,6 +93,17 @@ impl Hello {
         Ok(self.secret.iter().filter_map(|name| Some((name.clone(), self.env.get(name)?.clone()))).collect())
     }
 
+    /// What is kept out of everything that is stored, by name: what those of its variables hold that its entry gives it. Of `Bearer …` and its
+    /// like, which a header takes, the word that counts is the last one, and it may stand alone elsewhere.
+    pub(crate) fn secrets(&self) -> Vec<(String, String)> {
+        let values = self.secret.iter().filter_map(|name| Some((name, self.env.get(name)?)));
+        let each = values.flat_map(|(name, value)| {
+            let last = value.split_whitespace().next_back().filter(|_| self.url.is_some());
+            [Some(value.as_str()), last].into_iter().flatten().map(|value| (name.clone(), value.to_owned()))
+        });
+        each.collect()
+    }
+
     /// The same for what is kept: without what an address may hide (a password, a query).
     pub(crate) fn shown_reach(&self) -> Value {
         let Some(url) = &self.url else { return self.reach() };

@@ -91,6 +91,7 @@ impl Live {
         let shim = ShimArgs {
             lock: config.locks.path(NAME, &generation),
             grace: config.grace,
+            secrets: Vec::new(),
             command: config.program.clone().into(),
             args,
         };

@@ -65,6 +65,7 @@ fn needs_config(command: &Command) -> bool {
 #[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
 pub fn main(parts: Parts) -> ExitCode {
     ua_files::keep_from_children();
+    ua_mcp::unblock_signals();
     #[cfg(feature = "toolserver")]
     if let Some(code) = sandbox::run().or_else(|| layout::run(&parts)) {
         return code;

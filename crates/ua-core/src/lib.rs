@@ -49,6 +49,7 @@ mod subagents;
 pub mod system;
 mod tool;
 mod trace_context;
+mod withheld;
 mod words;
 
 pub use audience::Audience;
@@ -100,4 +101,5 @@ pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
+pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
 pub use words::{counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};

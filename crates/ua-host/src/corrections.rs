@@ -127,6 +127,16 @@ async fn idle_lock(
     let lock = match RunLock::take(&locks, &top, &owner_stamp(Trace::new(host.env()))) {
         Ok(lock) => lock,
         Err(LockError::Held { .. }) if !is_of_open_turn => return Ok(None),
+        // Its broker works on nothing: it waits for a person, and its client with it.
+        Err(LockError::Held { .. }) if ua_store::is_gateway(run) && call.status == CallStatus::Unknown => {
+            let id = &call.call_id;
+            return Err(HostError::usage(format!(
+                "call {id} waits for your decision, and its client with it: it is decided by an answer, and not by a correction"
+            ))
+            .hint(format!(
+                "decide it: `ua calls resolve {id} --happened`, --retry or --skip; once the client has gone, --as works, too"
+            )));
+        }
         Err(LockError::Held { owner, .. }) => {
             let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));
             return Err(HostError::usage(format!(

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use ua_core::{
     AbsentRule, CallId, CallPolicy, CallStatus, FoundBy, FoundRule, Outcome, ProbePolicy, RawReply, Seen, Settlement,
-    SideEffectClass, TemplateError, Time, Timestamp, ToolName, ToolSpec, Values, Wanted, Window, items_at, lies_in,
-    plain_text, template_uses, value_at,
+    SideEffectClass, TemplateError, Time, Timestamp, ToolName, ToolSpec, Values, Wanted, Window, is_withheld, items_at,
+    lies_in, plain_text, template_uses, value_at,
 };
 use ua_store::{AttemptRecord, CallRecord};
 
@@ -35,6 +35,12 @@ pub enum Unaskable {
     #[error("cannot ask about this call: the probe is for calls whose `{argument}` is another")]
     NotAbout {
         /// The argument that differs.
+        argument: String,
+    },
+    /// An argument of the call is not stored as it was sent.
+    #[error("cannot ask about this call: its argument `{argument}` held a secret, which is not stored")]
+    Withheld {
+        /// The argument.
         argument: String,
     },
     /// A template has no value for this call.
@@ -141,6 +147,11 @@ impl Enquiry {
         let first_sent_at = first_sent(attempts).ok_or(Unaskable::NeverSent)?;
         let nothing = Map::new();
         let arguments = call.arguments.as_object().unwrap_or(&nothing);
+        // Asked for without its secret, the effect would not be found, and that would be taken for a proof.
+        let is_without = |(name, value): &(&String, &Value)| is_withheld(&json!([name, value]));
+        if let Some((argument, _)) = arguments.iter().find(is_without) {
+            return Err(Unaskable::Withheld { argument: argument.clone() });
+        }
         let values = Values { key: key_that_arrived(call), arguments, first_sent_at: Some(first_sent_at) };
         if let Some(argument) = values.differs_from(&probe.when) {
             return Err(Unaskable::NotAbout { argument: argument.to_owned() });
@@ -428,7 +439,6 @@ fn shown(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
     use ua_core::{FieldIs, MadeAt, SameValues, TimeForm};
 
     use super::*;

@@ -10,7 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use ua_core::Env;
+use ua_core::{Env, Redactor};
 use ua_files::{Folder, Kind};
 
 use crate::shim::ShimArgs;
@@ -40,6 +40,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) lock: PathBuf,
     pub(crate) grace: Duration,
+    /// What is kept out of its log, as far as its own variables hold it.
+    pub(crate) redactor: &'a Redactor,
     pub(crate) stderr_log: Option<&'a Path>,
 }
 
@@ -55,6 +57,12 @@ pub(crate) struct ToolProcess {
 pub(crate) type Pipes = (ChildStdout, ChildStdin);
 
 impl Launch<'_> {
+    /// The names of its variables that hold what is secret.
+    fn secrets(&self) -> Vec<String> {
+        let secret = self.env.iter().filter(|(_, value)| self.redactor.found_in(value).is_some());
+        secret.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Starts the shim. The error says what could not be done.
     pub(crate) fn start(self) -> Result<(ToolProcess, Pipes), String> {
         if let Some(cwd) = self.cwd.filter(|cwd| !cwd.is_dir()) {
@@ -66,6 +74,7 @@ impl Launch<'_> {
         let shim_args = ShimArgs {
             lock: self.lock,
             grace: self.grace,
+            secrets: self.secrets(),
             command: self.command.into(),
             args: self.args.iter().map(OsString::from).collect(),
         };

@@ -48,6 +48,7 @@ mod process;
 mod resources;
 mod server;
 mod shim;
+mod signals;
 mod trace;
 mod transport;
 mod wire;
@@ -73,4 +74,5 @@ pub use logins::{
 };
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
+pub use signals::{is_ignored, unblock_signals};
 pub use transport::{McpTransport, McpTransportConfig};

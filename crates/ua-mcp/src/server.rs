@@ -324,6 +324,7 @@ impl Server {
             cwd: cwd.as_deref(),
             lock: shared.locks.path(server, &generation),
             grace: shared.grace,
+            redactor: &shared.redactor,
             stderr_log: shared.stderr_log.as_deref().map(Path::new),
         };
         let (mut process, pipes) = launch.start().map_err(|why| self.not_started(why))?;

@@ -12,10 +12,11 @@
 //!   Nothing else that was open goes on to the server.
 //! - **Orphans.** What loses its parent below the shim becomes the shim's child, whatever session it moved to, so nothing that a
 //!   server starts in the background outlives it, and whoever asks for its ancestors finds the shim among them.
+//! - **Signals.** The server blocks and ignores none, whatever whoever started the shim does.
 //! - **Keys.** The session keyring of whoever started the runner (Kerberos tickets and the like) stays there; the server gets an
 //!   empty one.
-//! - **Standard error.** What the server writes there passes through the shim too, which lets the log grow to so much and begins
-//!   it anew.
+//! - **Standard error.** What the server writes there passes through the shim too, which takes out what its variables hold that are
+//!   secret, lets the log grow to so much, and begins it anew.
 //! - **Pipe.** What the runner writes passes through the shim. When the runner ends, however it ends, that pipe closes;
 //!   the shim then closes the server's input, waits, asks it to terminate, and kills what is left.
 //! - **Output.** What the server writes goes to the runner directly. Only the server (and what it hands it on to) has that pipe: the shim
@@ -24,6 +25,8 @@
 //! Somebody who kills the shim itself leaves the server with a closed input and the lock, which is what fencing looks for.
 //!
 //! Proved by: `tests::shim`.
+
+mod log;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -40,8 +43,10 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::{Signal, WaitOptions};
 use ua_files::Folder;
 
+use self::log::Log;
 use crate::locks::{LockName, LockRecord};
 use crate::process::{self, MARK, Process};
+use crate::signals::{ignore_nothing_below, unblock_signals};
 
 /// The shim was called with arguments it does not know.
 const EXIT_USAGE: i32 = 64;
@@ -59,7 +64,7 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 const SWEEP_ROUNDS: u32 = 100;
 const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a shim is told: `--lock PATH [--grace-ms N] -- COMMAND ARG…`.
+/// What a shim is told: `--lock PATH [--grace-ms N] [--secret NAME]… -- COMMAND ARG…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShimArgs {
     /// The generation's lock file, absolute; the shim creates it.
@@ -67,6 +72,8 @@ pub struct ShimArgs {
     /// How long the server may take to end after its input closed: asked to terminate after half of it, killed after all
     /// of it.
     pub grace: Duration,
+    /// The names of its variables whose values are kept out of the log of the server's standard error.
+    pub secrets: Vec<String>,
     /// The tool server's program.
     pub command: OsString,
     /// Its arguments.
@@ -81,7 +88,7 @@ impl ShimArgs {
     /// A sentence about the first argument that does not fit.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
-        let (mut lock, mut grace) = (None, DEFAULT_GRACE);
+        let (mut lock, mut grace, mut secrets) = (None, DEFAULT_GRACE, Vec::new());
         loop {
             let Some(option) = args.next() else { return Err("`--` and a command are missing".to_owned()) };
             match option.to_str() {
@@ -91,12 +98,16 @@ impl ShimArgs {
                     let millis = args.next().and_then(|text| text.to_str()?.parse().ok());
                     grace = Duration::from_millis(millis.ok_or("`--grace-ms` needs a number")?);
                 }
+                Some("--secret") => {
+                    let name = args.next().and_then(|name| name.into_string().ok());
+                    secrets.push(name.ok_or("`--secret` needs the name of a variable")?);
+                }
                 Some(_) | None => return Err(format!("unknown option `{}`", option.display())),
             }
         }
         let lock = lock.ok_or("`--lock PATH` is missing")?;
         let command = args.next().ok_or("the command is missing")?;
-        Ok(Self { lock, grace, command, args: args.collect() })
+        Ok(Self { lock, grace, secrets, command, args: args.collect() })
     }
 
     /// The arguments that [`ShimArgs::parse`] reads back.
@@ -104,6 +115,7 @@ impl ShimArgs {
         let mut args = vec!["--lock".into(), self.lock.clone().into_os_string()];
         args.push("--grace-ms".into());
         args.push(self.grace.as_millis().to_string().into());
+        args.extend(self.secrets.iter().flat_map(|name| ["--secret".into(), name.into()]));
         args.push("--".into());
         args.push(self.command.clone());
         args.extend(self.args.iter().cloned());
@@ -138,6 +150,8 @@ fn failed(doing: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Failed {
 
 fn run(args: &ShimArgs) -> Result<i32, Failed> {
     ua_files::keep_from_children();
+    unblock_signals();
+    ignore_nothing_below().map_err(failed("have the server ignore no signal"))?;
     detach()?;
     adopt_orphans()?;
     leave_keys();
@@ -258,11 +272,12 @@ fn supervise(mut child: Child, args: &ShimArgs) -> i32 {
     let input = child.stdin.take();
     let (errors, has_drained) = (child.stderr.take(), channel());
     let server = child.id();
+    let mut log = Log::without(&args.secrets);
     let tell_input = tell.clone();
     thread::spawn(move || forward(input, &tell_input));
     thread::spawn(move || {
         if let Some(errors) = errors {
-            keep_log(errors, &io::stderr());
+            log.keep(errors);
         }
         has_drained.0.send(())
     });
@@ -299,28 +314,6 @@ fn reap(server: u32, tell: &Sender<Event>) {
                 return;
             }
         }
-    }
-}
-
-/// How large a log of a server's standard error becomes before it begins anew.
-const MAX_LOG_BYTES: u64 = 4 * 1024 * 1024;
-
-/// Copies what a server writes to its standard error into the log. Goes on reading whatever happens, so that the server never waits.
-fn keep_log(mut errors: impl Read, mut log: &io::Stderr) {
-    let mut piece = vec![0; 16 * 1024];
-    loop {
-        let length = match errors.read(&mut piece) {
-            Ok(0) => return,
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return,
-        };
-        // A terminal or a pipe has no size, and no room to keep.
-        let size = rustix::fs::fstat(log).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-        if size.saturating_add(length as u64) > MAX_LOG_BYTES && rustix::fs::ftruncate(log, 0).is_ok() {
-            let _full_disk = log.write_all(format!("[{size} bytes before this were removed]\n").as_bytes());
-        }
-        let _full_disk = log.write_all(&piece[..length]);
     }
 }
 
@@ -404,6 +397,7 @@ mod tests {
         let args = ShimArgs {
             lock: "/x/run.srv.1".into(),
             grace: Duration::from_millis(1500),
+            secrets: vec!["A".to_owned(), "--".to_owned()],
             command: "node".into(),
             args: words(&["--lock", "--", "a b"]),
         };
@@ -418,6 +412,7 @@ mod tests {
             &["--lock", "/x", "--"],
             &["--lock", "/x", "-v", "--", "n"],
             &["--grace-ms", "x"],
+            &["--lock", "/x", "--secret"],
         ] {
             assert!(ShimArgs::parse(words(line)).is_err(), "{line:?}");
         }

@@ -56,6 +56,8 @@ impl Standing {
             (RunStatus::Running | RunStatus::Stopped, _) if is_session => Self::IdleSession,
             (RunStatus::Running, None) if was_ended_at_once => Self::Interrupted,
             (RunStatus::Running, None) => Self::Crashed,
+            // No resume continues it, and it waits for nobody.
+            (RunStatus::WaitingForHuman, _) if is_answered && is_session => Self::IdleSession,
             (RunStatus::WaitingForHuman, _) if is_answered => Self::Answered,
             (RunStatus::Queued, _) if is_in_no_queue => Self::NotQueued,
             _ => Self::Stored(status, stop_reason),
@@ -128,6 +130,8 @@ mod tests {
             (RunStatus::Stopped, none(), "stopped (budget)"),
             (RunStatus::WaitingForHuman, none(), "waiting for you"),
             (RunStatus::WaitingForHuman, AroundRun { is_answered: true, ..none() }, "answered"),
+            (RunStatus::WaitingForHuman, AroundRun { is_session: true, ..none() }, "waiting for you"),
+            (RunStatus::WaitingForHuman, AroundRun { is_answered: true, is_session: true, ..none() }, "idle session"),
             (RunStatus::Queued, none(), "queued"),
             (RunStatus::Queued, AroundRun { is_in_no_queue: true, ..none() }, "not queued"),
             (RunStatus::Succeeded, none(), "succeeded"),

@@ -19,6 +19,9 @@ use crate::incoming::{self, Aside, Incoming, Judged, Request};
 use crate::upstream::lock;
 use crate::wire::Hello;
 
+/// How long no stream of a client is open before nobody is taken to be there.
+const AWAY: Duration = Duration::from_mins(1);
+
 /// Of how many answers that were given the streams are kept.
 const MOST_ENDED: usize = 64;
 
@@ -92,6 +95,16 @@ impl HttpSession {
         self.open.load(Ordering::Acquire) == 0
             && lock(&self.streams).waiting.is_empty()
             && now.since(*lock(&self.used_at)) >= life
+    }
+
+    /// Whether no stream of its client has been open for so long that it may have gone. What runs behind its requests goes on.
+    pub(super) fn is_away_since(&self, now: Timestamp) -> bool {
+        self.open.load(Ordering::Acquire) == 0 && now.since(*lock(&self.used_at)) >= AWAY
+    }
+
+    /// What its tool server asks is declined.
+    pub(super) async fn nobody_is_there(&self) {
+        self.connection.nobody_is_there().await;
     }
 
     pub(super) fn stream_opened(&self, log: &Log) {

@@ -16,6 +16,7 @@ use ua_mcp::{Horizon, LockDir, argument_headers};
 use super::process::{Process, Unanswered};
 use super::{PATIENCE, Upstream, lock};
 use crate::era;
+use crate::given::Given;
 use crate::live::Sent;
 
 /// How often a tool may ask for something before it has a result.
@@ -159,9 +160,18 @@ impl Upstream {
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };
-        let (arguments, ours) = (permit.arguments(), permit.meta());
-        let mut meta = lock(&self.metas).get(&permit.call().call_id).cloned().unwrap_or_default();
-        meta.extend(ours);
+        let given = lock(&self.given).get(&permit.call().call_id).cloned();
+        // What is stored is without the secrets that the client put in; what is sent is as the client gave it.
+        let whole = match &given {
+            Some(given) => given.whole(permit.arguments()),
+            None => Given::nothing(permit.arguments()),
+        };
+        let arguments = match whole {
+            Ok(arguments) => arguments,
+            Err(why) => return Outcome::NotSent { why },
+        };
+        let mut meta = given.map(|given| given.meta).unwrap_or_default();
+        meta.extend(permit.meta());
         let header = match &permit.call().policy.key_channel {
             Some(KeyChannel::Header(name)) if process.is_remote() => Some((name.as_str(), permit.key().as_str())),
             Some(KeyChannel::Header(name)) => {
@@ -186,8 +196,9 @@ impl Upstream {
         let call = &permit.call().call_id;
         let live = lock(&self.live).get(call).cloned();
         // From here on nobody says that it was not sent, but for this very function.
-        let before =
-            live.as_ref().and_then(|live| live.is_sent(Sent { at: self.env.now(), attempt: permit.call().attempt }));
+        // The time is that of the attempt's record, so that whoever is told of it later reads the same.
+        let sent = Sent { at: permit.call().updated_at, attempt: permit.call().attempt };
+        let before = live.as_ref().and_then(|live| live.is_sent(sent));
         lock(&self.replies).remove(call);
         let params = json!({"name": permit.name().tool, "arguments": arguments, "_meta": meta});
         let params = self.prepared(&process, params);

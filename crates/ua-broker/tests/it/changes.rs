@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use ua_core::{CallStatus, SideEffectClass};
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{Client, GatewayWorld, told, until};
+use crate::world::{Client, GatewayWorld, text, told, until};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -98,6 +98,33 @@ fn an_approved_call_does_not_go_out_to_another_tool() {
     assert_eq!(stands, [CallStatus::Cancelled, CallStatus::Prepared]);
     client.done();
     world.check();
+}
+
+/// A call goes out although another tool of its server changed while a person decided: behind a restart of the server as well.
+#[test]
+fn an_approved_call_goes_out_when_another_tool_changed() {
+    for is_started_again in [false, true] {
+        let mut world = GatewayWorld::new();
+        world.hold_millis = 60_000;
+        let mut client = world.client().greet();
+        let amount = json!({"amount": 9});
+        let asked = client.call("wire_money", &amount);
+        let question = until("a question", || world.questions().pop());
+        world.behave("read_changed");
+        if is_started_again {
+            world.kill_server();
+        } else {
+            client.result("append_line", &json!({"text": "tell of changes"}));
+        }
+        world.answer(&question, Choice::Execute);
+        let answer = client.answer(asked)["result"].clone();
+        let count = if is_started_again { 1 } else { 2 };
+        assert_eq!(text(&answer), format!("done, {count} so far"), "{is_started_again}");
+        client.hear("that the tools changed", |message| message["method"] == CHANGED);
+        assert_eq!(description(&mut client, "read_page"), "Publishes a page.");
+        client.done();
+        world.check();
+    }
 }
 
 /// The same of a tool that its server does not offer any more.

@@ -3,7 +3,7 @@
 use serde_json::json;
 use ua_store::{Choice, QuestionKind};
 
-use crate::world::{Client, GatewayWorld, mail, text, told, until};
+use crate::world::{GatewayWorld, mail, text, told, until};
 
 #[test]
 fn a_client_sees_its_tool_server_and_nothing_of_ours() {
@@ -82,37 +82,6 @@ fn arguments_that_do_not_fit_are_refused_and_a_server_that_does_not_start_is_sai
     assert!(text(&refused).contains("Did you mean `send_email`") && !text(&refused).contains("mcp__"), "{refused}");
     assert_eq!(world.effects(), [""; 0]);
     world.check();
-}
-
-/// G17: what an entry gives its tool server is kept out of all that is stored, also where the tool server says it itself; the client has it in
-/// its own words.
-#[test]
-fn what_an_entry_keeps_secret_is_stored_nowhere() {
-    const SECRET: &str = "hush-4711-0815-hush";
-    let world = GatewayWorld::new();
-    let mut client = Client::start(&world, "project", &[("STUB_SECRET", SECRET)]).greet();
-    let told = client.result("tell_secret", &json!({"to": "me"}));
-    assert_eq!(text(&told), format!("it is {SECRET}"));
-    client.done();
-    world.check();
-    let mut looked_at = 0;
-    let mut folders = vec![world.path(".")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            let path = entry.path();
-            if path.is_dir() {
-                // What the tool server writes for this test is its own.
-                folders.extend(Some(path).filter(|path| !path.ends_with("stub")));
-                continue;
-            }
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            let is_there = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
-            // What a tool server writes to its own log is not ours to change.
-            assert!(!is_there || path.ends_with("stub.stderr.log"), "{}", path.display());
-            looked_at += 1;
-        }
-    }
-    assert!(looked_at > 3);
 }
 
 /// G12: an approval that comes in time answers the request; one that comes later answers whoever asks for the same again. It is sent once.

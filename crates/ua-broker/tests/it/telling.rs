@@ -158,6 +158,51 @@ fn an_answer_that_cannot_be_read_is_an_answer() {
     world.check();
 }
 
+/// What is told of a call names the moment at which it was sent, the same whoever is told and whenever: not that at which it was asked for.
+#[test]
+fn a_call_was_sent_when_its_attempt_began() {
+    let world = GatewayWorld::new();
+    world.behave("hold");
+    let mut client = world.client().greet();
+    let first = client.call("append_line", &json!({"text": "in front"}));
+    world.until_effects(1);
+    let second = client.call("append_line", &json!({"text": "behind"}));
+    world.until_askers(2);
+    world.behave("die_behind");
+    world.let_go();
+    client.answer(first);
+    let live = client.answer(second)["result"].clone();
+    let again = client.result("append_line", &json!({"text": "behind"}));
+    world.kill_broker();
+    let restarted = client.result("append_line", &json!({"text": "behind"}));
+    let calls = world.calls("append_line");
+    let started = world.attempts(&calls[1]).pop().unwrap().started_at;
+    assert!(started > calls[1].created_at);
+    for told in [live, again, restarted] {
+        assert!(text(&told).contains(&format!("was sent at {started} and its outcome")), "{started}: {told}");
+    }
+    client.done();
+    world.check();
+}
+
+/// What is in this program's own fields and is no text is not taken for nothing: two calls would be one, or two sessions.
+#[test]
+fn a_name_that_is_no_text_is_refused() {
+    let world = GatewayWorld::new();
+    let mut client = world.client().greet();
+    for field in ["dev.universal-agent/call", "dev.universal-agent/session"] {
+        for name in [json!(5), json!(null), json!(["a"]), json!({"a": 1}), json!("")] {
+            let params = json!({"name": "append_line", "arguments": {"text": "a"}, "_meta": {field: name}});
+            let id = client.request("tools/call", &params);
+            let error = client.answer(id)["error"].clone();
+            assert_eq!(error["code"], -32602, "{name}");
+            assert!(error["message"].as_str().unwrap().contains(field), "{error}");
+        }
+    }
+    assert_eq!(world.effects(), [""; 0]);
+    world.check();
+}
+
 /// The same from the client. What is no text and what is too long does not end the bridge.
 #[test]
 fn a_request_that_cannot_be_read_is_refused_and_the_client_goes_on() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
-use ua_store::{CallRecord, Choice, NewAnswer, QuestionRecord, RunStore as _};
+use ua_store::{AttemptRecord, CallRecord, Choice, NewAnswer, QuestionRecord, RunStore as _};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// How long anything may take.
@@ -194,6 +194,11 @@ impl GatewayWorld {
         calls.retain(|call| call.name.tool == tool);
         calls.sort_by_key(|call| (call.created_at, call.position.turn));
         calls
+    }
+
+    pub(crate) fn attempts(&self, call: &CallRecord) -> Vec<AttemptRecord> {
+        let (store, runtime) = self.store();
+        runtime.block_on(ua_store::LedgerStore::attempts(&store, &call.call_id)).unwrap()
     }
 
     pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {

@@ -174,6 +174,12 @@ async fn calls_in_doubt(store: &Database, run: &RunId) -> Result<usize, HostErro
     Ok(count)
 }
 
+/// Whether nothing more comes of a run. A session of the gateway that a person ended is over, although no process came by to say so: its client
+/// goes on in another one.
+fn is_over(run: &RunRecord) -> bool {
+    run.status.is_terminal() || (ua_store::is_gateway(run) && run.end_mark().is_some())
+}
+
 fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
     let (id, status) = (&run.run_id, run.status);
     let stands = ua_resume::status_words(status, run.stop_reason);
@@ -181,8 +187,14 @@ fn refuse(home: &Home, run: &RunRecord, force: bool) -> Result<(), HostError> {
         return Err(HostError::usage(format!("a process drives run {id}; nothing was deleted"))
             .hint(format!("`ua runs cancel {id}` ends it")));
     }
-    if status.is_terminal() || force {
+    if is_over(run) || force {
         return Ok(());
+    }
+    if ua_store::is_gateway(run) {
+        return Err(HostError::usage(format!("run {id} is {status}, not finished; nothing was deleted")).hint(format!(
+            "it is a session of a client at the gateway, which the client alone continues; `ua runs cancel {id}` ends it, and --force deletes \
+             it with its open questions"
+        )));
     }
     let next = NextStep::of(run);
     Err(HostError::usage(format!("run {id} is {stands}, not finished; nothing was deleted")).hint(format!(
@@ -214,7 +226,9 @@ async fn delete(host: &Host, store: &dyn Store, run: &mut RunDeleted, args: &Del
     }
     let calls = store.calls(&run.run_id, None).await.map_err(|e| HostError::store("read the calls", &e))?;
     let had_effects = calls.iter().any(|call| call.attempt > 0 && call.policy.class.has_effect());
-    let deletion = RunDeletion { run_id: run.run_id.clone(), force: args.force, at: env.now() };
+    let record = store.run(&run.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    let force = args.force || is_over(&record);
+    let deletion = RunDeletion { run_id: run.run_id.clone(), force, at: env.now() };
     let outcome = store.delete_run(&deletion).await.map_err(|e| HostError::store("delete the run", &e))?;
     run.kept_for = outcome.kept_for;
     run.had_effects = had_effects;

@@ -364,6 +364,9 @@ fn change(host: &Host, root: Option<&Path>, entries: &GatewayEntries, install: b
             What::MayLogIn => "skipped: it may require a login by its client; name it if it does not",
             What::Unreachable => "skipped: the gateway cannot reach an address of this kind",
             What::NotRead => "skipped: its `args` or its file of variables (`envFile`) cannot be read in full",
+            What::Twice => {
+                "skipped: its name is given twice, and only the client knows which entry it takes; remove one of them"
+            }
             What::NotWrapped => "skipped: it does not go through the gateway",
         };
         let server = match &change.project {

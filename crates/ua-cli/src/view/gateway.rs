@@ -98,7 +98,7 @@ pub(crate) struct GatewayChanged {
 pub(crate) struct GatewayEntry {
     /// Its name.
     pub(crate) server: String,
-    /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read` or `not_wrapped`.
+    /// What was done about it: `wrapped`, `already`, `unwrapped`, `may_log_in`, `unreachable`, `not_read`, `twice` or `not_wrapped`.
     pub(crate) what: String,
 }
 

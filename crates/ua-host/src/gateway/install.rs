@@ -45,6 +45,9 @@ pub struct Edited {
     pub changes: Vec<Change>,
 }
 
+/// What says in front of a text that it is one in UTF-8.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// How a configuration is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -69,11 +72,14 @@ impl Format {
         servers: &[String],
         change: impl Fn(&str, &Entry) -> (What, Option<Becomes>),
     ) -> Result<Edited, HostError> {
+        // Some editors put it in front of what they write, and clients read over it. It stays.
+        let (mark, text) = text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
         let edited = match self {
             Self::Json => json::edited(text, servers, change),
             Self::Toml => toml::edited(text, servers, change),
             Self::Yaml => yaml::edited(text, servers, change),
         };
+        let edited = edited.map(|edited| Edited { text: format!("{mark}{}", edited.text), ..edited });
         edited.map_err(|error| {
             let hint = error.hint_text().unwrap_or(
                 "nothing was changed; correct that file, or have the client write its first tool server into it, or name another file with --file",
@@ -300,6 +306,36 @@ mod tests {
         let codex = "[mcp_servers.c]\ncommand = \"npx\"\nargs = [\"-p\", 8080]\n";
         let made = Format::Toml.wrapped(here(), codex, &ua(), &[]).unwrap();
         assert_eq!((made.text.as_str(), made.changes[0].what), (codex, What::NotRead));
+    }
+
+    #[test]
+    fn a_byte_order_mark_stays_where_it_was() {
+        for (format, text) in [
+            (Format::Json, "{\r\n \"mcpServers\": {\"a\": {\"command\": \"x\"}}\r\n}\r\n"),
+            (Format::Toml, "[mcp_servers.a]\r\ncommand = \"x\"\r\n"),
+            (Format::Yaml, "extensions:\n  a:\n    type: stdio\n    cmd: x\n    enabled: true\n"),
+        ] {
+            let marked = format!("{BYTE_ORDER_MARK}{text}");
+            let plain = format.wrapped(here(), text, &ua(), &[]).unwrap();
+            let made = format.wrapped(here(), &marked, &ua(), &[]).unwrap();
+            assert_eq!(made.text, format!("{BYTE_ORDER_MARK}{}", plain.text));
+            assert_eq!((made.changes.len(), made.changes[0].what), (1, What::Wrapped));
+            let back = format.unwrapped(here(), &made.text, &[]).unwrap();
+            assert!(back.text.starts_with(BYTE_ORDER_MARK), "{}", back.text);
+        }
+    }
+
+    /// The same name in two lists is two tool servers; twice in one it is said, and nothing is done.
+    #[test]
+    fn a_name_that_is_given_twice_is_left_alone() {
+        let config = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}, "a": {"command": "z"}},
+            "projects": {"/p": {"mcpServers": {"a": {"command": "x"}}}}}"#;
+        let made = Format::Json.wrapped(here(), config, &ua(), &[]).unwrap();
+        let told: Vec<_> = made.changes.iter().map(|change| (change.server.as_str(), change.what)).collect();
+        assert_eq!(told, [("a", What::Twice), ("b", What::Wrapped), ("a", What::Wrapped)]);
+        assert!(made.text.starts_with(r#"{"mcpServers": {"a": {"command": "x"}, "b""#), "{}", made.text);
+        let back = Format::Json.unwrapped(here(), &made.text, &[]).unwrap();
+        assert!(back.text.contains(r#""a": {"command": "z"}"#), "{}", back.text);
     }
 
     #[test]

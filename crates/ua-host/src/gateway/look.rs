@@ -46,7 +46,7 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
                 What::Already => &mut looked.wrapped,
                 What::Wrapped => &mut looked.unwrapped,
                 What::MayLogIn => &mut looked.may_log_in,
-                What::NotRead => &mut looked.not_read,
+                What::NotRead | What::Twice => &mut looked.not_read,
                 What::Unwrapped | What::Unreachable | What::NotWrapped => continue,
             };
             of.push((file.clone(), change.server));

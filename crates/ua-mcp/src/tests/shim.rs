@@ -1,5 +1,6 @@
 //! The shim against real processes.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ impl ServerBed {
         let args = ShimArgs {
             lock: self.lock.clone(),
             grace: Duration::from_millis(grace_ms),
+            secrets: vec!["SHIM_SECRET".to_owned()],
             command: command.into(),
             args: args.iter().map(Into::into).collect(),
         };
@@ -85,6 +87,46 @@ fn a_killed_runner_takes_a_stubborn_server_and_its_descendants_with_it() {
     assert_eq!(status.code(), Some(128 + 9), "the server was deaf to anything but SIGKILL");
     assert!(!is_locked(&world.lock));
     assert!(descendants.iter().all(|pid| !is_alive(*pid)));
+}
+
+/// Whoever starts the shim may block and ignore what it likes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_blocks_and_ignores_no_signal() {
+    use nix::sys::signal::SigSet;
+
+    let world = ServerBed::new();
+    let show = "grep -E '^Sig(Blk|Ign)' /proc/$$/status";
+    let mut shim = world.shim(200, "bash", &["-c", show]);
+    // The mask belongs to a thread, and so does what this test does to its own.
+    let output = std::thread::spawn(move || {
+        SigSet::all().thread_block().unwrap();
+        let words: Vec<_> = std::iter::once(shim.get_program()).chain(shim.get_args()).map(OsStr::to_owned).collect();
+        shim = Command::new("bash");
+        shim.args(["-c", "trap '' HUP INT QUIT TERM USR1 CHLD; exec \"$@\"", "bash"]).args(words);
+        shim.stdin(Stdio::piped()).output().unwrap()
+    });
+    let output = output.join().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let masks: Vec<u64> =
+        shown.lines().map(|line| u64::from_str_radix(line.split_once(':').unwrap().1.trim(), 16).unwrap()).collect();
+    assert_eq!(masks, [0, 0], "{shown}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a server writes to its standard error is in its log without what its variables hold that is secret, however the words are cut.
+#[test]
+fn a_log_has_no_secret() {
+    let world = ServerBed::new();
+    let write = "printf 'a hush-4711-' >&2; sleep 0.05; printf '0815 b\\nsecond line\\n' >&2; \
+        head -c 400000 /dev/zero | tr '\\0' x >&2; printf ' hush-4711-0815\\nlast hush-4711-0815' >&2";
+    let mut shim = world.shim(200, "sh", &["-c", write]);
+    let output = shim.env("SHIM_SECRET", "hush-4711-0815\nsecond line").stdin(Stdio::piped()).output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    let (first, rest) = log.split_once('\n').unwrap();
+    assert_eq!(first, "a [secret SHIM_SECRET] b");
+    assert!(!log.contains("4711") && !log.contains("second line") && log.len() < 300_000, "{}", log.len());
+    assert!(rest.contains("x [the rest of this line is left out]\n"), "{}", &rest[rest.len() - 100..]);
+    assert!(log.ends_with("last [secret SHIM_SECRET]"), "{}", &log[log.len() - 100..]);
 }
 
 /// What a program that this thread starts finds among its keys.

@@ -21,6 +21,8 @@ pub enum What {
     Unreachable,
     /// Something that it is started with is not read whole, and would be lost.
     NotRead,
+    /// Its name is given to two entries of one list, and only the client knows which of them it takes.
+    Twice,
     /// It does not go through the gateway.
     NotWrapped,
 }
@@ -35,6 +37,7 @@ impl What {
             Self::MayLogIn => "may_log_in",
             Self::Unreachable => "unreachable",
             Self::NotRead => "not_read",
+            Self::Twice => "twice",
             Self::NotWrapped => "not_wrapped",
         }
     }

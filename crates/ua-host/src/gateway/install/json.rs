@@ -45,8 +45,17 @@ pub(super) fn edited(
     }
     let known: Vec<String> = named.iter().map(|(_, server)| server.name.clone()).collect();
     let (mut edits, mut changes) = (Vec::new(), Vec::new());
+    let of: Vec<(Option<String>, String)> =
+        named.iter().map(|(project, server)| (project.clone(), server.name.clone())).collect();
     for (project, server) in named {
         if !servers.is_empty() && !servers.contains(&server.name) {
+            continue;
+        }
+        if of.iter().filter(|(other, name)| *other == project && *name == server.name).count() > 1 {
+            let change = Change { server: server.name, project, what: What::Twice };
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
             continue;
         }
         let fields = members(text, &server.value).ok_or_else(not_understood)?;
