@@ -220,6 +220,25 @@ fn an_agent_is_not_a_person() {
     env.run(&["gateway", "stop"]).code(0);
 }
 
+/// No resume finishes a session, so nobody is told to try one; and one that a person ended waits for nobody any more.
+#[test]
+fn a_session_is_ended_by_its_client_or_by_a_person_and_by_no_resume() {
+    let env = env();
+    with_servers(&env, "hold_wait = \"0s\"\npolicies = [\"asked.toml\"]\n");
+    let policy = "[[rule]]\nid = \"asked\"\nname = \"send_email\"\napproval = \"ask\"\n";
+    std::fs::write(env.root().join("asked.toml"), policy).unwrap();
+    let until_gone = "while \"$1\" \"$2\" \"$3\" gateway status | grep -q '^broker'; do sleep 0.02; done";
+    env.run_by_bash(&format!("{}\n{until_gone}", CLIENT.replace("mail 3 One\nmail 4 Two\n", ""))).code(0);
+    let session = env.value("SELECT run_id FROM runs");
+    let refused = env.run(&["runs", "delete", &session, "--yes"]).refused(2, &["the client alone continues"]);
+    assert!(!refused.stderr.contains("ua resume"), "{}", refused.stderr);
+    let question = env.run(&["questions", "--json"]).code(0).json()[0]["question_id"].as_str().unwrap().to_owned();
+    env.run(&["answer", &question, "abort"]).code(0);
+    env.run(&["runs", "list"]).code(0).shows(&["idle session"]);
+    env.run(&["runs", "delete", &session, "--yes"]).code(0);
+    assert_eq!(env.rows("SELECT run_id FROM runs"), Vec::<String>::new());
+}
+
 /// A tool server of one tool that posts at once and answers when `go` is there; and a client that greets it and calls the tool.
 const NOTES: &str = r#"
 cat > notes.sh <<'END'

@@ -145,8 +145,11 @@ impl Ends {
         let Self { term, others } = self;
         let any_other = std::future::poll_fn(|context| {
             // Each is asked, so that each wakes this.
-            let heard = others.iter_mut().filter_map(|signal| signal.poll_recv(context).is_ready().then_some(()));
-            if heard.count() > 0 { Poll::Ready(()) } else { Poll::Pending }
+            let mut is_heard = false;
+            for signal in others.iter_mut() {
+                is_heard |= signal.poll_recv(context).is_ready();
+            }
+            if is_heard { Poll::Ready(()) } else { Poll::Pending }
         });
         tokio::select! {
             _ = term.recv() => {}

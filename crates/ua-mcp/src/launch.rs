@@ -71,10 +71,11 @@ impl Launch<'_> {
         let stderr = StderrLog::open(self.server, self.stderr_log)
             .map_err(|error| format!("its log cannot be opened: {error}"))?;
         let to_log = stderr.file.try_clone().map_err(|error| format!("its log cannot be opened: {error}"))?;
+        let secrets = self.secrets();
         let shim_args = ShimArgs {
             lock: self.lock,
             grace: self.grace,
-            secrets: self.secrets(),
+            secrets,
             command: self.command.into(),
             args: self.args.iter().map(OsString::from).collect(),
         };

@@ -44,6 +44,11 @@ fn what_a_bridge_starts_can_be_asked_to_end() {
         let of_a_pipe = 1 << (Signal::PIPE.as_raw() - 1);
         assert_eq!(signals(server, "SigIgn") & !of_a_pipe, 0);
         client.done();
+        // Whoever runs this test in the background may ignore it, and so does what it starts.
+        if signals(broker, "SigIgn") >> (signal.as_raw() - 1) & 1 == 1 {
+            assert_ne!(signal, Signal::TERM);
+            continue;
+        }
         kill_process(Pid::from_raw(i32::try_from(broker).unwrap()).unwrap(), signal).unwrap();
         until("the broker's end", || has_ended(broker).then_some(()));
         until("the tool server's end", || has_ended(server).then_some(()));

@@ -97,7 +97,7 @@ fn a_server_blocks_and_ignores_no_signal() {
 
     let world = ServerBed::new();
     let show = "grep -E '^Sig(Blk|Ign)' /proc/$$/status";
-    let mut shim = world.shim(200, "bash", &["-c", show]);
+    let mut shim = world.shim(20_000, "bash", &["-c", show]);
     // The mask belongs to a thread, and so does what this test does to its own.
     let output = std::thread::spawn(move || {
         SigSet::all().thread_block().unwrap();
@@ -119,7 +119,7 @@ fn a_log_has_no_secret() {
     let world = ServerBed::new();
     let write = "printf 'a hush-4711-' >&2; sleep 0.05; printf '0815 b\\nsecond line\\n' >&2; \
         head -c 400000 /dev/zero | tr '\\0' x >&2; printf ' hush-4711-0815\\nlast hush-4711-0815' >&2";
-    let mut shim = world.shim(200, "sh", &["-c", write]);
+    let mut shim = world.shim(20_000, "sh", &["-c", write]);
     let output = shim.env("SHIM_SECRET", "hush-4711-0815\nsecond line").stdin(Stdio::piped()).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     let (first, rest) = log.split_once('\n').unwrap();
