@@ -68,12 +68,12 @@ impl Log {
         let held = std::mem::take(&mut self.line);
         let mut clean = String::with_capacity(held.len());
         for line in held.split_inclusive(|byte| *byte == b'\n') {
-            let text = String::from_utf8_lossy(line);
+            let text = String::from_utf8_lossy(&line[..line.len().min(MAX_LINE_BYTES)]);
             let text = self.redactor.text(&text);
             if line.len() < MAX_LINE_BYTES {
                 clean.push_str(&text);
             } else {
-                clean.extend(text.chars().take(MAX_LINE_BYTES - CUT_BYTES));
+                clean.extend(text.chars().take(text.chars().count().saturating_sub(CUT_BYTES)));
                 clean.push_str(" [the rest of this line is left out]\n");
             }
         }
