@@ -1,8 +1,9 @@
 //! Carrying: from the client to the broker, from the broker to the client, and to the next broker when one goes away.
 
 use std::io::{self, BufReader, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::args::{Args, Environment};
@@ -23,6 +25,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// How long a client that has gone may keep the bridge from its last word.
 const LAST_WORD: Duration = Duration::from_millis(200);
+/// How long after the last answer an end of the input is of a client that had it, whoever ended it.
+const HEARD: Duration = Duration::from_secs(1);
+/// Within what time a client that was killed has lost all that it had open, not its end of the input alone.
+const DYING: Duration = Duration::from_millis(200);
 /// How often it is looked whether the client asks for something, while no broker can be started.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// With what a program ends that will not start a broker however often it is asked: somebody has to change something first.
@@ -80,7 +86,7 @@ pub(crate) fn carry(args: Args, environment: Environment) -> io::Result<()> {
     let (told, reading) = (over.clone(), bridge.clone());
     thread::spawn(move || {
         let read = reading.read_client(&mut names);
-        reading.client_gone("eof");
+        reading.input_ended();
         let _first = told.send(read);
     });
     thread::spawn(move || bridge.serve(&over));
@@ -132,6 +138,15 @@ impl Bridge {
                 Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return None,
             }
         }
+    }
+
+    /// The client's input has ended: it closed it, or was killed. Whoever closes it is there some time longer, to read what comes and to see the
+    /// bridge end; of whoever was killed nothing is left in a moment. So where the last answer came just now it is looked.
+    fn input_ended(&self) {
+        let is_just_answered =
+            self.state_soon().is_some_and(|state| state.answered_at.is_some_and(|at| at.elapsed() < HEARD));
+        let is_there = is_just_answered && is_read_for(&io::stdout(), DYING) && parent_id() == self.environment.parent;
+        self.client_gone(if is_there { "closed" } else { "eof" });
     }
 
     fn client_gone(&self, how: &str) {
@@ -304,6 +319,22 @@ fn write_out(line: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether somebody has the other end of what is written to, all this time.
+fn is_read_for(out: &impl AsFd, span: Duration) -> bool {
+    let begun = now();
+    loop {
+        let left = span.saturating_sub(begun.elapsed());
+        // Nothing is waited for but the end, which is told of unasked.
+        let mut ends = [PollFd::new(out.as_fd(), PollFlags::empty())];
+        let millis = u16::try_from(left.as_millis()).unwrap_or(u16::MAX);
+        match poll(&mut ends, millis) {
+            Ok(0) if left.is_zero() => return true,
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
+}
+
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     if socket.as_os_str().len() <= LONGEST_ADDRESS {
         return UnixStream::connect(socket);
@@ -316,4 +347,38 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
 #[expect(clippy::disallowed_methods, reason = "how long ago something was; this program has no environment of ours")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, pipe};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_goes_is_noticed_and_one_that_stays_is_not_waited_for_longer() {
+        let span = Duration::from_millis(20);
+        for is_read in [true, false] {
+            let (mut reader, mut writer) = pipe().unwrap();
+            writer.write_all(b"answer").unwrap();
+            let mut said = [0; 6];
+            if is_read {
+                reader.read_exact(&mut said).unwrap();
+            }
+            assert!(is_read_for(&writer, span));
+            drop(reader);
+            assert!(!is_read_for(&writer, span));
+            let (reader, mut writer) = UnixStream::pair().unwrap();
+            writer.write_all(b"answer").unwrap();
+            assert!(is_read_for(&writer, span));
+            drop(reader);
+            assert!(!is_read_for(&writer, span));
+        }
+        // Whoever goes in between is noticed then.
+        let (reader, writer) = pipe().unwrap();
+        let gone = thread::spawn(move || drop(reader));
+        assert!(!is_read_for(&writer, Duration::from_secs(60)));
+        gone.join().unwrap();
+        assert!(is_read_for(&std::fs::File::open("/dev/null").unwrap(), Duration::ZERO));
+    }
 }

@@ -14,8 +14,11 @@
 //! S <name> <line>   one that an earlier broker may have had
 //! N <line>   any other message  | L <line>          any other message
 //! D <name>   its answer has been written
-//! E <millis> <eof|signal>   the client has gone, so long after the last answer
+//! E <millis> <how>   the client has gone, so long after the last answer
 //! ```
+//!
+//! `how` is `signal` when it had the bridge ended, `closed` when it closed its input and is still there to read, and `eof` when that is not
+//! known: it may have been killed with the last answer unread.
 
 mod args;
 mod carry;

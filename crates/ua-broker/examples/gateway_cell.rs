@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     let text = |place: usize| rest.get(place).map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
     match mode.to_str() {
         Some("bridge") => ua_bridge::run(rest),
+        Some("client") => client(&rest),
         Some("shim") => ExitCode::from(u8::try_from(ua_mcp::run_shim(rest)).unwrap_or(1)),
         Some("server") => server(Path::new(&text(0))),
         Some("http") => http(Path::new(&text(0))),
@@ -61,6 +62,16 @@ fn main() -> ExitCode {
         Some("serve") => broker(Path::new(&text(0)), text(1).parse().unwrap_or(0)),
         _ => ExitCode::from(64),
     }
+}
+
+/// A client with a bridge below it: what it is told it says there, and the other way round.
+fn client(rest: &[OsString]) -> ExitCode {
+    let mut bridge = Command::new(std::env::current_exe().unwrap());
+    let mut bridge = bridge.arg("bridge").args(rest).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (bridge.stdin.take().unwrap(), bridge.stdout.take().unwrap());
+    thread::spawn(move || io::copy(&mut io::stdin(), &mut input));
+    let copied = io::copy(&mut output, &mut io::stdout());
+    if copied.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Starts the broker beside the caller and waits until somebody listens.
@@ -116,7 +127,8 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
     let env = ua_core::system::env();
     if root.join("over_http").exists() {
         let tokens = ua_broker::Tokens::at(root.join("tokens.json"));
-        config.http = Some(ua_broker::HttpSettings { address: "127.0.0.1:0".parse().unwrap(), tokens });
+        let sessions = ua_broker::KeptSessions::at(root.join("http_sessions"));
+        config.http = Some(ua_broker::HttpSettings { address: "127.0.0.1:0".parse().unwrap(), tokens, sessions });
         let command = [
             std::env::current_exe().unwrap().display().to_string(),
             "server".into(),

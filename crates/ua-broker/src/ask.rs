@@ -15,8 +15,9 @@ use ua_store::{
 use crate::broker::{Broken, Unanswerable};
 use crate::client::{Expected, Wanted};
 use crate::connection::{Asker, Connection};
-use crate::given::FromClient;
+use crate::given::{FromClient, Given};
 use crate::live::{Ended, LiveCall, Reached, Sent, State, Waiting};
+use crate::queue::Place;
 use crate::road::Road;
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call, clients_key, own_call};
@@ -46,7 +47,7 @@ pub(crate) enum Reply {
 }
 
 /// A request that was told apart.
-enum Known {
+pub(crate) enum Known {
     /// Its call is under way.
     Waits(Waiting, Box<CallRecord>, Rule),
     /// Its call is over.
@@ -64,12 +65,13 @@ enum Known {
 }
 
 impl Connection {
-    /// Answers a request for a tool; `None` when the client wants no answer any more.
+    /// Answers a request for a tool whose place has come; `None` when the client wants no answer any more.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         asker: &Asker,
         params: &Value,
         session: &InUse,
+        place: Place<()>,
     ) -> Result<Option<Reply>, Unanswerable> {
         let (arrival, is_first) = (asker.arrival.as_str(), asker.is_first);
         let road = self.road(session).await.map_err(Unanswerable::Before)?;
@@ -77,6 +79,13 @@ impl Connection {
             Some(state) => self.came_back(arrival, state, params, session, &road).await?,
             None => self.tell_apart(arrival, is_first, params, session, &road).await?,
         };
+        // It has its turn from here on, if it is to be made; the next is told apart.
+        drop(place);
+        self.reply(known, asker).await
+    }
+
+    /// The answer to a request that was told apart; `None` when the client wants none any more.
+    pub(crate) async fn reply(self: &Arc<Self>, known: Known, asker: &Asker) -> Result<Option<Reply>, Unanswerable> {
         let ua = &self.broker.config.person;
         let told =
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
@@ -97,7 +106,7 @@ impl Connection {
             // The same words from memory: it was made once, and this is its answer.
             Known::Kept(call, reply, None) => {
                 let at = call.updated_at;
-                Ok(Some(self.answer_with(&call, reply, Rule::Repeat, at)))
+                Ok(Some(self.answer_with(&call, reply, Some(Notice::Duplicate), at)))
             }
             // With this process it would be gone.
             Known::Kept(call, reply, Some(why)) => {
@@ -109,7 +118,8 @@ impl Connection {
                     Waited::Over(ended) => match (&ended.told, &ended.reply) {
                         (Some(why), _) => Ok(Some(told(why, &id))),
                         (None, Some((call, reply))) => {
-                            Ok(Some(self.answer_with(call, reply.clone(), rule, call.updated_at)))
+                            let notice = notice(rule, call, false);
+                            Ok(Some(self.answer_with(call, reply.clone(), notice, call.updated_at)))
                         }
                         (None, None) => self.answer_of(&id, rule).await.map(Some),
                     },
@@ -269,28 +279,38 @@ impl Connection {
                 Ok(live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule)))
             }
             Ruling::Decide(call, rule) => {
-                let after = || Unanswerable::after(&call);
-                let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
-                let record = record.map_err(after())?;
-                let is_in_doubt = matches!(record.status, CallStatus::Running | CallStatus::Unknown);
-                if is_in_doubt && self.broker.has_ended(&record.run_id).await {
-                    note(&call, rule).await.map_err(after())?;
-                    let why = "a person ended its session and did not say what came of it".to_owned();
-                    let since = self.broker.sent_at(&call).await;
-                    return Ok(Known::Doubtful(call, Told::Unknown { since, why, question: None }));
-                }
-                let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
-                let road = self.road(&owner).await.map_err(after())?;
-                note(&call, rule).await.map_err(after())?;
-                road.upstream.put_given(&call, given);
-                let sent = self.broker.sent_before(&record).await;
-                Ok(Known::Waits(self.begin(owner, road, &record, Begun::Before(sent)), Box::new(record), rule))
+                note(&call, rule).await.map_err(Unanswerable::after(&call))?;
+                self.taken_up(call, rule, Some(given)).await
             }
             Ruling::HandOut(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
                 Ok(Known::Over(call, rule))
             }
         }
+    }
+
+    /// A call that is decided now: by its policy, by a person's word, or by sending what was never sent. `given`: what whoever asks now gives it.
+    pub(crate) async fn taken_up(
+        self: &Arc<Self>,
+        call: CallId,
+        rule: Rule,
+        given: Option<Given>,
+    ) -> Result<Known, Unanswerable> {
+        let after = || Unanswerable::after(&call);
+        let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call")).map_err(after())?;
+        let is_in_doubt = matches!(record.status, CallStatus::Running | CallStatus::Unknown);
+        if is_in_doubt && self.broker.has_ended(&record.run_id).await {
+            let why = "a person ended its session and did not say what came of it".to_owned();
+            let since = self.broker.sent_at(&call).await;
+            return Ok(Known::Doubtful(call, Told::Unknown { since, why, question: None }));
+        }
+        let owner = self.broker.session_of(&record.run_id).await.map_err(after())?;
+        let road = self.road(&owner).await.map_err(after())?;
+        if let Some(given) = given {
+            road.upstream.put_given(&call, given);
+        }
+        let sent = self.broker.sent_before(&record).await;
+        Ok(Known::Waits(self.begin(owner, road, &record, Begun::Before(sent)), Box::new(record), rule))
     }
 
     /// Nothing is waited for in here: a client that goes away at any moment leaves either nothing or a call that is under way.
@@ -300,10 +320,10 @@ impl Connection {
             Begun::Now => (true, None),
             Begun::Before(sent) => (false, sent),
         };
-        let live = LiveCall::new(call, self.broker.env.now(), holder, sent, session.turns.clone());
+        let (live, turn) = LiveCall::new(call, self.broker.env.now(), holder, sent, &session.turns);
         let waiting = live.ask();
         self.broker.live().insert(call.call_id.clone(), live.clone());
-        tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, live));
+        tokio::spawn(self.broker.clone().take_to_receipt(session, road, call.clone(), is_new, (live, turn)));
         waiting
     }
 
@@ -585,22 +605,25 @@ impl Connection {
             return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
         };
         let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt")).map_err(after())?;
-        Ok(self.answer_with(&call, reply, rule, receipt.received_at))
+        let was_written = rule == Rule::Owed && {
+            let arrivals = store.arrivals_of(ArrivalsOf::Call(id.clone())).await;
+            let arrivals = arrivals.map_err(Broken::at("read who asked for the call")).map_err(after())?;
+            arrivals.iter().any(|arrival| arrival.answered_at.is_some())
+        };
+        Ok(self.answer_with(&call, reply, notice(rule, &call, was_written), receipt.received_at))
     }
 
     /// What a call ended with, as an answer.
-    fn answer_with(&self, call: &CallRecord, reply: RawReply, rule: Rule, received_at: ua_core::Timestamp) -> Reply {
+    fn answer_with(
+        &self,
+        call: &CallRecord,
+        reply: RawReply,
+        notice: Option<Notice>,
+        received_at: ua_core::Timestamp,
+    ) -> Reply {
         let told = |told: Told| {
             let result = told.as_result(Some(&call.call_id), &self.broker.config.person);
             Reply::Result { result, is_final: true }
-        };
-        let notice = match rule {
-            Rule::Owed => Some(Notice::Late),
-            Rule::Repeat => Some(Notice::Duplicate),
-            Rule::Again => Some(Notice::Once),
-            Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New => {
-                call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
-            }
         };
         match reply {
             RawReply::ToolResult { result } => {
@@ -618,6 +641,18 @@ impl Connection {
             RawReply::HttpStatus { status, body, .. } => told(Told::Refused { why: format!("HTTP {status}: {body}") }),
             RawReply::Statement { by, proof } => told(Told::Happened { by, proof }),
             RawReply::Found { tool, id, .. } => told(Told::Happened { by: format!("`{tool}`"), proof: id }),
+        }
+    }
+}
+
+/// What is said of a receipt that is handed out by a rule. `was_written`: to somebody who asked for it before.
+fn notice(rule: Rule, call: &CallRecord, was_written: bool) -> Option<Notice> {
+    match rule {
+        Rule::Owed => Some(Notice::Late { was_written }),
+        Rule::Repeat => Some(Notice::Duplicate),
+        Rule::Again => Some(Notice::Once),
+        Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New => {
+            call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
         }
     }
 }

@@ -12,13 +12,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use ua_core::{QuestionId, RunId, Sha256, sha256};
 use ua_dispatch::{Catalog, Rules};
-use ua_store::Change;
+use ua_store::{ArrivalRecord, ArrivalsOf, Change, GatewayStore as _};
 
 use crate::ask::Reply;
 use crate::batches;
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
 use crate::era::{self, Client, Era};
 use crate::incoming::{Answer, Aside, CANCELLED, INITIALIZED, Request};
+use crate::queue::{Place, Queue};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse, wrong_names};
 use crate::settings::Patience;
@@ -50,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) reach: String,
     pub(crate) upstream: Arc<Upstream>,
     out: mpsc::UnboundedSender<ToClient>,
+    /// Its requests in the order in which they were read. Its calls are told apart in this order, which is that of their turns.
+    order: Arc<Queue<()>>,
     client: Mutex<(Era, Arc<Client>)>,
     sessions: AsyncMutex<HashMap<Identity, InUse>>,
     roads: AsyncMutex<HashMap<RunId, (InUse, Arc<Road>)>>,
@@ -156,6 +159,7 @@ impl Connection {
             folder,
             reach,
             out,
+            order: Arc::default(),
             sessions: AsyncMutex::default(),
             roads: AsyncMutex::default(),
             written: Mutex::default(),
@@ -259,8 +263,18 @@ impl Connection {
         lock(&self.open).values().max_by_key(|open| (open.is_call, &open.name)).map(|open| open.name.clone())
     }
 
-    /// A request of the client. `is_first`: nobody sent it before under this name.
+    /// The place of a request that was read just now, behind those that were read before.
+    pub(crate) fn place(&self) -> Place<()> {
+        self.order.place(())
+    }
+
+    /// A request of the client that was read just now. `is_first`: nobody sent it before under this name.
     pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, request: Request) {
+        self.request_at(self.place(), name, is_first, request);
+    }
+
+    /// A request whose place was taken when it was read.
+    pub(crate) fn request_at(self: &Arc<Self>, place: Place<()>, name: String, is_first: bool, request: Request) {
         let is_call = request.is_call();
         let (id, method, params) = request.into_parts();
         let era = if method == "initialize" { Era::Handshake } else { era::era_of(&params) };
@@ -300,14 +314,16 @@ impl Connection {
         drop(all);
         let key = name.clone();
         let connection = self.clone();
+        // Only calls have an order among each other.
+        let place = is_call.then_some(place);
         self.spawn(async move {
-            match method.as_str() {
-                "tools/call" => connection.call(name, id, era, &params, asker).await,
-                "subscriptions/listen" if era == Era::Stateless => {
+            match (method.as_str(), place) {
+                (_, Some(place)) => connection.call(name, id, era, &params, asker, place).await,
+                ("subscriptions/listen", None) if era == Era::Stateless => {
                     let answer = connection.subscribe(&name, &id, params, &cancel).await;
                     connection.answer(&name, id, era, &method, answer);
                 }
-                _ => {
+                (_, None) => {
                     let answer = connection.other(&method, params, relayed).await;
                     connection.answer(&name, id, era, &method, answer);
                 }
@@ -402,17 +418,63 @@ impl Connection {
         }
     }
 
-    async fn call(self: &Arc<Self>, name: String, id: Value, era: Era, params: &Value, asker: Asker) {
+    async fn call(self: &Arc<Self>, name: String, id: Value, era: Era, params: &Value, asker: Asker, place: Place<()>) {
         if let Some(why) = wrong_names(&params["_meta"]) {
             return self.answer(&name, id, era, "tools/call", error(-32602, &why, Value::Null));
         }
         let is_first = asker.is_first;
+        place.is_first().await;
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
-            Ok(session) => self.ask(&asker, params, session).await,
+            Ok(session) => self.ask(&asker, params, session, place).await,
             Err(error) => Err(Unanswerable::Before(Broken::new(error.to_string()))),
         };
         let asked = asked.map_err(|error| if is_first { error } else { error.of_one_that_comes_again() });
+        self.hand_back(name, id, era, asker.arrival, session.ok(), asked);
+    }
+
+    /// Takes up a call that an earlier broker was asked for, or whose answer is not at hand any more, by the name under which it came: its client
+    /// waits for the answer anew.
+    pub(crate) fn take_up(self: &Arc<Self>, name: String, id: Value) {
+        let open = Open {
+            name: name.clone(),
+            id: id.clone(),
+            came_as: None,
+            listens: watch::Sender::new(true),
+            cancel: CancellationToken::new(),
+            relayed: Arc::default(),
+            token: Value::Null,
+            wants_logs: true,
+            is_call: true,
+        };
+        let asker = Asker {
+            arrival: name.clone(),
+            is_first: false,
+            cancel: open.cancel.clone(),
+            listens: open.listens.subscribe(),
+        };
+        lock(&self.open).insert(name.clone(), open);
+        let place = self.place();
+        let connection = self.clone();
+        self.spawn(async move {
+            place.is_first().await;
+            let (session, found) = connection.found_again(&asker, place).await;
+            let found = found.map_err(Unanswerable::of_one_that_comes_again);
+            connection.hand_back(name.clone(), id, Era::Handshake, asker.arrival, session, found);
+            lock(&connection.open).remove(&name);
+        });
+    }
+
+    /// Answers a request for a tool with what came of asking. `session`: that of the request, which owes its client the answer.
+    fn hand_back(
+        &self,
+        name: String,
+        id: Value,
+        era: Era,
+        arrival: String,
+        session: Option<InUse>,
+        asked: Result<Option<Reply>, Unanswerable>,
+    ) {
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
@@ -422,14 +484,14 @@ impl Connection {
             Ok(Some(Reply::Result { result, is_final })) => {
                 // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
                 let is_final = is_final && self.too_long(&result).is_none();
-                if let (Ok(session), true) = (session, is_final) {
-                    lock(&self.written).insert(name.clone(), (asker.arrival.clone(), session));
+                if let (Some(session), true) = (session, is_final) {
+                    lock(&self.written).insert(name.clone(), (arrival, session));
                 }
                 json!({"result": result})
             }
             Ok(Some(Reply::Error { code, message, data })) => {
-                if let Ok(session) = session {
-                    lock(&self.written).insert(name.clone(), (asker.arrival.clone(), session));
+                if let Some(session) = session {
+                    lock(&self.written).insert(name.clone(), (arrival, session));
                 }
                 error(code, &message, data)
             }
@@ -551,8 +613,27 @@ impl Connection {
         let named = self.hello.principal.as_deref().unwrap_or(&client.name);
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
+        if identity.is_connection() {
+            self.heard_before(&session).await?;
+        }
         sessions.insert(identity, session.again());
         Ok(session)
+    }
+
+    /// What an earlier broker wrote to this very client, which goes on now, so that it has it.
+    async fn heard_before(&self, session: &InUse) -> Result<(), Broken> {
+        let of = ArrivalsOf::Session(session.run.run_id.clone());
+        let arrivals = self.broker.store.arrivals_of(of).await.map_err(Broken::at("read what was answered"))?;
+        let is_unheard = |arrival: &ArrivalRecord| {
+            let is_own = arrival.run_id == session.run.run_id;
+            is_own && arrival.answered_at.is_some() && arrival.acknowledged_at.is_none()
+        };
+        let unheard = arrivals.into_iter().filter(is_unheard).map(|arrival| arrival.arrival_id);
+        let unheard: Vec<String> = unheard.collect();
+        if !unheard.is_empty() {
+            self.note(session, unheard, true).await;
+        }
+        Ok(())
     }
 
     /// The road from a session to this connection's tool server, by the tools that it offers now. A server that cannot be looked at is not in

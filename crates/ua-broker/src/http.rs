@@ -1,8 +1,8 @@
 //! Clients that speak HTTP: Streamable HTTP on an address of this machine, both eras.
 //!
 //! Whoever comes needs a token, which says which client it is; web pages are kept out by `Host` and `Origin`. A tool server is named in the path
-//! (`/s/<name>/mcp`). A client of the older era has a session, and what is said to it is kept for a while: a stream that breaks is taken up again
-//! where it broke. One of the newer era has none; a stream that it closes is one that nobody waits at any more. Neither ends a call.
+//! (`/s/<name>/mcp`). A client of the older era has a session, which outlives the broker, and what is said to it is kept for a while: a stream that
+//! breaks is taken up again where it broke, and where that is not known any more, with the answer. One of the newer era has none; a stream that it closes is one that nobody waits at any more. Neither ends a call.
 //!
 //! Invariant: an answer counts as delivered when its stream was written to its end, and no sooner.
 
@@ -23,25 +23,32 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
 use ua_core::Timestamp;
 use ua_mcp::header_text;
 
+mod kept;
 mod session;
 mod streams;
 mod tokens;
 
+pub use self::kept::KeptSessions;
+use self::kept::{KeptSession, standing_id};
 use self::session::HttpSession;
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
+use crate::serve::DRAIN;
 use crate::upstream::lock;
 
 /// The longest message.
 const LONGEST: usize = 16 * 1024 * 1024;
 /// How long a session without traffic is kept.
 const SESSION_LIFE: Duration = Duration::from_hours(1);
+/// How much of the time that the broker takes to end is for what comes behind the last answer.
+const LAST: Duration = Duration::from_secs(1);
 /// How often it is looked for those.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// What a request says in headers and in itself is not the same.
@@ -61,16 +68,20 @@ pub struct HttpSettings {
     pub address: SocketAddr,
     /// Who is let in.
     pub tokens: Tokens,
+    /// Where sessions are kept.
+    pub sessions: KeptSessions,
 }
 
 /// What serves clients over HTTP.
 pub(crate) struct Front {
     broker: Arc<Broker>,
     tokens: Tokens,
+    /// What outlives the broker of those that follow.
+    kept: KeptSessions,
     /// Sessions of clients that began with a handshake, by name.
     sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
-    /// What serves clients without sessions, by client, tool server and project.
-    standing: Mutex<HashMap<(String, String, String), Arc<HttpSession>>>,
+    /// What serves clients without sessions, by the name under which it is kept.
+    standing: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
 
 /// Listens, and serves whoever comes until the broker closes. The address says where it listens.
@@ -87,6 +98,7 @@ pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Res
     let front = Arc::new(Front {
         broker: broker.clone(),
         tokens: settings.tokens.clone(),
+        kept: settings.sessions.clone(),
         sessions: Mutex::default(),
         standing: Mutex::default(),
     });
@@ -96,37 +108,72 @@ pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Res
 
 impl Front {
     async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let lines = TaskTracker::new();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         // An event is small and somebody waits for it.
                         let _slower = stream.set_nodelay(true);
-                        let front = self.clone();
-                        tokio::spawn(async move {
-                            let service = service_fn(|request| {
-                                let front = front.clone();
-                                async move { Ok::<_, Infallible>(front.pass(request).await) }
-                            });
-                            let connection = hyper::server::conn::http1::Builder::new()
-                                .timer(TokioTimer::new())
-                                .serve_connection(TokioIo::new(stream), service);
-                            if let Err(error) = connection.await {
-                                tracing::debug!(%error, "a connection of a client ended badly");
-                            }
-                        });
+                        lines.spawn(self.clone().serve_line(stream));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a client could not be accepted");
                         self.broker.env.clock.sleep(Duration::from_millis(200)).await;
                     }
                 },
-                () = self.broker.env.clock.sleep(LOOK_EVERY) => self.forget_idle().await,
+                () = self.broker.env.clock.sleep(LOOK_EVERY) => self.tend().await,
                 () = self.broker.closing.cancelled() => break,
             }
         }
+        drop(listener);
+        // Whoever waits for an answer has it before the broker ends, if it comes in time; then its line is closed.
+        for session in self.all(|_| true) {
+            session.end_standing();
+        }
+        lines.close();
+        tokio::select! {
+            () = lines.wait() => {}
+            () = self.broker.env.clock.sleep(DRAIN.saturating_sub(LAST)) => {}
+        }
+        self.note_uses();
         for session in self.drained(|_| true) {
             session.close(false).await;
+        }
+    }
+
+    /// Serves one connection of a client: request after request, and none any more once the broker ends.
+    async fn serve_line(self: Arc<Self>, stream: TcpStream) {
+        let service = service_fn(|request| {
+            let front = self.clone();
+            async move { Ok::<_, Infallible>(front.pass(request).await) }
+        });
+        let line = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), service);
+        let mut line = std::pin::pin!(line);
+        let ended = tokio::select! {
+            ended = line.as_mut() => ended,
+            () = self.broker.closing.cancelled() => {
+                line.as_mut().graceful_shutdown();
+                line.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection of a client ended badly");
+        }
+    }
+
+    /// The sessions of which this is so.
+    fn all(&self, of: impl Fn(&HttpSession) -> bool) -> Vec<Arc<HttpSession>> {
+        let (sessions, standing) = (lock(&self.sessions), lock(&self.standing));
+        sessions.values().chain(standing.values()).filter(|session| of(session)).cloned().collect()
+    }
+
+    /// Notes of each session when it was used, for the next broker.
+    fn note_uses(&self) {
+        for session in self.all(|_| true) {
+            self.kept.was_used(&session.id, session.used_at());
         }
     }
 
@@ -145,9 +192,14 @@ impl Front {
         gone
     }
 
-    async fn forget_idle(&self) {
+    /// Lets go of what nobody uses. A session is found again where it is kept; without sessions a client begins another one then.
+    async fn tend(&self) {
+        self.note_uses();
         let now: Timestamp = self.broker.env.now();
         for session in self.drained(|session| session.is_idle_since(now, SESSION_LIFE)) {
+            if session.is_stateless {
+                self.kept.forget(&session.id);
+            }
             session.close(true).await;
         }
         // One whose client is not to be found is asked nothing more, and its tools wait for nobody.
@@ -156,6 +208,7 @@ impl Front {
         for session in away {
             session.nobody_is_there().await;
         }
+        self.kept.forget_old(now);
     }
 
     async fn pass(self: &Arc<Self>, request: hyper::Request<Arriving>) -> Response<Body> {
@@ -180,6 +233,7 @@ impl Front {
             Method::GET => self.get(&who, request.headers()),
             Method::DELETE => match self.session_of(&who, request.headers()) {
                 Ok(session) => {
+                    self.kept.forget(&session.id);
                     lock(&self.sessions).remove(&session.id);
                     session.close(true).await;
                     empty(StatusCode::NO_CONTENT)
@@ -201,11 +255,22 @@ impl Front {
             let why = "begin with `initialize`, and send the session's name as `Mcp-Session-Id`";
             return Err(said(StatusCode::BAD_REQUEST, &Value::Null, INVALID_REQUEST, why, Value::Null));
         };
-        let session = lock(&self.sessions).get(id).filter(|session| session.who == who).cloned();
         // Its client begins anew, and asks again for what has no answer.
-        session.ok_or_else(|| {
+        let unknown = || {
             said(StatusCode::NOT_FOUND, &Value::Null, -32001, "there is no such session; initialize again", Value::Null)
-        })
+        };
+        let mut sessions = lock(&self.sessions);
+        if let Some(session) = sessions.get(id) {
+            return Some(session.clone()).filter(|session| session.who == who).ok_or_else(unknown);
+        }
+        // One that an earlier broker had, or that nobody used for a while.
+        let kept = self.kept.of_client(id, self.broker.env.now());
+        let kept = kept.filter(|kept| kept.who == who && kept.began_with.is_some()).ok_or_else(unknown)?;
+        let session = HttpSession::open(&self.broker, id.to_owned(), &kept, false).map_err(|error| {
+            said(StatusCode::INTERNAL_SERVER_ERROR, &Value::Null, -32603, &error.to_string(), Value::Null)
+        })?;
+        sessions.insert(session.id.clone(), session.clone());
+        Ok(session)
     }
 
     /// The stream that belongs to no request, or one that broke.
@@ -224,7 +289,8 @@ impl Front {
         };
         match session.reader_after(text_of(headers, "last-event-id")) {
             Some(reader) => reader.into_stream(false),
-            None => refusal(StatusCode::NOT_FOUND, "the events of that stream are no longer kept"),
+            // Not 404, which says that there is no such session.
+            None => refusal(StatusCode::BAD_REQUEST, "`Last-Event-ID` is not the name of an event of this session"),
         }
     }
 
@@ -345,16 +411,33 @@ impl Front {
         }
     }
 
-    /// What serves a client without sessions.
+    /// What serves a client without sessions: that of an earlier broker, if it was used not long ago.
     fn standing(&self, who: &str, server: &str, project: Option<String>) -> Result<Arc<HttpSession>, Broken> {
-        let key = (who.to_owned(), server.to_owned(), project.clone().unwrap_or_default());
+        let id = standing_id(who, server, project.as_deref());
         let mut standing = lock(&self.standing);
-        if let Some(session) = standing.get(&key) {
+        if let Some(session) = standing.get(&id) {
             return Ok(session.clone());
         }
-        let session = HttpSession::open(&self.broker, who, server, project, true)?;
-        standing.insert(key, session.clone());
+        let kept = self.kept.find(&id, self.broker.env.now(), SESSION_LIFE);
+        let session = match kept {
+            Some(kept) => HttpSession::open(&self.broker, id.clone(), &kept, true)?,
+            None => {
+                let new = KeptSession::new(&self.broker, who, server, project);
+                let session = HttpSession::open(&self.broker, id.clone(), &new, true)?;
+                self.keep(&session, &new);
+                session
+            }
+        };
+        standing.insert(id, session.clone());
         Ok(session)
+    }
+
+    /// Keeps what outlives the broker of a session. Where it cannot be kept, its client has it as long as there is this broker.
+    fn keep(&self, session: &HttpSession, of: &KeptSession) {
+        if let Err(error) = self.kept.keep(&session.id, of) {
+            tracing::warn!(%error, "a session over HTTP cannot be kept, and ends with this broker");
+        }
+        self.kept.was_used(&session.id, session.used_at());
     }
 
     /// A message of a client that has a session, or begins one.
@@ -394,18 +477,23 @@ impl Front {
             Ok(project) => project,
             Err(why) => return said(StatusCode::BAD_REQUEST, &id, -32602, &why, Value::Null),
         };
-        let session = match HttpSession::open(&self.broker, who, server, project, false) {
+        let mut kept = KeptSession::new(&self.broker, who, server, project);
+        let name = self.broker.env.uuid_v7() + &format!("{:016x}", self.broker.env.entropy.next_u64());
+        let session = match HttpSession::open(&self.broker, name, &kept, false) {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
         };
+        kept.began_with = Some(request.params().clone());
         let mut reader = session.asked(request).await;
         let answer = reader.answer().await.unwrap_or_default();
-        session.agreed_on(answer["result"]["protocolVersion"].as_str());
+        kept.revision = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
+        session.agreed_on(kept.revision.clone());
         if answer.get("result").is_none() {
             let response = reader.into_answer(StatusCode::OK, &answer);
             session.close(true).await;
             return response;
         }
+        self.keep(&session, &kept);
         lock(&self.sessions).insert(session.id.clone(), session.clone());
         let mut response = reader.into_answer(StatusCode::OK, &answer);
         if let Ok(name) = HeaderValue::from_str(&session.id) {

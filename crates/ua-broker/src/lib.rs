@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: a model, a drive, the environment, the command line.
 
+mod again;
 mod aggregate;
 mod ask;
 mod batches;
@@ -27,6 +28,7 @@ mod http;
 mod incoming;
 mod lines;
 mod live;
+mod queue;
 mod road;
 pub mod rules;
 mod serve;
@@ -39,7 +41,7 @@ mod upstream;
 mod wire;
 
 pub use broker::{Broken, Broker, BrokerConfig};
-pub use http::{HttpSettings, Tokens};
+pub use http::{HttpSettings, KeptSessions, Tokens};
 pub use serve::{BrokerLock, Served, ask_broker, hook_broker, serve};
 pub use settings::{Budget, BudgetSpan, ClientRules, Entries, EntrySpec, GatewayRules, Patience};
 pub use wire::WIRE;

@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::{
-    Mutex as AsyncMutex, Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch,
-};
+use tokio::sync::{Notify, oneshot, watch};
 use ua_core::{ArgsHash, CallId, CallStatus, Env, QuestionId, RawReply, RunId, Timestamp};
 use ua_dispatch::{DispatchError, Dispatched, Handed};
 use ua_ledger::{LedgerError, interpret};
@@ -18,6 +16,7 @@ use ua_store::{
 };
 
 use crate::broker::{Broken, Broker, Kept};
+use crate::queue::{Place, Queue};
 use crate::road::Road;
 use crate::session::InUse;
 use crate::texts::Told;
@@ -187,39 +186,43 @@ pub(crate) enum Reached {
     Sent(Sent),
 }
 
-/// In which order the calls of a session reach their tool server. They are handed to it in the order in which they were asked for; only an
-/// effect waits for the answer of the effect before it, and only while somebody waits for that. So a call that is never answered holds up no
-/// read, and its cancel frees the effects behind it.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    effects: Arc<AsyncMutex<()>>,
-    sending: Arc<RwLock<()>>,
-    /// The effect whose turn it is: its call and its tool.
-    first: Mutex<Option<(CallId, String)>>,
+/// In which order the calls of a session reach their tool server: that in which they were told apart, which is that in which they were asked
+/// for. Each is handed over before the next is; only an effect waits for the answer of the effect before it, and only while somebody waits for
+/// that. So a call that is never answered holds up no read, and its cancel frees the effects behind it.
+pub(crate) type Turns = Queue<Standing>;
+
+/// A call's turn, until it is dropped.
+pub(crate) type Turn = Place<Standing>;
+
+/// A call that waits for its turn, or has it.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    call: CallId,
+    tool: String,
+    has_effect: bool,
+    /// Whether it was handed to its tool server.
+    is_sent: bool,
 }
 
-/// An effect's turn, until it is dropped.
-struct Turn {
-    turns: Arc<Turns>,
-    _alone: OwnedMutexGuard<()>,
-}
-
-impl Turns {
-    async fn of(self: &Arc<Self>, call: &CallRecord) -> Turn {
-        let alone = self.effects.clone().lock_owned().await;
-        *lock(&self.first) = Some((call.call_id.clone(), call.name.tool.clone()));
-        Turn { turns: self.clone(), _alone: alone }
-    }
-
-    /// The tool of the effect whose turn it is, if that is another call.
-    fn before(&self, call: &CallId) -> Option<String> {
-        lock(&self.first).as_ref().filter(|(first, _)| first != call).map(|(_, tool)| tool.clone())
+impl Standing {
+    fn of(call: &CallRecord) -> Self {
+        let (tool, has_effect) = (call.name.tool.clone(), call.policy.class.has_effect());
+        Self { call: call.call_id.clone(), tool, has_effect, is_sent: false }
     }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *lock(&self.turns.first) = None;
+impl Place<Standing> {
+    /// Waits for its turn. A read waits for reads before it to be handed over, and for the effect whose turn it is: those behind that wait for
+    /// an answer, and it goes past them.
+    async fn comes(&self, has_effect: bool) {
+        self.until(|before| may_go(before, has_effect)).await;
+    }
+}
+
+fn may_go<'a>(mut before: impl Iterator<Item = &'a Standing>, has_effect: bool) -> bool {
+    match before.next() {
+        None => true,
+        Some(first) => !has_effect && first.has_effect && first.is_sent && before.all(|one| one.has_effect),
     }
 }
 
@@ -249,17 +252,18 @@ pub(crate) struct LiveCall {
 }
 
 impl LiveCall {
-    /// `sent` says when and as what it was handed to its tool server before, by an earlier process or before a person was asked.
+    /// It, and its turn behind all that were told apart before. `sent` says when and as what it was handed to its tool server before, by an
+    /// earlier process or before a person was asked.
     pub(crate) fn new(
         call: &CallRecord,
         since: Timestamp,
         holder: RunId,
         sent: Option<Sent>,
-        turns: Arc<Turns>,
-    ) -> Arc<Self> {
+        turns: &Arc<Turns>,
+    ) -> (Arc<Self>, Turn) {
         let (state, _) = watch::channel(State::UnderWay);
         let same = (call.name.raw.clone(), call.args_hash);
-        Arc::new(Self {
+        let live = Arc::new(Self {
             call: call.call_id.clone(),
             since,
             holder,
@@ -269,12 +273,13 @@ impl LiveCall {
             state,
             sent: watch::Sender::new(sent),
             has_begun: AtomicBool::new(false),
-            turns,
+            turns: turns.clone(),
             askers: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
             is_left_alone: AtomicBool::new(false),
             left: Notify::new(),
-        })
+        });
+        (live, turns.place(Standing::of(call)))
     }
 
     /// It is handed to its tool server now. What was so before, for [`LiveCall::was_not_sent`].
@@ -297,7 +302,10 @@ impl LiveCall {
         match self.sent() {
             Some(sent) => Reached::Sent(sent),
             None if self.has_begun.load(Ordering::SeqCst) => Reached::Begun,
-            None => Reached::Queued { behind: self.turns.before(&self.call) },
+            None => {
+                let of_another = |first: &Standing| (first.call != self.call).then(|| first.tool.clone());
+                Reached::Queued { behind: self.turns.first(of_another).flatten() }
+            }
         }
     }
 
@@ -307,23 +315,24 @@ impl LiveCall {
     }
 
     /// Dispatches it in its turn: what comes behind it is let through as soon as order does not need it any more.
-    async fn in_turn<T>(&self, dispatch: impl Future<Output = T>, turn: Option<Turn>, passes: Passes) -> T {
+    async fn in_turn<T>(&self, dispatch: impl Future<Output = T>, turn: Turn, has_effect: bool) -> T {
         let mut dispatch = std::pin::pin!(dispatch);
-        let (mut turn, mut passes) = (turn, Some(passes));
+        let mut turn = Some(turn);
         let mut sent = self.sent.subscribe();
         loop {
             let left = self.left.notified();
-            if sent.borrow_and_update().is_some() {
-                passes = None;
-                if !self.is_awaited() {
-                    turn = None;
-                }
+            let is_sent = sent.borrow_and_update().is_some();
+            if is_sent && (!has_effect || !self.is_awaited()) {
+                turn = None;
+            }
+            if let Some(turn) = turn.as_ref().filter(|_| is_sent) {
+                turn.change(|own| own.is_sent = true);
             }
             tokio::select! {
                 biased;
                 ended = &mut dispatch => return ended,
                 () = left, if turn.is_some() => {}
-                _changed = sent.changed(), if passes.is_some() => {}
+                _changed = sent.changed(), if turn.is_some() => {}
             }
         }
     }
@@ -468,9 +477,9 @@ impl Broker {
         road: Arc<Road>,
         call: CallRecord,
         is_new: bool,
-        live: Arc<LiveCall>,
+        (live, turn): (Arc<LiveCall>, Turn),
     ) {
-        let carried = self.carried(&session, road.clone(), &call, is_new, &live).await;
+        let carried = self.carried(&session, road.clone(), &call, is_new, &live, turn).await;
         road.upstream.drop_given(&call.call_id);
         let reply = road.upstream.take_reply(&call.call_id);
         let ended = match carried {
@@ -585,19 +594,17 @@ impl Broker {
         call: &CallRecord,
         is_new: bool,
         live: &LiveCall,
+        turn: Turn,
     ) -> Option<Result<Box<CallRecord>, NotOver>> {
+        let mut turn = Some(turn);
         let mut planned = if is_new { std::slice::from_ref(call) } else { &[] };
         let mut looks = 0;
         let mut is_first = true;
         let has_effect = call.policy.class.has_effect();
         loop {
-            let turn = if has_effect { Some(session.turns.of(call).await) } else { None };
-            let sending = session.turns.sending.clone();
-            let passes = if has_effect {
-                Passes::Alone(sending.write_owned().await)
-            } else {
-                Passes::Beside(sending.read_owned().await)
-            };
+            // One that a person decided about comes behind those that were asked for meanwhile.
+            let turn = turn.take().unwrap_or_else(|| session.turns.place(Standing::of(call)));
+            turn.comes(has_effect).await;
             // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
             live.has_begun.store(true, Ordering::SeqCst);
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
@@ -609,7 +616,7 @@ impl Broker {
             let handed = Handed { planned: std::mem::take(&mut planned), is_last, reads_wait: is_last };
             let ids = std::slice::from_ref(&call.call_id);
             let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
-            let dispatched = live.in_turn(dispatch, turn, passes).await;
+            let dispatched = live.in_turn(dispatch, turn, has_effect).await;
             if is_last {
                 session.soon();
             }
@@ -697,12 +704,6 @@ impl Broker {
     }
 }
 
-/// A call's way to its tool server, until it is dropped.
-enum Passes {
-    Alone(#[expect(dead_code, reason = "held, not read")] OwnedRwLockWriteGuard<()>),
-    Beside(#[expect(dead_code, reason = "held, not read")] OwnedRwLockReadGuard<()>),
-}
-
 /// An error and its causes on one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -715,4 +716,70 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands in a queue, and in which order what stood there was sent.
+    type Case = (Vec<(usize, Standing)>, Vec<usize>);
+
+    fn standing(place: usize, has_effect: bool) -> (usize, Standing) {
+        let call = CallId::parse(&format!("call_{place}")).unwrap();
+        (place, Standing { call, tool: String::new(), has_effect, is_sent: false })
+    }
+
+    fn again((all, sent): &Case) -> Case {
+        let all = all
+            .iter()
+            .map(|(place, one)| (*place, Standing { is_sent: one.is_sent, ..standing(*place, one.has_effect).1 }));
+        (all.collect(), sent.clone())
+    }
+
+    /// All sequences of five calls, and all orders in which they may be sent and answered: an effect is sent behind all that came before it, a
+    /// read behind all but those effects that wait for an answer, and something can always go on.
+    #[test]
+    fn in_whichever_order_calls_are_answered_they_are_sent_in_their_order() {
+        const COUNT: usize = 5;
+        let mut ends = 0;
+        for kinds in 0..1_u32 << COUNT {
+            let has_effect = |place: usize| kinds & (1 << place) != 0;
+            let mut open: Vec<Case> =
+                vec![((0..COUNT).map(|place| standing(place, has_effect(place))).collect(), vec![])];
+            while let Some(case) = open.pop() {
+                let mut next = Vec::new();
+                for at in 0..case.0.len() {
+                    let (place, one) = &case.0[at];
+                    let mut then = again(&case);
+                    if one.is_sent {
+                        // It is answered.
+                        then.0.remove(at);
+                    } else if may_go(case.0[..at].iter().map(|(_, before)| before), one.has_effect) {
+                        let unanswered = case.0.iter().any(|(_, one)| one.is_sent);
+                        let passed = case.0[..at].iter().filter(|(_, before)| !before.is_sent);
+                        assert!(
+                            passed.clone().all(|(_, before)| before.has_effect && !one.has_effect),
+                            "{kinds:b} {case:?}"
+                        );
+                        assert!(passed.count() == 0 || unanswered, "{kinds:b} {case:?}");
+                        assert!(!one.has_effect || !unanswered, "{kinds:b} {case:?}");
+                        then.1.push(*place);
+                        if one.has_effect {
+                            then.0[at].1.is_sent = true;
+                        } else {
+                            then.0.remove(at);
+                        }
+                    } else {
+                        continue;
+                    }
+                    next.push(then);
+                }
+                assert!(!next.is_empty() || case.1.len() == COUNT, "{kinds:b} {case:?}");
+                ends += usize::from(case.0.is_empty());
+                open.append(&mut next);
+            }
+        }
+        assert!(ends > 1 << COUNT);
+    }
 }

@@ -25,7 +25,7 @@ use crate::wire::{Control, Visitor, WIRE, Wanted};
 /// How often it is looked whether anybody needs the broker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long what is under way may take when the broker is to end.
-const DRAIN: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN: Duration = Duration::from_secs(30);
 /// How often it is looked whether it is over.
 const POLL: Duration = Duration::from_millis(20);
 /// The longest path that a socket's address holds.

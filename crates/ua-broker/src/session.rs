@@ -57,10 +57,20 @@ impl Identity {
         let hinted = hint("claude-code", "CLAUDE_CODE_SESSION_ID").or_else(|| hint("grok", "GROK_SESSION_ID"));
         match hinted {
             Some(key) => Self { key: format!("env:{key}"), level: "provisional" },
-            None => Self { key: format!("connection:{}", hello.bridge), level: "connection" },
+            None => Self { key: format!("{CONNECTION}:{}", hello.bridge), level: CONNECTION },
         }
     }
 }
+
+impl Identity {
+    /// Whether nothing says which session it is but the connection, so that it is no other client's.
+    pub(crate) fn is_connection(&self) -> bool {
+        self.level == CONNECTION
+    }
+}
+
+/// How well a session is known of which nothing is known but its connection.
+const CONNECTION: &str = "connection";
 
 /// What the client calls a session, of the key that it is kept under.
 pub(crate) fn clients_key(session_key: &str) -> &str {

@@ -162,8 +162,8 @@ pub(crate) fn too_long(length: usize) -> String {
 /// Why a result is handed out that another request brought home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// Nobody had it until now.
-    Late,
+    /// Nobody is known to have had it until now; whether it was written to somebody.
+    Late { was_written: bool },
     /// It was handed out before.
     Duplicate,
     /// It was asked for again before whoever asked can be known to have had it.
@@ -174,12 +174,14 @@ pub(crate) enum Notice {
 /// might break its schema; then only `_meta` says it.
 pub(crate) fn with_notice(mut result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
     let (kind, text) = match notice {
-        Notice::Late => (
-            "late",
-            format!(
-                "(This call was made at {at}; its answer had not reached anybody. It was not made again: this is that answer.)"
-            ),
-        ),
+        Notice::Late { was_written } => {
+            let reached = if was_written {
+                "its answer was written to a client that did not go on, and it is not known whether anybody read it"
+            } else {
+                "its answer had not reached anybody"
+            };
+            ("late", format!("(This call was made at {at}; {reached}. It was not made again: this is that answer.)"))
+        }
         Notice::Duplicate => (
             "duplicate",
             format!("(This very call was made before, at {at}. It was not made again: this is the answer from then.)"),
@@ -213,9 +215,14 @@ mod tests {
         let call = CallId::parse("call_1").unwrap();
         let at = Timestamp::from_millis(1_767_323_045_000);
         let plain = json!({"content": [{"type": "text", "text": "sent"}], "isError": false});
-        let told = with_notice(plain.clone(), Notice::Late, &call, at);
-        assert_eq!(told["content"][0], plain["content"][0]);
-        assert!(told["content"][1]["text"].as_str().unwrap().contains("not made again"));
+        for (was_written, words) in
+            [(true, "it is not known whether anybody read it"), (false, "had not reached anybody")]
+        {
+            let told = with_notice(plain.clone(), Notice::Late { was_written }, &call, at);
+            assert_eq!((&told["content"][0], &told["_meta"][META]["notice"]), (&plain["content"][0], &json!("late")));
+            let text = told["content"][1]["text"].as_str().unwrap();
+            assert!(text.contains("not made again") && text.contains(words), "{text}");
+        }
         let structured =
             json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {"id": 1}, "_meta": {"x": 1}});
         let told = with_notice(structured, Notice::Duplicate, &call, at);

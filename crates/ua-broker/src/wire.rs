@@ -226,8 +226,10 @@ pub(crate) enum BridgeLine<'l> {
     Gone { is_orderly: bool },
 }
 
-/// How long after the last answer an end is one of a client that had it.
+/// How long after the last answer an end is of a client that had it, whoever ended it.
 const HEARD: u64 = 1_000;
+/// How a client goes that had what was written to it: it ended the bridge, or closed its input and was still there.
+const ORDERLY: [&str; 2] = ["signal", "closed"];
 
 impl<'l> BridgeLine<'l> {
     pub(crate) fn read(line: &'l str) -> Option<Self> {
@@ -241,7 +243,7 @@ impl<'l> BridgeLine<'l> {
             "D" => Some(Self::Delivered(rest)),
             "E" => {
                 let (millis, how) = rest.split_once(' ')?;
-                let is_orderly = how == "signal" || millis.parse().is_ok_and(|millis: u64| millis >= HEARD);
+                let is_orderly = ORDERLY.contains(&how) || millis.parse().is_ok_and(|millis: u64| millis >= HEARD);
                 Some(Self::Gone { is_orderly })
             }
             _ => None,
@@ -264,6 +266,7 @@ mod tests {
         assert!(matches!(BridgeLine::read("S 01A {}"), Some(BridgeLine::Request { is_again: true, .. })));
         assert_eq!(BridgeLine::read("E 999 eof"), Some(BridgeLine::Gone { is_orderly: false }));
         assert_eq!(BridgeLine::read("E 1000 eof"), Some(BridgeLine::Gone { is_orderly: true }));
+        assert_eq!(BridgeLine::read("E 0 closed"), Some(BridgeLine::Gone { is_orderly: true }));
         assert_eq!(BridgeLine::read("E 0 signal"), Some(BridgeLine::Gone { is_orderly: true }));
         assert_eq!(BridgeLine::read("?"), None);
         let hello = r#"{"wire":1,"bridge":"b","name":"mail","command":["x"],"cwd":"/","project":null,"parent":1,"secret":[],"env":{},"hints":{},"handshake":null}"#;

@@ -14,7 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ua_broker::{Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, Tokens, ask_broker, hook_broker};
+use ua_broker::{
+    Broker, BrokerConfig, BrokerLock, Entries, HttpSettings, KeptSessions, Tokens, ask_broker, hook_broker,
+};
 use ua_classify::Classifier;
 use ua_mcp::ShimCommand;
 use ua_resume::Commands;
@@ -38,6 +40,9 @@ pub(crate) use agent::above as agent_above;
 
 /// The key with which accounts are told apart, in the gateway's folder.
 const ACCOUNT_KEY: &str = "account.key";
+
+/// Where sessions of clients over HTTP are kept, in the gateway's folder.
+const HTTP_SESSIONS: &str = "http_sessions";
 
 /// The broker's socket, in its folder.
 const SOCKET: &str = "gateway.sock";
@@ -315,7 +320,11 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
         person: format!("ua --root {}", root.display()),
         hold_wait: said.hold_wait.unwrap_or(waits.hold),
         rules: said.rules,
-        http: said.listen.map(|address| HttpSettings { address, tokens: tokens(&root) }),
+        http: said.listen.map(|address| HttpSettings {
+            address,
+            tokens: tokens(&root),
+            sessions: KeptSessions::at(root.join(HTTP_SESSIONS)),
+        }),
         entries,
         remote_horizon: HORIZON,
         idle_exit: said.idle_exit.unwrap_or(waits.idle),

@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use ua_core::Timestamp;
 
-use super::streams::{Log, Reader};
+use super::kept::KeptSession;
+use super::streams::{EventName, Log, Reader};
 use super::text_of;
 use crate::batches::{self, Batches};
 use crate::broker::{Broken, Broker, Way};
 use crate::connection::{Connection, ToClient};
 use crate::incoming::{self, Aside, Incoming, Judged, Request};
+use crate::queue::Place;
 use crate::upstream::lock;
 use crate::wire::Hello;
 
@@ -30,7 +32,7 @@ pub(super) struct HttpSession {
     pub(super) id: String,
     /// Whose token it came with.
     pub(super) who: String,
-    is_stateless: bool,
+    pub(super) is_stateless: bool,
     connection: Arc<Connection>,
     streams: Mutex<Streams>,
     open: AtomicUsize,
@@ -50,36 +52,55 @@ struct Streams {
     ended: VecDeque<u64>,
 }
 
+impl Streams {
+    /// Where the answer to a request will stand that came under this name. `id` is that of a single request.
+    fn waits(&mut self, name: &str, id: Option<&Value>) -> Arc<Log> {
+        let number = self.next;
+        self.next += 1;
+        let log = Log::new(number, Some(name.to_owned()), id.cloned());
+        self.logs.insert(number, log.clone());
+        self.waiting.insert(name.to_owned(), number);
+        log
+    }
+
+    /// Where the answer to a request will stand that has none.
+    fn log_of(&self, name: &str) -> Option<Arc<Log>> {
+        self.logs.get(self.waiting.get(name)?).cloned()
+    }
+}
+
 impl HttpSession {
-    /// Opens a connection to a tool server that is among the user's.
+    /// Opens a connection to a tool server that is among the user's: for a client that comes, or for one that came to an earlier broker.
     pub(super) fn open(
         broker: &Arc<Broker>,
-        who: &str,
-        server: &str,
-        project: Option<String>,
+        id: String,
+        of: &KeptSession,
         is_stateless: bool,
     ) -> Result<Arc<Self>, Broken> {
-        let hello = Hello::of_entry(broker, who, server, project)?;
-        let id = broker.env.uuid_v7() + &format!("{:016x}", broker.env.entropy.next_u64());
+        let mut hello = Hello::of_entry(broker, &of.who, &of.server, of.project.clone())?;
+        hello.bridge.clone_from(&of.connection);
+        hello.handshake = of.began_with.as_ref().map(|params| json!({"params": params}));
         let (out, outgoing) = mpsc::unbounded_channel();
         let connection = Connection::open(broker.clone(), hello, out)?;
-        let standing = Log::new(0, None);
+        // The streams of an earlier broker have other numbers.
+        let first = broker.env.entropy.next_u64() >> 1;
+        let standing = Log::new(first, None, None);
         let streams = Streams {
-            next: 1,
-            logs: HashMap::from([(0, standing.clone())]),
+            next: first + 1,
+            logs: HashMap::from([(first, standing.clone())]),
             standing,
             waiting: HashMap::new(),
             ended: VecDeque::new(),
         };
         let session = Arc::new(Self {
             id,
-            who: who.to_owned(),
+            who: of.who.clone(),
             is_stateless,
             connection,
             streams: Mutex::new(streams),
             open: AtomicUsize::new(0),
             used_at: Mutex::new(broker.env.now()),
-            revision: Mutex::default(),
+            revision: Mutex::new(of.revision.clone()),
             batches: Batches::default(),
         });
         broker.connections.fetch_add(1, Ordering::AcqRel);
@@ -89,6 +110,17 @@ impl HttpSession {
 
     fn used(&self) {
         *lock(&self.used_at) = self.connection.broker.env.now();
+    }
+
+    /// When it was used last.
+    pub(super) fn used_at(&self) -> Timestamp {
+        if self.open.load(Ordering::Acquire) > 0 { self.connection.broker.env.now() } else { *lock(&self.used_at) }
+    }
+
+    /// Streams on which no answer is waited for end now.
+    pub(super) fn end_standing(&self) {
+        self.connection.end_subscriptions();
+        lock(&self.streams).standing.say(None, true);
     }
 
     pub(super) fn is_idle_since(&self, now: Timestamp, life: Duration) -> bool {
@@ -128,19 +160,23 @@ impl HttpSession {
 
     /// A request; whoever is given the reader hears its answer.
     pub(super) async fn asked(self: &Arc<Self>, request: Request) -> Reader {
-        let (name, log) = self.arrived().await;
+        // Before anything is waited for.
+        let place = self.connection.place();
+        let (name, log) = self.arrived(Some(request.id())).await;
         // The name was made for it just now.
-        self.connection.request(name, true, request);
+        self.connection.request_at(place, name, true, request);
         Reader::new(self.clone(), log, 0)
     }
 
     /// Several messages at once; whoever is given the reader hears their answers as one. `None` when none of them has one.
     pub(super) async fn asked_at_once(self: &Arc<Self>, messages: Vec<Judged>) -> Option<Reader> {
-        let (name, log) = self.arrived().await;
+        // Before anything is waited for; what is no request leaves its own.
+        let places: Vec<Place<()>> = messages.iter().map(|_| self.connection.place()).collect();
+        let (name, log) = self.arrived(None).await;
         let (taken, answer) = self.batches.open(&name, messages);
-        for (name, incoming) in taken {
+        for ((name, incoming), place) in taken.into_iter().zip(places) {
             match incoming {
-                Incoming::Request(request) => self.connection.request(name, true, request),
+                Incoming::Request(request) => self.connection.request_at(place, name, true, request),
                 Incoming::Aside(aside) => self.connection.message(aside).await,
             }
         }
@@ -152,8 +188,8 @@ impl HttpSession {
     }
 
     /// What was agreed on when the session began.
-    pub(super) fn agreed_on(&self, revision: Option<&str>) {
-        *lock(&self.revision) = revision.map(str::to_owned);
+    pub(super) fn agreed_on(&self, revision: Option<String>) {
+        *lock(&self.revision) = revision;
     }
 
     /// Whether several messages may come as one.
@@ -161,23 +197,14 @@ impl HttpSession {
         incoming::has_batches(lock(&self.revision).as_deref())
     }
 
-    /// A name for what came just now, and where its answer will stand.
-    async fn arrived(&self) -> (String, Arc<Log>) {
+    /// A name for what came just now, and where its answer will stand. `id` is that of a single request.
+    async fn arrived(&self, id: Option<&Value>) -> (String, Arc<Log>) {
         self.used();
         // A session goes on one request after the other; those that share a client without sessions know nothing of each other, but
         // what was written to it was written.
         self.connection.acknowledge().await;
         let name = self.connection.broker.env.uuid_v7();
-        let mut streams = lock(&self.streams);
-        let log = {
-            let number = streams.next;
-            streams.next += 1;
-            let log = Log::new(number, Some(name.clone()));
-            streams.logs.insert(number, log.clone());
-            streams.waiting.insert(name.clone(), number);
-            log
-        };
-        drop(streams);
+        let log = lock(&self.streams).waits(&name, id);
         (name, log)
     }
 
@@ -187,18 +214,30 @@ impl HttpSession {
         self.connection.message(aside).await;
     }
 
-    /// The stream that belongs to no request, or the one that broke, from where it broke.
+    /// The stream that belongs to no request, or the one that broke, from where it broke. One that is not kept any more is begun anew; if a
+    /// request waits there for its answer, that is looked for by the request's name. `None` when nothing is called so.
     pub(super) fn reader_after(self: &Arc<Self>, last: Option<&str>) -> Option<Reader> {
         self.used();
-        let streams = lock(&self.streams);
-        let (log, place) = match last {
-            None => (streams.standing.clone(), 0),
-            Some(last) => {
-                let (number, place) = last.split_once('-')?;
-                (streams.logs.get(&number.parse::<u64>().ok()?)?.clone(), place.parse().ok()?)
+        let last = last.map(EventName::parse);
+        let (log, place) = {
+            let mut streams = lock(&self.streams);
+            match last {
+                None => (streams.standing.clone(), 0),
+                Some(None) => return None,
+                Some(Some(last)) => match (streams.logs.get(&last.stream), last.request) {
+                    (Some(log), _) => (log.clone(), last.place),
+                    (None, None) => (streams.standing.clone(), 0),
+                    (None, Some((name, id))) => match streams.log_of(&name) {
+                        Some(log) => (log, 0),
+                        None => {
+                            let log = streams.waits(&name, Some(&id));
+                            self.connection.take_up(name, id);
+                            (log, 0)
+                        }
+                    },
+                },
             }
         };
-        drop(streams);
         Some(Reader::new(self.clone(), log, place))
     }
 
@@ -251,16 +290,11 @@ impl HttpSession {
                     streams.logs.remove(&oldest);
                 }
             }
-            ToClient::Tell { message, about } => {
-                let of_request = about
-                    .and_then(|name| streams.waiting.get(batches::whole(&name)))
-                    .and_then(|number| streams.logs.get(number));
-                match of_request {
-                    Some(log) => log.say(Some(message), false),
-                    None if self.is_stateless => {}
-                    None => streams.standing.say(Some(message), false),
-                }
-            }
+            ToClient::Tell { message, about } => match about.and_then(|name| streams.log_of(batches::whole(&name))) {
+                Some(log) => log.say(Some(message), false),
+                None if self.is_stateless => {}
+                None => streams.standing.say(Some(message), false),
+            },
         }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Log {
     pub(super) number: u64,
     /// The request that it belongs to.
     pub(super) request: Option<String>,
+    /// What its client calls that request, where it is one alone.
+    id: Option<Value>,
     said: Mutex<Said>,
     changed: Notify,
 }
@@ -35,9 +37,54 @@ struct Said {
     is_over: bool,
 }
 
+/// The name of a place in a stream, under which its client takes it up again: also with the next broker, which knows the request by it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EventName {
+    pub(super) stream: u64,
+    pub(super) place: usize,
+    /// The request whose answer ends the stream, and what its client calls it.
+    pub(super) request: Option<(String, Value)>,
+}
+
+impl EventName {
+    /// Reads what a client says it had last; `None` when nothing is called so.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(4, '-');
+        let (stream, place) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let request = match (parts.next(), parts.next()) {
+            (Some(id), Some(name)) => Some((name.to_owned(), serde_json::from_slice(&bytes_of(id)?).ok()?)),
+            (Some(_), None) => return None,
+            (None, _) => None,
+        };
+        Some(Self { stream, place, request })
+    }
+}
+
+impl std::fmt::Display for EventName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.stream, self.place)?;
+        let Some((name, id)) = &self.request else { return Ok(()) };
+        f.write_str("-")?;
+        // An id may be any text, and stands in a header.
+        id.to_string().bytes().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, "-{name}")
+    }
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    pairs.collect()
+}
+
 impl Log {
-    pub(super) fn new(number: u64, request: Option<String>) -> Arc<Self> {
-        Arc::new(Self { number, request, said: Mutex::default(), changed: Notify::new() })
+    /// The name of a place in it.
+    fn event(&self, place: usize) -> EventName {
+        let request = self.request.clone().zip(self.id.clone());
+        EventName { stream: self.number, place, request }
+    }
+
+    pub(super) fn new(number: u64, request: Option<String>, id: Option<Value>) -> Arc<Self> {
+        Arc::new(Self { number, request, id, said: Mutex::default(), changed: Notify::new() })
     }
 
     /// Says something; the last thing is an answer.
@@ -127,7 +174,7 @@ impl Reader {
     /// A stream of events. `is_named`: it begins with a name under which it can be taken up again.
     pub(super) fn into_stream(mut self, is_named: bool) -> Response<Body> {
         self.is_named = is_named;
-        let begin = is_named.then(|| format!("id: {}-{}\nretry: 1000\ndata:\n\n", self.log.number, self.place));
+        let begin = is_named.then(|| format!("id: {}\nretry: 1000\ndata:\n\n", self.log.event(self.place)));
         let events = futures_util::stream::unfold((self, begin), |(mut reader, mut begin)| async move {
             let text = match begin.take() {
                 Some(begin) => begin,
@@ -151,12 +198,32 @@ impl Reader {
         };
         self.place = place + 1;
         // The name is the place of what comes next, from which it is taken up again.
-        Some(format!("id: {}-{}\nevent: message\ndata: {message}\n\n", self.log.number, self.place))
+        Some(format!("id: {}\nevent: message\ndata: {message}\n\n", self.log.event(self.place)))
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         self.session.stream_closed(&self.log, self.is_done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_event_says_which_request_it_belongs_to() {
+        for request in [None, Some(("019a-b.0", json!(7))), Some(("n", json!("a-b ü")))] {
+            let request = request.map(|(name, id)| (name.to_owned(), id));
+            let name = EventName { stream: 1 << 60, place: 3, request };
+            assert!(name.to_string().is_ascii(), "{name}");
+            assert_eq!(EventName::parse(&name.to_string()), Some(name));
+        }
+        for none in ["", "1", "a-0", "1-2-37", "1-2-3-n", "1-2-é1-n", "1-2-zz-n"] {
+            assert_eq!(EventName::parse(none), None, "{none}");
+        }
     }
 }

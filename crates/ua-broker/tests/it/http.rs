@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use crate::eras::signed;
-use crate::world::{GatewayWorld, kill, mail, notice, text};
+use crate::world::{GatewayWorld, kill, mail, notice, text, told, until};
 
 /// What came back for one request, a message each.
 struct Said {
@@ -24,19 +24,19 @@ impl Said {
 }
 
 #[derive(Clone)]
-struct HttpClient {
+pub(crate) struct HttpClient {
     address: String,
     token: String,
     session: Option<String>,
 }
 
 impl HttpClient {
-    fn new(world: &GatewayWorld, name: &str) -> Self {
+    pub(crate) fn new(world: &GatewayWorld, name: &str) -> Self {
         Self { address: world.over_http(), token: world.token(name), session: None }
     }
 
     /// Writes a request; what comes back is read by whoever wants it.
-    fn write(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+    pub(crate) fn write(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let mut head = format!(
             "{method} /s/stub/mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
@@ -63,7 +63,7 @@ impl HttpClient {
         self.send("POST", &[], &message.to_string())
     }
 
-    fn greet(mut self) -> Self {
+    pub(crate) fn greet(mut self) -> Self {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "codex", "version": "1"}});
         let said = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!((said.status, said.result()["serverInfo"]["name"].as_str()), (200, Some("stub")));
@@ -223,7 +223,181 @@ fn a_stream_that_broke_is_taken_up_again() {
     let number = last.split_once('-').unwrap().0;
     let again = client.send("GET", &[("Last-Event-ID", &format!("{number}-0"))], "");
     assert_eq!(again.messages, said.messages);
-    assert_eq!(client.send("GET", &[("Last-Event-ID", "999-0")], "").status, 404);
+    // It is no event, and there is such a session all the same.
+    assert_eq!(client.send("GET", &[("Last-Event-ID", "nonsense")], "").status, 400);
+}
+
+/// How a broker ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Killed,
+    Stopped,
+}
+
+/// The same client at the next broker, in the session that it has.
+fn at_the_next_broker(world: &GatewayWorld, client: HttpClient, end: End) -> HttpClient {
+    match end {
+        End::Killed => world.kill_broker(),
+        End::Stopped => world.stop_broker(),
+    }
+    world.until_no_broker();
+    HttpClient { address: world.over_http(), ..client }
+}
+
+/// A call that says nothing of whose it is.
+fn silent(id: &Value, tool: &str, arguments: &Value) -> String {
+    let params = json!({"name": tool, "arguments": arguments});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+/// The name of the first event of a stream, which is there before the answer.
+fn first_event(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+    lines.find_map(|line| line.strip_prefix("id: ").map(str::to_owned)).unwrap()
+}
+
+/// A call was done, its answer reached nobody, and the broker ended: the client goes on in its session, and what it asks for once more, under
+/// whichever id, is that call. The next one is another.
+#[test]
+fn a_session_outlives_its_broker_and_so_does_what_it_is_owed() {
+    for end in [End::Killed, End::Stopped] {
+        for (tool, arguments) in [("append_line", json!({"text": "a"})), ("send_email", mail())] {
+            for again in [json!("a"), json!("b")] {
+                eprintln!("{end:?} {tool} {again}");
+                let world = GatewayWorld::new();
+                let client = HttpClient::new(&world, "codex").greet();
+                world.behave("hold");
+                let cut = client.write("POST", &[], &silent(&json!("a"), tool, &arguments));
+                world.until_effects(1);
+                drop(cut);
+                world.until_askers(0);
+                world.let_go();
+                world.until_calls(0);
+                let client = at_the_next_broker(&world, client, end);
+                let said = client.send("POST", &[], &silent(&again, tool, &arguments));
+                assert_eq!((said.status, notice(said.result()), world.effects().len()), (200, "late", 1), "{again}");
+                let next = client.send("POST", &[], &silent(&json!("c"), "append_line", &json!({"text": "a"})));
+                assert_eq!((notice(next.result()), world.effects().len()), ("", 2));
+                world.check();
+            }
+        }
+    }
+}
+
+/// The same of requests that stand for themselves, whose client has no session to name.
+#[test]
+fn a_client_without_sessions_is_the_same_one_at_the_next_broker() {
+    for end in [End::Killed, End::Stopped] {
+        let world = GatewayWorld::new();
+        let client = HttpClient::new(&world, "newer");
+        let line = json!({"name": "append_line", "arguments": {"text": "b"}});
+        world.behave("hold");
+        let message =
+            json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": signed(&json!({}), line.clone())});
+        let headers =
+            [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "append_line")];
+        let cut = client.write("POST", &headers, &message.to_string());
+        world.until_effects(1);
+        drop(cut);
+        world.until_askers(0);
+        world.let_go();
+        world.until_calls(0);
+        let client = at_the_next_broker(&world, client, end);
+        let said = client.alone(6, "tools/call", Some("append_line"), line);
+        assert_eq!((notice(said.result()), world.effects().len()), ("late", 1), "{end:?}");
+        world.check();
+    }
+}
+
+/// A stream that broke with its broker is taken up at the next one: with the answer that is stored, with the one that comes, and with what is
+/// said of a call in doubt.
+#[test]
+fn a_stream_is_taken_up_again_at_the_next_broker() {
+    for (tool, arguments, is_done) in [
+        ("append_line", json!({"text": "a"}), true),
+        ("charge_card", json!({"amount": 7}), false),
+        ("append_line", json!({"text": "a"}), false),
+    ] {
+        for id in [json!(7), json!("a-b/ü")] {
+            let world = GatewayWorld::new();
+            let client = HttpClient::new(&world, "codex").greet();
+            world.behave("hold");
+            let stream = client.write("POST", &[], &silent(&id, tool, &arguments));
+            let event = first_event(&stream);
+            world.until_effects(1);
+            if is_done {
+                drop(stream);
+                world.until_askers(0);
+                world.let_go();
+                world.until_calls(0);
+            }
+            let client = at_the_next_broker(&world, client, End::Killed);
+            if !is_done {
+                world.let_go();
+            }
+            let again = client.send("GET", &[("Last-Event-ID", &event)], "");
+            let answer = again.messages.last().unwrap_or_else(|| panic!("{tool}: nothing was said: {}", again.status));
+            assert_eq!((again.status, &answer["id"]), (200, &id));
+            if tool == "append_line" && !is_done {
+                assert_eq!((told(&answer["result"]), world.effects().len()), ("unknown", 1), "{answer}");
+                continue;
+            }
+            assert_eq!((text(&answer["result"]).as_str(), world.effects().len()), ("done, 1 so far", 1), "{answer}");
+            // It has it, and means another one.
+            let next = client.send("POST", &[], &silent(&json!("c"), "append_line", &json!({"text": "a"})));
+            assert_eq!((notice(next.result()), world.effects().len()), ("", 2), "{tool}");
+            world.check();
+        }
+    }
+}
+
+/// Of a request that is known nowhere it is said so, on a stream that ends.
+#[test]
+fn a_stream_of_a_request_that_is_not_known_says_so() {
+    let world = GatewayWorld::new();
+    let client = HttpClient::new(&world, "codex").greet();
+    let said = client.send("GET", &[("Last-Event-ID", "1-0-37-nobody")], "");
+    let answer = &said.messages[0];
+    assert_eq!((said.status, &answer["id"], &answer["error"]["code"]), (200, &json!(7), &json!(-32603)));
+}
+
+/// A broker that is to end answers whoever waits, and lets in nobody more; then it ends.
+#[test]
+fn who_waits_is_answered_before_the_broker_ends() {
+    let world = GatewayWorld::new();
+    let client = HttpClient::new(&world, "codex").greet();
+    let standing = client.write("GET", &[], "");
+    world.behave("hold");
+    let waiting = client.write("POST", &[], &silent(&json!(1), "append_line", &json!({"text": "a"})));
+    world.until_effects(1);
+    world.stop_broker();
+    assert_eq!(read(standing).status, 200, "it ends, since nobody waits for an answer there");
+    until("nobody to be let in", || TcpStream::connect(&client.address).is_err().then_some(()));
+    world.let_go();
+    assert_eq!(text(read(waiting).result()), "done, 1 so far");
+    world.until_no_broker();
+    let client = HttpClient { address: world.over_http(), ..client };
+    // It has its answer: it was written to the end, and its client goes on.
+    let next = client.send("POST", &[], &silent(&json!(2), "append_line", &json!({"text": "a"})));
+    assert_eq!((notice(next.result()), world.effects().len()), ("", 2));
+    world.check();
+}
+
+/// What a client ended is over for the next broker, too, and a session is its own client's.
+#[test]
+fn a_session_that_was_ended_is_none_at_the_next_broker() {
+    let world = GatewayWorld::new();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let (ended, kept) = (HttpClient::new(&world, "codex").greet(), HttpClient::new(&world, "codex").greet());
+    assert_eq!(ended.send("DELETE", &[], "").status, 204);
+    let ended = at_the_next_broker(&world, ended, End::Killed);
+    assert_eq!(ended.send("POST", &[], &ping).status, 404);
+    let kept = HttpClient { address: ended.address, ..kept };
+    let another = HttpClient { token: world.token("claude"), ..kept.clone() };
+    assert_eq!(another.send("POST", &[], &ping).status, 404);
+    assert_eq!(*kept.send("POST", &[], &ping).result(), json!({}));
+    assert_eq!(kept.send("DELETE", &[], "").status, 204);
+    assert_eq!(kept.send("POST", &[], &ping).status, 404);
 }
 
 #[test]

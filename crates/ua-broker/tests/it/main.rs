@@ -13,6 +13,7 @@ mod late;
 mod matrix;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
+mod order;
 mod passing;
 mod remote;
 mod repeats;

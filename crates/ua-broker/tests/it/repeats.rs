@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{GatewayWorld, mail, notice, text, until};
+use crate::world::{Client, GatewayWorld, kill, mail, notice, text, until};
 
 /// G2: the client is killed in a call; whoever asks next has the late receipt.
 #[test]
@@ -55,6 +55,64 @@ fn a_result_that_nobody_is_known_to_have_is_owed_once() {
     let mut another = world.client().greet();
     assert_eq!(notice(&another.result("send_email", &mail())), "");
     assert_eq!(world.effects().len(), 2);
+}
+
+/// A client that makes one call, reads its answer and closes its input has it, however soon it does that: the next one wants another effect.
+#[test]
+fn a_client_that_closes_its_input_behind_the_answer_has_had_it() {
+    let world = GatewayWorld::new();
+    let mut effects = 0;
+    for (tool, arguments) in [("send_email", mail()), ("append_line", json!({"text": "a"}))] {
+        for _ in 0..2 {
+            // Also as the first effect that its own session asks for.
+            let mut client = world.session("s1").greet();
+            if tool == "send_email" {
+                client = world.client().greet();
+            }
+            effects += 1;
+            assert_eq!((notice(&client.result(tool, &arguments)), world.effects().len()), ("", effects));
+            client.closed();
+        }
+    }
+    world.check();
+}
+
+/// A client that is killed in the moment in which it has its answer: nobody knows whether it was read, and that is what is said.
+#[test]
+fn of_a_client_that_was_killed_it_is_not_known_whether_it_read_its_answer() {
+    let world = GatewayWorld::new();
+    let mut client = Client::start_below(&world).greet();
+    assert_eq!(notice(&client.result("send_email", &mail())), "");
+    kill(client.pid());
+    world.until_connected(0);
+    let mut next = world.client().greet();
+    let result = next.result("send_email", &mail());
+    assert_eq!((notice(&result), world.effects().len()), ("late", 1));
+    assert!(text(&result).contains("it is not known whether anybody read it"), "{result}");
+    next.closed();
+    // The same client that ends in order.
+    let mut client = Client::start_below(&world).greet();
+    assert_eq!((notice(&client.result("send_email", &mail())), world.effects().len()), ("", 2));
+    client.closed();
+    world.until_connected(0);
+    let mut next = world.client().greet();
+    assert_eq!((notice(&next.result("send_email", &mail())), world.effects().len()), ("", 3));
+    next.done();
+    world.check();
+}
+
+/// A client goes on with the next broker: what the one before wrote to it, it has.
+#[test]
+fn what_a_client_was_told_by_one_broker_it_has_when_it_goes_on_with_the_next() {
+    let world = GatewayWorld::new();
+    let line = json!({"text": "a"});
+    let mut client = world.client().greet();
+    assert_eq!((notice(&client.result("append_line", &line)), world.effects().len()), ("", 1));
+    world.until_answered(1);
+    world.kill_broker();
+    assert_eq!((notice(&client.result("append_line", &line)), world.effects().len()), ("", 2));
+    client.done();
+    world.check();
 }
 
 /// What is not declared is owed to the session that asked, if it is the first thing that it does.

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
-use ua_store::{AttemptRecord, CallRecord, Choice, NewAnswer, QuestionRecord, RunStore as _};
+use ua_store::{
+    ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
+    RunStore as _,
+};
 use ua_store_sqlite::{SqliteConfig, SqliteStore};
 
 /// How long anything may take.
@@ -113,6 +119,44 @@ impl GatewayWorld {
     /// Waits until so many calls are under way.
     pub(crate) fn until_calls(&self, count: usize) {
         self.until_status(&format!("{count} calls"), |calls| calls.len() == count);
+    }
+
+    /// Waits until so many bridges and sessions over HTTP are connected.
+    pub(crate) fn until_connected(&self, count: usize) {
+        until(&format!("{count} to be connected"), || {
+            (self.status()?["bridges"].as_array()?.len() == count).then_some(())
+        });
+    }
+
+    /// Waits until the database says of so many requests that their answer was written to the client.
+    pub(crate) fn until_answered(&self, count: usize) {
+        until(&format!("{count} answers to be written"), || {
+            let answered = self.arrivals().into_iter().filter(|arrival| arrival.answered_at.is_some()).count();
+            (answered == count).then_some(())
+        });
+    }
+
+    fn arrivals(&self) -> Vec<ArrivalRecord> {
+        let (store, runtime) = self.store();
+        runtime.block_on(async {
+            let mut arrivals = Vec::new();
+            for run in store.runs(1_000).await.unwrap() {
+                arrivals.extend(store.arrivals_of(ArrivalsOf::Session(run.run_id)).await.unwrap());
+            }
+            arrivals
+        })
+    }
+
+    /// Has the broker end once what is under way is over.
+    pub(crate) fn stop_broker(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let status = runtime.block_on(ua_broker::ask_broker(&self.path("gateway.sock"), true)).unwrap().unwrap();
+        assert_eq!(status["is_ending"], true);
+    }
+
+    /// Waits until there is no broker.
+    pub(crate) fn until_no_broker(&self) {
+        until("the broker to end", || ua_broker::BrokerLock::take(&self.path("locks")).unwrap().map(drop));
     }
 
     /// What the broker says of how things stand.
@@ -248,6 +292,7 @@ impl Drop for GatewayWorld {
 pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
+    stdout: UnixStream,
     lines: Receiver<Value>,
     /// What came and was not asked for yet.
     pub(crate) heard: Vec<Value>,
@@ -271,15 +316,26 @@ impl Client {
         name: &str,
         more: &[&str],
     ) -> Self {
+        Self::start_by("bridge", world, project, env, name, more)
+    }
+
+    /// One that is a process of its own, with the bridge below it.
+    pub(crate) fn start_below(world: &GatewayWorld) -> Self {
+        Self::start_by("client", world, "project", &[], "stub", &[])
+    }
+
+    fn start_by(
+        mode: &str,
+        world: &GatewayWorld,
+        project: &str,
+        env: &[(&str, &str)],
+        name: &str,
+        more: &[&str],
+    ) -> Self {
         let cell = cell();
         let root = world.folder.path();
         let mut command = Command::new(&cell);
-        command.arg("bridge").arg("--socket").arg(root.join("gateway.sock")).args([
-            "--name",
-            name,
-            "--env",
-            "STUB_SECRET",
-        ]);
+        command.arg(mode).arg("--socket").arg(root.join("gateway.sock")).args(["--name", name, "--env", "STUB_SECRET"]);
         for word in [cell.as_os_str(), "start".as_ref(), root.as_os_str(), world.hold_millis.to_string().as_ref()] {
             command.arg("--start").arg(word);
         }
@@ -289,17 +345,22 @@ impl Client {
         } else {
             command.arg("--").arg(&cell).arg("server").arg(root.join("stub")).args(more);
         }
-        command.current_dir(world.path(project)).stdin(Stdio::piped()).stdout(Stdio::piped()).envs(env.iter().copied());
+        let (stdout, theirs) = UnixStream::pair().unwrap();
+        command.current_dir(world.path(project)).stdin(Stdio::piped()).envs(env.iter().copied());
+        command.stdout(OwnedFd::from(theirs));
         let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        // Its end is the bridge's alone.
+        drop(command);
+        let stdin = child.stdin.take();
         let (tell, lines) = channel();
+        let said = stdout.try_clone().unwrap();
         thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
                 let _gone = tell.send(serde_json::from_str(&line).unwrap());
             }
         });
         let info = json!({"name": "claude-code", "version": "2"});
-        Self { child, stdin, lines, heard: Vec::new(), next: 0, session: None, info, is_stateless: false }
+        Self { child, stdin, stdout, lines, heard: Vec::new(), next: 0, session: None, info, is_stateless: false }
     }
 
     pub(crate) fn say(&mut self, message: &Value) {
@@ -369,10 +430,22 @@ impl Client {
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "timed out"}}));
     }
 
-    /// The client is killed: its end of the pipe is gone at once.
+    /// The client is killed: its ends of both pipes are gone at once.
     pub(crate) fn killed(mut self) {
+        self.stdout.shutdown(Shutdown::Both).unwrap();
         drop(self.stdin.take());
         self.child.wait().unwrap();
+    }
+
+    /// The client closes its input and is there until the bridge has ended.
+    pub(crate) fn closed(mut self) {
+        drop(self.stdin.take());
+        self.child.wait().unwrap();
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The bridge is killed.

@@ -1,0 +1,87 @@
+//! A request of which nothing is left but the name under which it came: an earlier broker had it, and its client waits for the answer anew.
+//!
+//! Which call it is was decided when it came, and stands in the store. Nothing is begun for it that was not begun before.
+
+use std::sync::Arc;
+
+use ua_core::{CallStatus, Resolution};
+use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, GatewayStore as _, LedgerStore as _};
+
+use crate::ask::{Known, Reply};
+use crate::broker::{Broken, Unanswerable};
+use crate::connection::{Asker, Connection};
+use crate::queue::Place;
+use crate::rules::Rule;
+use crate::session::InUse;
+use crate::upstream::lock;
+
+impl Connection {
+    /// The answer to a request that came under this name before, with the session that asked; `None` when its client wants none any more.
+    pub(crate) async fn found_again(
+        self: &Arc<Self>,
+        asker: &Asker,
+        place: Place<()>,
+    ) -> (Option<InUse>, Result<Option<Reply>, Unanswerable>) {
+        let (session, arrival) = match self.arrival_of(&asker.arrival).await {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                let message = "nothing is known of this request any more; make it again in this session".to_owned();
+                return (None, Ok(Some(Reply::Refused { code: -32603, message })));
+            }
+            Err(error) => return (None, Err(Unanswerable::Before(error))),
+        };
+        let known = self.known_again(&arrival).await;
+        drop(place);
+        let reply = match known {
+            Ok(known) => self.reply(known, asker).await,
+            Err(error) => Err(error),
+        };
+        (session, reply)
+    }
+
+    /// A request of a client of this tool server, with its session as long as nobody ended it.
+    async fn arrival_of(&self, name: &str) -> Result<Option<(Option<InUse>, ArrivalRecord)>, Broken> {
+        let broker = &self.broker;
+        // What came just now may wait to be written.
+        broker.flush(&self.project).await?;
+        let of = ArrivalsOf::One(name.to_owned());
+        let found = broker.store.arrivals_of(of).await.map_err(Broken::at("look for the same request"))?.pop();
+        let Some(arrival) = found.filter(|arrival| arrival.project == self.project) else { return Ok(None) };
+        if broker.has_ended(&arrival.run_id).await {
+            return Ok(Some((None, arrival)));
+        }
+        let session = broker.session_of(&arrival.run_id).await?;
+        let is_here = session.record.server == self.hello.name && session.record.reach == self.reach;
+        Ok(is_here.then_some((Some(session), arrival)))
+    }
+
+    /// Where the call of a request stands by now. In a project one request after the other is told apart.
+    async fn known_again(self: &Arc<Self>, arrival: &ArrivalRecord) -> Result<Known, Unanswerable> {
+        let call = arrival.call_id.clone();
+        let project = self.broker.project(&self.project);
+        let _one = project.lock().await;
+        if let Some(kept) = lock(&self.broker.kept).get(&call) {
+            return Ok(Known::Kept(kept.call.clone(), kept.reply.clone(), kept.unrecorded.clone()));
+        }
+        self.broker.flush(&self.project).await.map_err(Unanswerable::after(&call))?;
+        let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
+        let record = record.map_err(Unanswerable::after(&call))?;
+        let live = self.broker.live().get(&call).cloned();
+        match live {
+            Some(live) => Ok(Known::Waits(live.ask(), Box::new(record), Rule::Exact)),
+            None if is_open(&record) => self.taken_up(call, Rule::Exact, None).await,
+            None => Ok(Known::Over(call, Rule::Exact)),
+        }
+    }
+}
+
+/// Whether a call that nobody has under way is to be decided.
+fn is_open(call: &CallRecord) -> bool {
+    match call.status {
+        CallStatus::Prepared | CallStatus::Running => true,
+        CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),
+        CallStatus::Succeeded | CallStatus::FailedDefinite | CallStatus::FailedReported | CallStatus::Cancelled => {
+            false
+        }
+    }
+}

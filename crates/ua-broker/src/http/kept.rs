@@ -1,0 +1,167 @@
+//! What is kept of sessions over HTTP, so that they outlive the broker: a file for each, named by a digest of the session's name.
+//!
+//! A client whose broker was started anew continues in its session, and what it asks for once more is asked for by the session that asked
+//! first. Of a session it is kept whose it is, with which tool server and in which project, and how its client began; none of its messages.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use ua_core::{Timestamp, sha256};
+
+use crate::broker::Broker;
+
+/// How long a session is kept that nobody uses: as long as a receipt is owed.
+const KEPT_FOR: Duration = crate::rules::OWED_FOR;
+
+/// The folder where sessions of clients over HTTP are kept.
+#[derive(Debug, Clone)]
+pub struct KeptSessions {
+    folder: PathBuf,
+}
+
+/// A session, as far as it outlives the broker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptSession {
+    /// Whose token it came with.
+    pub(super) who: String,
+    /// The tool server.
+    pub(super) server: String,
+    /// The project that its client named.
+    pub(super) project: Option<String>,
+    /// The name of its connection, by which its calls are those of one session.
+    pub(super) connection: String,
+    /// The parameters of the client's `initialize`; `None` where each request stands for itself.
+    pub(super) began_with: Option<Value>,
+    /// The revision that was agreed on.
+    pub(super) revision: Option<String>,
+}
+
+impl KeptSession {
+    /// A new one.
+    pub(super) fn new(broker: &Broker, who: &str, server: &str, project: Option<String>) -> Self {
+        Self {
+            who: who.to_owned(),
+            server: server.to_owned(),
+            project,
+            connection: broker.env.uuid_v7(),
+            began_with: None,
+            revision: None,
+        }
+    }
+}
+
+/// The name under which is kept what serves a client without sessions.
+pub(super) fn standing_id(who: &str, server: &str, project: Option<&str>) -> String {
+    json!(["standing", who, server, project]).to_string()
+}
+
+impl KeptSessions {
+    /// Those of this folder; it is made when there is something to be kept.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{}.json", sha256(id).to_hex()))
+    }
+
+    /// Keeps one, on stable storage.
+    pub(super) fn keep(&self, id: &str, session: &KeptSession) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.path(id);
+        let new = path.with_extension("new");
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(serde_json::to_string(session)?.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    }
+
+    /// The one of this name that was used within `life`.
+    pub(super) fn find(&self, id: &str, now: Timestamp, life: Duration) -> Option<KeptSession> {
+        let path = self.path(id);
+        let used_at = fs::metadata(&path).and_then(|found| found.modified()).ok()?;
+        if is_over(used_at, now, life) {
+            return None;
+        }
+        let text = fs::read_to_string(&path).ok()?;
+        serde_json::from_str(&text)
+            .inspect_err(|error| tracing::warn!(%error, "a session over HTTP that was kept cannot be read"))
+            .ok()
+    }
+
+    /// Notes when one was used last.
+    pub(super) fn was_used(&self, id: &str, at: Timestamp) {
+        // One that is not kept is not used later either.
+        let _unkept = File::options().write(true).open(self.path(id)).and_then(|file| file.set_modified(instant(at)));
+    }
+
+    /// Forgets one, whose client ended it.
+    pub(super) fn forget(&self, id: &str) {
+        let _gone = fs::remove_file(self.path(id));
+    }
+
+    /// Forgets all that nobody used for long.
+    pub(super) fn forget_old(&self, now: Timestamp) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let used_at = entry.metadata().and_then(|found| found.modified());
+            if used_at.is_ok_and(|used_at| is_over(used_at, now, KEPT_FOR)) {
+                let _gone = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// The one of this name, if it is not forgotten yet.
+    pub(super) fn of_client(&self, id: &str, now: Timestamp) -> Option<KeptSession> {
+        self.find(id, now, KEPT_FOR)
+    }
+}
+
+fn instant(at: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0))
+}
+
+fn is_over(used_at: SystemTime, now: Timestamp, life: Duration) -> bool {
+    instant(now).duration_since(used_at).is_ok_and(|unused| unused >= life)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_kept_while_it_is_used_and_a_week_longer() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptSessions::at(folder.path().join("sessions"));
+        let at = |hours: i64| Timestamp::from_millis(1_767_323_045_000 + hours * 3_600_000);
+        let session = KeptSession {
+            who: "codex".into(),
+            server: "mail".into(),
+            project: None,
+            connection: "c1".into(),
+            began_with: Some(json!({"protocolVersion": "2025-11-25"})),
+            revision: Some("2025-11-25".into()),
+        };
+        assert_eq!(kept.of_client("s1", at(0)), None);
+        kept.keep("s1", &session).unwrap();
+        kept.was_used("s1", at(0));
+        assert_eq!(kept.of_client("s1", at(7 * 24 - 1)), Some(session.clone()));
+        assert_eq!((kept.of_client("s1", at(7 * 24)), kept.of_client("s2", at(0))), (None, None));
+        assert_eq!(kept.find("s1", at(1), Duration::from_hours(1)), None);
+        kept.was_used("s1", at(24));
+        kept.forget_old(at(8 * 24 - 1));
+        assert_eq!(kept.of_client("s1", at(7 * 24)), Some(session));
+        kept.forget_old(at(8 * 24));
+        assert_eq!(kept.of_client("s1", at(24)), None);
+        // What is no session is none, and one that was ended is gone.
+        fs::write(kept.path("s1"), "{").unwrap();
+        kept.was_used("s1", at(0));
+        assert_eq!(kept.of_client("s1", at(0)), None);
+        kept.forget("s1");
+        assert!(!kept.path("s1").exists());
+    }
+}
