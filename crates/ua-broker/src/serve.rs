@@ -110,8 +110,8 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     }
     broker.closing.cancel();
     broker.stop.stop_gently();
-    let ends = broker.env.now().plus(DRAIN);
-    while broker.env.now() < ends && !is_over(&broker.sessions, &broker).await {
+    let until = broker.env.now().plus(DRAIN);
+    while broker.env.now() < until && !is_over(&broker.sessions, &broker).await {
         tokio::select! {
             // Whoever asks twice does not want to wait.
             () = ends.asked() => break,
