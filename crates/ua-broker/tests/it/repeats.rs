@@ -64,11 +64,9 @@ fn a_client_that_closes_its_input_behind_the_answer_has_had_it() {
     let mut effects = 0;
     for (tool, arguments) in [("send_email", mail()), ("append_line", json!({"text": "a"}))] {
         for _ in 0..2 {
-            // Also as the first effect that its own session asks for.
-            let mut client = world.session("s1").greet();
-            if tool == "send_email" {
-                client = world.client().greet();
-            }
+            // By content in whichever session; else as the first effect of its own.
+            let client = if tool == "send_email" { world.client() } else { world.session("s1") };
+            let mut client = client.greet();
             effects += 1;
             assert_eq!((notice(&client.result(tool, &arguments)), world.effects().len()), ("", effects));
             client.closed();
