@@ -79,10 +79,10 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
         *lock(&broker.address) = Some(address);
     }
     let mut idle_since = broker.env.now();
-    let mut ends = Ends::listen().map_err(io("listen to signals"))?;
+    let mut signals = Ends::listen().map_err(io("listen to signals"))?;
     loop {
         tokio::select! {
-            () = ends.asked() => break,
+            () = signals.asked() => break,
             accepted = listener.accept() => {
                 let (stream, _) = accepted.map_err(io("let a bridge in"))?;
                 let broker = broker.clone();
@@ -114,7 +114,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     while broker.env.now() < until && !is_over(&broker.sessions, &broker).await {
         tokio::select! {
             // Whoever asks twice does not want to wait.
-            () = ends.asked() => break,
+            () = signals.asked() => break,
             accepted = listener.accept() => if let Ok((stream, _)) = accepted {
                 tokio::spawn(visit_at_the_end(broker.clone(), stream));
             },
