@@ -102,6 +102,49 @@ fn a_run_on_a_server_is_driven_from_the_root_that_began_it() {
     assert_eq!(env.comments().len(), 2);
 }
 
+/// Whoever starts the job of an unfinished run is told of that run in whatever root it is, and nothing is done again.
+#[test]
+fn a_job_that_is_unfinished_in_another_root_is_not_begun_again() {
+    let Some((env, direct)) = on_server("beside", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    let job = comment_job(&env);
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    let other = env.arg("other");
+    let told =
+        ["run r of the same job is at work in", "or was left there", "nobody knows what came of a call", "--new"];
+    env.run(&["job", &job, "--root", &other]).refused(75, &told);
+    env.run(&["submit", &job, "--root", &other]).refused(75, &told);
+    env.run(&["job", "--check", &job, "--root", &other]).code(75);
+    assert_eq!(env.comments().len(), 1);
+
+    // One in the queue does not hide the one that is in doubt, neither there nor here.
+    env.run(&["submit", &job, "--new", "--run-id", "q", "--root", &other]).code(0);
+    env.run(&["job", &job, "--root", &other])
+        .refused(75, &["run r of the same job is at work in", "run q of it is in the queue"]);
+    env.run(&["job", &job])
+        .refused(75, &["run r of the same job was killed", "run q of it is in the queue", "ua resume r"]);
+    assert_eq!(env.comments().len(), 1);
+}
+
+/// Two machines that begin one job at one moment begin one run.
+#[test]
+fn of_two_roots_that_begin_a_job_at_once_one_does() {
+    let Some((env, direct)) = on_server("at_once", true) else { return };
+    env.run(&["db", "migrate", "--database-url", &direct]).code(0);
+    for round in 1..=3 {
+        let tool = json!({"name": "mcp__forum__post_comment", "input": {"text": format!("round {round}")}});
+        let turns = json!([{"tools": [tool]}, {"text": "Posted."}]);
+        let job = env.named_job(&format!("job{round}"), &json!({"tools": {"builtin": false}}), &turns);
+        let roots = [env.arg("one"), env.arg("two"), env.arg("three")];
+        let begun: Vec<_> = roots.iter().map(|root| env.start(&["submit", &job, "--root", root])).collect();
+        let said: Vec<_> = begun.into_iter().map(ua_e2e::Live::wait).collect();
+        let refused = said.iter().filter(|output| output.stderr.contains("of the same job")).count();
+        assert_eq!(refused, 2, "{said:?}");
+    }
+    env.run(&["worker", "--until-empty", "--root", &env.arg("one")]).code(0);
+    assert_eq!(env.comments().len(), 3);
+}
+
 /// A run that waits for an answer moves with everything that is known of it, and is finished from the server alone.
 #[test]
 fn a_file_moves_to_a_server_with_its_waiting_run() {

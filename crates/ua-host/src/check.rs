@@ -89,39 +89,44 @@ pub async fn check(
     let classifier = launch.classifier(host.settings())?;
     let specs: Vec<&ToolSpec> = tools.iter().map(|(tool, _)| tool).collect();
     let rules = rules(host.settings(), &classifier, &launch.policy_files(host.settings()), &specs);
-    let (fate, standing) = if host.home().is_unused() {
-        (Fate::Start { earlier: None }, None)
+    let (foretold, standing) = if host.home().is_unused() {
+        (Fate::Start { earlier: None }.into(), None)
     } else {
         let store = host.home().open_read_only()?;
         let fate = job::fate(host, &store, request, &spec, &launch).await?;
-        let standing = match &fate {
+        let standing = match &fate.fate {
             Fate::Left(run) | Fate::Taken(run) => Some(standing(host.home(), &store, run).await?),
+            Fate::Elsewhere(run, place) => Some(match run.status {
+                RunStatus::WaitingForHuman | RunStatus::Stopped => Standing::Stored(run.status, run.stop_reason),
+                RunStatus::Queued
+                | RunStatus::Running
+                | RunStatus::Succeeded
+                | RunStatus::Failed
+                | RunStatus::Cancelled => Standing::Elsewhere(place.clone()),
+            }),
             Fate::Named(_) | Fate::Start { .. } | Fate::Done(_) | Fate::AtWork(_) | Fate::Queued(..) => None,
         };
         crate::home::close(store);
         (fate, standing)
     };
-    let (mut key_holder, mut unfinished, mut at_work, mut queued, mut refusal) = (None, None, None, None, None);
-    match fate {
+    let (mut key_holder, mut unfinished, mut at_work, mut queued) = (None, None, None, None);
+    let mut refusal = job::refusal(host, request, &launch, &foretold, standing.as_ref());
+    match foretold.fate {
         Fate::Taken(run) => {
             refusal = Some(job::taken_key(host, &run));
             unfinished = standing.filter(|_| !run.status.is_terminal()).map(|standing| (run.clone(), standing));
             key_holder = Some(run);
         }
         Fate::Done(run) => key_holder = Some(run),
-        Fate::AtWork(run) => {
-            refusal = Some(job::at_work(request, &run));
-            at_work = Some(run);
-        }
-        Fate::Queued(run, entry) => {
-            refusal = Some(job::in_queue(host, request, &run, &entry));
-            queued = Some(run);
+        Fate::AtWork(run) => at_work = Some(run),
+        Fate::Queued(run, _) => queued = Some(run),
+        Fate::Elsewhere(run, _) => {
+            unfinished = standing.map(|standing| (run, standing));
         }
         Fate::Left(run) => {
-            let standing = standing.unwrap_or(Standing::Stored(run.status, run.stop_reason));
-            refusal =
-                (presence != Presence::Here).then(|| job::unfinished_run(host, request, &launch, &run, &standing));
-            unfinished = Some((run, standing));
+            // Whoever is here is asked.
+            refusal = refusal.filter(|_| presence != Presence::Here);
+            unfinished = standing.map(|standing| (run, standing));
         }
         Fate::Named(_) | Fate::Start { .. } => {}
     }

@@ -1,7 +1,9 @@
 //! The runtime database: a file, or one on a server. Here alone it is known which.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Timestamp};
+use ua_core::{BlobRef, CallId, IdempotencyKey, RunId, Scope, Sha256, Timestamp};
 use ua_store::{
     Around, Author, Batch, Blob, CallQuery, CallRecord, CallTrail, CallsOf, Committed, FleetChange, FleetDone,
     FleetState, FleetStore, Forgotten, GatewayOf, GatewayRecords, MessageRecord, PastStore, QuestionRecord,
@@ -33,6 +35,16 @@ pub enum Database {
     /// On a PostgreSQL server.
     #[cfg(feature = "postgres")]
     Server(PostgresStore),
+}
+
+/// A right that one process has of all that use the database.
+#[derive(Debug)]
+pub(crate) enum OnlyOne {
+    /// Of a file; locks of the machine say it.
+    OfFile,
+    /// Of a server.
+    #[cfg(feature = "postgres")]
+    OfServer(#[expect(dead_code, reason = "it is held, and given back when it is dropped")] ua_store_postgres::OnlyOne),
 }
 
 impl Database {
@@ -89,6 +101,24 @@ impl Database {
         match self.whereabouts(&[run]).await.map_err(|e| HostError::store("look where the run is driven", &e))?.pop() {
             Some(Whereabouts::Elsewhere(shown)) => Ok(Some(shown)),
             Some(Whereabouts::Here | Whereabouts::Nowhere) | None => Ok(None),
+        }
+    }
+
+    /// Takes the right to do what `what` stands for, beside which nobody does it with this database, behind whoever has it; `None` when that took
+    /// longer than `wait`. It is given back when it is dropped or its connection ends. A file is of one machine, whose processes have locks of
+    /// their own for it.
+    ///
+    /// # Errors
+    /// The server cannot be asked.
+    pub(crate) async fn only_one(&self, what: Sha256, wait: Duration) -> Result<Option<OnlyOne>, StoreError> {
+        match self {
+            Self::File(_) => {
+                // Whatever it is, and however long it may take: nobody else has this file.
+                std::hint::black_box((what, wait));
+                Ok(Some(OnlyOne::OfFile))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => Ok(store.only_one(what, wait).await?.map(OnlyOne::OfServer)),
         }
     }
 

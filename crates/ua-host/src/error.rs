@@ -97,6 +97,13 @@ impl HostError {
         self
     }
 
+    /// Adds to what is wrong, in a sentence of its own.
+    #[must_use]
+    pub(crate) fn and(mut self, sentence: &str) -> Self {
+        self.message = format!("{}; {sentence}", self.message);
+        self
+    }
+
     /// Adds a field that only a machine is told.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl serde::Serialize) -> Self {

@@ -2,22 +2,23 @@
 
 mod beginning;
 mod earlier_text;
+mod unfinished;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
-use ua_core::{Message, Origin, RunId, RunSpec, RunStatus, RunStop};
-use ua_resume::{NextStep, Standing};
+use ua_core::{Message, Origin, RunId, RunSpec, RunStatus};
+use ua_resume::NextStep;
 use ua_runner::RunLock;
-use ua_store::{
-    FleetStore as _, NewBlob, NewRun, QueueEntry, QueueState, RunQuery, RunRecord, RunStore, Store, StoreError,
-    stored_name,
-};
+use ua_store::{NewBlob, NewRun, QueueEntry, RunQuery, RunRecord, RunStore, Store, StoreError};
 
 pub(crate) use self::beginning::Beginning;
 use self::beginning::Seen;
+pub use self::unfinished::left_as;
+pub(crate) use self::unfinished::{Foretold, refusal};
+use self::unfinished::{LOOKED_AT, unfinished};
 use crate::alert::Alerts;
 use crate::consent;
 use crate::error::{HostError, Kind};
@@ -28,7 +29,6 @@ use crate::job_file::{parse, read};
 use crate::launch::{Launch, LaunchOptions};
 use crate::mcp_files;
 use crate::people::{People, Presence, WhichRun};
-use crate::restart;
 use crate::resume::{self, Changes};
 use crate::selectors;
 use crate::session::{self, Ending, Taking};
@@ -91,10 +91,6 @@ enum Found {
     Left(Database, RunRecord),
     /// The run that has its key and has not succeeded.
     Taken(Database, RunRecord),
-    /// A run of it that a process is driving.
-    AtWork(RunRecord),
-    /// A run of it that is a worker's to drive.
-    Queued(RunRecord, Box<QueueEntry>),
 }
 
 /// Starts a job and drives its run to a conclusion of this process.
@@ -122,8 +118,6 @@ pub async fn run(host: &Host, people: &Arc<dyn People>, request: &JobRequest) ->
             resume::found(host, people, looked, &left, &options, Changes::default(), false).await
         }
         Found::Taken(_, earlier) => Err(taken_key(host, &earlier)),
-        Found::AtWork(run) => Err(at_work(request, &run)),
-        Found::Queued(run, entry) => Err(in_queue(host, request, &run, &entry)),
     }
 }
 
@@ -149,8 +143,6 @@ pub(crate) async fn stored(
         Found::Named(store, run) | Found::Done(store, run, _) | Found::Left(store, run) | Found::Taken(store, run) => {
             (store, run, None)
         }
-        Found::AtWork(run) => return Err(at_work(request, &run)),
-        Found::Queued(run, entry) => return Err(in_queue(host, request, &run, &entry)),
     })
 }
 
@@ -170,6 +162,9 @@ pub(crate) enum Fate {
     Left(RunRecord),
     /// A run of it is being driven by a process: nothing is started beside it.
     AtWork(RunRecord),
+    /// A run of it was begun at another place of the same database, and has not ended: nobody can tell here whether it is being driven. Where,
+    /// for people.
+    Elsewhere(RunRecord, String),
     /// A run of it is in the queue: a worker drives it, or will.
     Queued(RunRecord, Box<QueueEntry>),
     /// Its key is that of a run that has not succeeded.
@@ -183,12 +178,12 @@ pub(crate) async fn fate(
     request: &JobRequest,
     spec: &RunSpec,
     launch: &Launch,
-) -> Result<Fate, HostError> {
+) -> Result<Foretold, HostError> {
     if let Some(id) = &request.run_id {
         match store.run(id).await {
             Ok(existing) => {
                 refuse_another(&existing, spec)?;
-                return Ok(Fate::Named(existing));
+                return Ok(Fate::Named(existing).into());
             }
             Err(StoreError::NotFound { .. }) => refuse_reserved(id)?,
             Err(error) => return Err(HostError::store("look for the run", &error)),
@@ -196,21 +191,22 @@ pub(crate) async fn fate(
     }
     if let Some(earlier) = holder(store, spec.job_key.as_deref()).await? {
         let has_succeeded = earlier.status == RunStatus::Succeeded;
-        return Ok(match (has_succeeded, request.again) {
+        let fate = match (has_succeeded, request.again) {
             (true, true) => Fate::Start { earlier: Some(earlier) },
             (true, false) => Fate::Done(earlier),
             (false, _) => Fate::Taken(earlier),
-        });
+        };
+        return Ok(fate.into());
     }
     // A run that is named is another one on purpose.
     if !request.new
         && !request.again
         && request.run_id.is_none()
-        && let Some(fate) = unfinished(host, store, spec, launch).await?
+        && let Some(found) = unfinished(host, store, spec, launch).await?
     {
-        return Ok(fate);
+        return Ok(found);
     }
-    Ok(Fate::Start { earlier: None })
+    Ok(Fate::Start { earlier: None }.into())
 }
 
 async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Result<Found, HostError> {
@@ -221,7 +217,8 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let store = host.home().open()?;
     let seen = Seen::now(host, &store).await?;
     let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
-    let earlier = match fate(host, &store, request, &spec, &launch).await? {
+    let foretold = fate(host, &store, request, &spec, &launch).await?;
+    let earlier = match foretold.fate {
         Fate::Named(existing) => return Ok(Found::Named(store, existing)),
         // The key is a promise, which is lifted by the word for that alone; a key that was given with the word is another matter.
         Fate::Done(done) if request.new && request.job_key.is_none() => return Err(new_of_a_done_key(&done)),
@@ -230,20 +227,24 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             return Ok(Found::Done(store, done, changed));
         }
         Fate::Taken(earlier) => return Ok(Found::Taken(store, earlier)),
-        Fate::AtWork(run) => return Ok(Found::AtWork(run)),
-        Fate::Queued(run, entry) => return Ok(Found::Queued(run, entry)),
-        Fate::Left(left) => {
+        Fate::AtWork(_) | Fate::Elsewhere(..) | Fate::Queued(..) => {
+            return Err(refused_for(host, &store, request, &launch, &foretold).await?);
+        }
+        Fate::Left(ref left) => {
             // One that only another run gets further is not offered to be finished.
-            let is_here = people.presence() == Presence::Here && NextStep::of(&left).is_resume();
-            let standing = standing(host.home(), &store, &left).await?;
-            let answer = if is_here { people.ask_which_run(&left, &standing).await? } else { WhichRun::Neither };
+            let is_here = people.presence() == Presence::Here && NextStep::of(left).is_resume();
+            let standing = standing(host.home(), &store, left).await?;
+            if is_here && let Some(others) = foretold.others_in_words() {
+                people.tell(&others);
+            }
+            let answer = if is_here { people.ask_which_run(left, &standing).await? } else { WhichRun::Neither };
             match answer {
-                WhichRun::Resume => return Ok(Found::Left(store, left)),
+                WhichRun::Resume => return Ok(Found::Left(store, left.clone())),
                 WhichRun::New => {
                     is_new = true;
                     None
                 }
-                WhichRun::Neither => return Err(unfinished_run(host, request, &launch, &left, &standing)),
+                WhichRun::Neither => return Err(refused_for(host, &store, request, &launch, &foretold).await?),
             }
         }
         Fate::Start { earlier } => earlier,
@@ -277,17 +278,15 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     if earlier.is_none() && key.is_none() && request.run_id.is_none() && !request.new {
         tell_done_before(host, people.as_ref(), &store, &run.spec).await?;
     }
-    let beginning = Beginning::take(host).await?;
+    let beginning = Beginning::take(host, &store, &run.spec).await?;
     // Whoever wants a run of its own begins it beside any other, and a key is looked at where it is stored.
     if !is_new {
         if let Some(run) = seen.begun_since(host, &store, &run.spec).await? {
             return Err(begun_meanwhile(request, &run));
         }
         // What was between its row and its lock when it was looked for has one or the other now.
-        match unfinished(host, &store, &run.spec, &launch).await? {
-            Some(Fate::AtWork(run)) => return Ok(Found::AtWork(run)),
-            Some(Fate::Queued(run, entry)) => return Ok(Found::Queued(run, entry)),
-            _ => {}
+        if let Some(found) = unfinished(host, &store, &run.spec, &launch).await? {
+            return Err(refused_for(host, &store, request, &launch, &found).await?);
         }
     }
     let submitted = match &earlier {
@@ -306,6 +305,28 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
         }
         Err(error) => Err(HostError::store("store the run", &error)),
     }
+}
+
+/// Why nothing is begun beside what there is of a job.
+async fn refused_for(
+    host: &Host,
+    store: &Database,
+    request: &JobRequest,
+    launch: &Launch,
+    found: &Foretold,
+) -> Result<HostError, HostError> {
+    let standing = match &found.fate {
+        Fate::Left(run) => Some(standing(host.home(), store, run).await?),
+        Fate::Elsewhere(..)
+        | Fate::AtWork(_)
+        | Fate::Queued(..)
+        | Fate::Start { .. }
+        | Fate::Named(_)
+        | Fate::Done(_)
+        | Fate::Taken(_) => None,
+    };
+    let refused = refusal(host, request, launch, found, standing.as_ref());
+    Ok(refused.unwrap_or_else(|| HostError::waiting("another run of the same job is not finished")))
 }
 
 /// A job of which nothing is known to be wrong.
@@ -340,63 +361,6 @@ pub(crate) async fn prepare(host: &Host, people: &dyn People, request: &JobReque
     Ok(Prepared { spec, launch, files })
 }
 
-/// How many unfinished runs are looked at for one of the same job.
-const LOOKED_AT: u32 = 2_000;
-
-/// What becomes of a job of which a run was begun and not finished, its files included: to start the job again would do again what that run did,
-/// or is about to do. One that a process drives comes before those that wait for a worker, and these before those
-/// that were left.
-async fn unfinished(host: &Host, store: &Database, spec: &RunSpec, launch: &Launch) -> Result<Option<Fate>, HostError> {
-    let query = RunQuery {
-        statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
-        without_tasks: true,
-        limit: LOOKED_AT,
-        ..RunQuery::default()
-    };
-    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
-    let (mut queued, mut left) = (None, None);
-    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
-        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
-        if run.entrypoint != host.entrypoint() || run.end_mark().is_some() || *run.spec != *spec {
-            continue;
-        }
-        let is_elsewhere = store.elsewhere(&run.run_id).await?.is_some();
-        if !is_elsewhere && RunLock::is_held(&host.home().locks(), &run.run_id) {
-            return Ok(Some(Fate::AtWork(run)));
-        }
-        // One that waits for a person, or was stopped, is theirs: they answer, and it may be resumed here.
-        let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped) && !is_elsewhere;
-        let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
-        match entry {
-            Some(entry) if !is_theirs => queued = queued.or(Some((run, Box::new(entry)))),
-            // One that nobody began and nobody will, and one that only another machine can resume.
-            None if run.status == RunStatus::Queued || is_elsewhere => {}
-            Some(_) | None if is_theirs && did_nothing_and_cannot(&run, launch) => {}
-            Some(_) | None => left = left.or(Some(run)),
-        }
-    }
-    Ok(queued.map(|(run, entry)| Fate::Queued(run, entry)).or(left.map(Fate::Left)))
-}
-
-/// Whether a run is in nobody's way: its provider refused its first request, so nothing happened, and it gets further as another run only, or the
-/// job is started otherwise now.
-fn did_nothing_and_cannot(run: &RunRecord, launch: &Launch) -> bool {
-    let was_refused = match run.stop_reason.filter(|_| run.status == RunStatus::Stopped && run.turn_index == 0) {
-        Some(RunStop::UnknownModel) => true,
-        Some(RunStop::ProviderRefused) => !launch.asks_like(&run.launch),
-        Some(
-            RunStop::Provider
-            | RunStop::Budget
-            | RunStop::Interrupt
-            | RunStop::Fingerprint
-            | RunStop::ToolServer
-            | RunStop::Idle,
-        )
-        | None => false,
-    };
-    was_refused && run.forked_at.is_none()
-}
-
 /// Says that the job was done before, and that nothing keeps this run from doing it again.
 async fn tell_done_before(host: &Host, people: &dyn People, store: &Database, spec: &RunSpec) -> Result<(), HostError> {
     let query =
@@ -427,20 +391,6 @@ fn ago(span: Duration) -> String {
     }
 }
 
-/// The refusal of a job of which a run is being driven.
-pub(crate) fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
-    HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
-        .hint(format!(
-            "`ua runs tail {}` follows it; `{}` starts another run beside it, which repeats what that run does outside; {}",
-            run.run_id,
-            request.anew(),
-            request.nothing_done()
-        ))
-        .field("kind", "run_at_work")
-        .field("run_id", &run.run_id)
-        .field("status", run.status)
-}
-
 /// The refusal of a job of which another process began a run while this one made its own ready.
 fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
     HostError::waiting(format!("another process has just begun run {} of the same job", run.run_id))
@@ -453,78 +403,6 @@ fn begun_meanwhile(request: &JobRequest, run: &RunRecord) -> HostError {
         ))
         .field("kind", "run_at_work")
         .field("run_id", &run.run_id)
-        .field("status", run.status)
-}
-
-/// The refusal of a job of which a run is in the queue.
-pub(crate) fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEntry) -> HostError {
-    let (id, queue) = (&run.run_id, &entry.options.queue);
-    let resume = restart::next_command(host.home(), run);
-    let (how, then) = match (entry.state, request.for_queue) {
-        (QueueState::Claimed, _) => (
-            format!("is with a worker of the queue `{queue}`"),
-            format!(
-                "`ua runs tail {id}` follows it, and if that worker is gone, another one takes it, or `{resume}` here"
-            ),
-        ),
-        (QueueState::Ready | QueueState::Parked, true) => (
-            format!("is already in the queue `{queue}`"),
-            "a worker (`ua worker`) takes it, and `ua queue list` shows it".to_owned(),
-        ),
-        (QueueState::Ready | QueueState::Parked, false) => (
-            format!("is in the queue `{queue}`"),
-            format!("a worker (`ua worker`) takes it, and `{resume}` runs it here"),
-        ),
-    };
-    HostError::waiting(format!("run {id} of the same job {how}"))
-        .hint(format!(
-            "{then}; `{}` {} another run beside it, which repeats what that run does outside; {}",
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
-        .field("kind", "run_queued")
-        .field("run_id", id)
-        .field("status", run.status)
-        .field("queue", &entry.options.queue)
-        .field("state", stored_name(&entry.state).to_string())
-}
-
-/// The refusal of a job of which a run was begun and not finished, and stands like this.
-pub(crate) fn unfinished_run(
-    host: &Host,
-    request: &JobRequest,
-    launch: &Launch,
-    run: &RunRecord,
-    standing: &Standing,
-) -> HostError {
-    let id = &run.run_id;
-    let next = NextStep::of(run);
-    let does = next.does();
-    let (resume, does) = if request.for_queue && next.is_resume() {
-        (format!("ua submit --run {id}"), "makes a worker finish it")
-    } else if !next.is_resume() && !launch.asks_like(&run.launch) {
-        // The model that is asked for now is the one to continue with.
-        let (provider, model) = launch.model();
-        (format!("ua fork {id} --provider {provider} --model {model}"), does)
-    } else {
-        (next.command, does)
-    };
-    let resume = host.home().commands().complete(&resume).into_owned();
-    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
-        format!("`ua questions --run {id}` shows what it asks; once that is answered, `{resume}` {does}")
-    } else {
-        format!("`{resume}` {does}")
-    };
-    HostError::waiting(format!("run {id} of the same job {}", left_as(run, standing)))
-        .hint(format!(
-            "{finish}; `{}` {} another run, which may do again what that run did outside; {}",
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
-        .field("kind", "unfinished_run")
-        .field("run_id", id)
         .field("status", run.status)
 }
 
@@ -541,21 +419,6 @@ fn new_of_a_done_key(done: &RunRecord) -> HostError {
     .field("job_key", key)
     .field("run_id", id)
     .field("status", done.status)
-}
-
-/// How a run was left that nobody drives and that stands like this, as the end of a sentence.
-pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
-    let how = match (standing, run.status) {
-        (Standing::Answered, _) => "was answered, and not resumed,",
-        (Standing::Interrupted, _) => "was interrupted",
-        (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
-        (_, RunStatus::Stopped) => "was stopped",
-        (
-            _,
-            RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled,
-        ) => "was killed",
-    };
-    format!("{how} after turn {}", run.turn_index)
 }
 
 /// The word that stands for the newest run wherever a run is named.

@@ -67,7 +67,7 @@ pub(crate) enum Taking {
     Free,
     /// A living process that drives the run is ended first.
     Over,
-    /// It was stored just now by who begins it; once the run has its lock, others may begin.
+    /// It was stored just now by who begins it; once the run was taken, others may begin.
     Begun(Beginning),
 }
 
@@ -106,13 +106,13 @@ pub(crate) async fn shared(
     }
     let owner = owner_stamp(Trace::new(env));
     let is_taken_over = matches!(taking, Taking::Over);
+    let mut beginning = None;
     let _lock = match taking {
         Taking::Over => RunLock::take_over(&home.locks(), &run.run_id, &owner, env).await?,
         Taking::Free => RunLock::take(&home.locks(), &run.run_id, &owner)?,
-        Taking::Begun(beginning) => {
-            let lock = RunLock::take(&home.locks(), &run.run_id, &owner)?;
-            drop(beginning);
-            lock
+        Taking::Begun(begun) => {
+            beginning = Some(begun);
+            RunLock::take(&home.locks(), &run.run_id, &owner)?
         }
     };
     can_lock(home)?;
@@ -129,7 +129,8 @@ pub(crate) async fn shared(
     loop {
         let trace = Trace::new(env);
         let span = host.spans().begin_run(&run, &trace);
-        let life = Box::pin(life(host, people, store, run, &launch, &stop, trace)).instrument(span);
+        let begun = (run, beginning.take());
+        let life = Box::pin(life(host, people, store, begun, &launch, &stop, trace)).instrument(span);
         let mut life = life.await?;
         let waits = life.ending == Ending::Waiting && life.records.run.status == RunStatus::WaitingForHuman;
         if waits && is_attended && !stop.is_stopping() {
@@ -163,12 +164,13 @@ pub(crate) async fn shared(
     }
 }
 
-/// One life of a run: epoch, tool servers, drive.
+/// One life of a run: epoch, tool servers, drive. Others may begin a run of the same job once it was taken, for whoever looks then sees it
+/// from any place.
 async fn life(
     host: &Host,
     people: &Arc<dyn People>,
     store: &Arc<Database>,
-    run: RunRecord,
+    (run, beginning): (RunRecord, Option<Beginning>),
     launch: &Launch,
     stop: &StopSignal,
     trace: Trace,
@@ -191,6 +193,7 @@ async fn life(
             failure
         }
     })?;
+    drop(beginning);
     ua_runner::place_input_files(&run, &workspace, port.as_ref()).await?;
     host.spans().link_earlier(&run, &trace);
     // For people, beside the work: it is there before anything is asked or sent.

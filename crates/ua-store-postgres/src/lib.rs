@@ -24,6 +24,7 @@ mod kept;
 mod ledger_rows;
 mod lineage_rows;
 mod locks;
+mod only_one;
 mod override_rows;
 mod places;
 mod port;
@@ -40,6 +41,7 @@ mod value;
 pub use config::{Place, PostgresConfig};
 pub use filling::Filling;
 pub use health::Health;
+pub use only_one::OnlyOne;
 pub use places::HeldBy;
 #[doc(hidden)]
 pub use related_rows::RELATED;

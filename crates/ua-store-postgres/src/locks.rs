@@ -20,6 +20,8 @@ pub(crate) enum Shared {
     Blobs,
     /// Workers and the queue.
     Fleet,
+    /// What one process does at a time of all that use the database ([`OnlyOne`](crate::OnlyOne)).
+    OnlyOne,
 }
 
 impl Shared {
@@ -30,6 +32,7 @@ impl Shared {
             Self::Project => 0x7561_0002,
             Self::Blobs => 0x7561_0003,
             Self::Fleet => 0x7561_0004,
+            Self::OnlyOne => 0x7561_0005,
         }
     }
 }

@@ -35,7 +35,7 @@ const MOST_TRIES: u32 = 20;
 pub struct PostgresStore {
     pool: Pool,
     runtime: Handle,
-    place: Option<Place>,
+    config: Arc<PostgresConfig>,
     lock_wait: Duration,
     /// Set once the database was found fit.
     is_checked: Arc<OnceCell<()>>,
@@ -96,7 +96,7 @@ impl PostgresStore {
         Ok(Self {
             pool,
             runtime: Handle::current(),
-            place: config.place.clone(),
+            config: Arc::new(config.clone()),
             lock_wait: config.lock_wait,
             is_checked: Arc::default(),
             kept: Arc::default(),
@@ -106,7 +106,12 @@ impl PostgresStore {
 
     /// Where runs are taken.
     pub(crate) fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+        self.config.place.as_ref()
+    }
+
+    /// What it was opened with.
+    pub(crate) fn config(&self) -> &PostgresConfig {
+        &self.config
     }
 
     /// Ends all connections that nobody uses, and lets nobody take one any more.
@@ -185,7 +190,7 @@ impl PostgresStore {
         durability: Durability,
         was_alone: bool,
     ) -> Result<Result<Committed, DbError>, StoreError> {
-        let (by, batch, plan, place) = (by.clone(), batch.clone(), plan.clone(), self.place.clone());
+        let (by, batch, plan, place) = (by.clone(), batch.clone(), plan.clone(), self.place().cloned());
         let work = move |db: &Db| {
             db.lock(&plan);
             if let Some(place) = &place {
@@ -261,7 +266,7 @@ impl PostgresStore {
         let db = Db::knowing(Purpose::Write(durability), self.lock_wait, &run.run_id, kept.rows);
         let computed =
             db.guard(&run, counts, &kept.written_by, batch.number.unwrap_or(counts.batches)).and_then(|()| {
-                if let Some(place) = &self.place {
+                if let Some(place) = self.place() {
                     db.keep_to(place, batch)?;
                 }
                 apply(&db, by, batch.clone())

@@ -1,17 +1,19 @@
 //! The moment in which a run of a job begins. Two processes that are told to run the same job at once both find no other run of it. So what is
-//! looked for is looked for once more under a lock of the root, which is held until the new run has a lock of its own or stands in the queue.
+//! looked for is looked for once more under a lock, which is held until the new run was taken or stands in the queue.
 //!
-//! It is a lock of this machine. Two machines that begin the same job at one moment on a server are told apart by a `job_key`.
+//! It is two locks: a file of the root, for the processes of one machine, and, where the database is on a server, one in the server, for other
+//! machines and roots. The second ends with its connection, so a machine that dies leaves none behind.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::time::Duration;
 
-use ua_core::{RunId, RunSpec, Timestamp};
+use ua_core::{RunId, RunSpec, Timestamp, sha256};
 use ua_files::Folder;
 use ua_store::{RunQuery, RunRecord, Store as _};
 
 use crate::Database;
+use crate::database::OnlyOne;
 use crate::error::HostError;
 use crate::host::Host;
 
@@ -30,14 +32,25 @@ const LOOKED_AT: u32 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Beginning {
     _lock: File,
+    _of_all: OnlyOne,
 }
 
 impl Beginning {
     /// Takes it, behind whoever has it.
     ///
     /// # Errors
-    /// The folder of locks cannot be used, or another process has it for half a minute.
-    pub(super) async fn take(host: &Host) -> Result<Self, HostError> {
+    /// The folder of locks or the server cannot be used, or another process has it for half a minute.
+    pub(super) async fn take(host: &Host, store: &Database, spec: &RunSpec) -> Result<Self, HostError> {
+        let lock = Self::lock_of_root(host).await?;
+        let objective = sha256(&spec.objective);
+        let of_all = store.only_one(objective, LOCKED_FOR).await;
+        match of_all.map_err(|e| HostError::store("look whether another machine begins the same job", &e))? {
+            Some(of_all) => Ok(Self { _lock: lock, _of_all: of_all }),
+            None => Err(taken("another machine has been beginning a run of the same job")),
+        }
+    }
+
+    async fn lock_of_root(host: &Host) -> Result<File, HostError> {
         let folder = host.home().locks();
         let failed = |error| {
             HostError::storage(format!("cannot lock {}: {error}", folder.join(FILE).display())).hint(format!(
@@ -51,19 +64,20 @@ impl Beginning {
         let since = env.now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _lock: file }),
+                Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) if env.now().since(since) < LOCKED_FOR => env.clock.sleep(PAUSE).await,
                 Err(TryLockError::WouldBlock) => {
-                    return Err(HostError::waiting(format!(
-                        "another process has been beginning a run here for {} s",
-                        LOCKED_FOR.as_secs()
-                    ))
-                    .hint("it may have been stopped; nothing was started"));
+                    return Err(taken("another process has been beginning a run here"));
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
     }
+}
+
+fn taken(who: &str) -> HostError {
+    HostError::waiting(format!("{who} for {} s", LOCKED_FOR.as_secs()))
+        .hint("it may have been stopped; nothing was started")
 }
 
 /// The runs that were there when somebody looked.

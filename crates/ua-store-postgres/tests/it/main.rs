@@ -10,6 +10,7 @@ mod health;
 mod known;
 #[path = "../../../ua-testkit/tests/it/one_binary.rs"]
 mod one_binary;
+mod only_one;
 mod pooled;
 #[allow(unreachable_pub, dead_code, reason = "it is a part of another crate, which shows all of it")]
 #[path = "../../../ua-testkit/src/postgres.rs"]

@@ -1,0 +1,340 @@
+//! Runs of the same job that have not ended: what they are looked for with, which of them is told first, and in which words.
+//!
+//! To start a job again would do again what such a run did, or is about to do. They are looked for in the whole database, which may be that of
+//! many machines: what locks say here says nothing about a run that another place has, so such a run is taken for one that may be at work.
+
+use ua_core::{CallStatus, RunId, RunSpec, RunStatus, RunStop};
+use ua_resume::{NextStep, Standing};
+use ua_runner::RunLock;
+use ua_store::{
+    CallRecord, CallsOf, FleetStore as _, QueueEntry, QueueState, RunQuery, RunRecord, Store as _, stored_name,
+};
+
+use super::{Fate, JobRequest};
+use crate::Database;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::restart;
+use crate::text::line;
+
+/// What becomes of a job, and what else there is of it.
+pub(crate) struct Foretold {
+    /// By the run that matters most.
+    pub(crate) fate: Fate,
+    /// That run has a call of which nobody knows what came of it.
+    is_in_doubt: bool,
+    /// The other unfinished runs of the same job, each with how it stands, as the end of a sentence.
+    others: Vec<(RunId, String)>,
+}
+
+impl From<Fate> for Foretold {
+    fn from(fate: Fate) -> Self {
+        Self { fate, is_in_doubt: false, others: Vec::new() }
+    }
+}
+
+/// How many other runs are named.
+const NAMED: usize = 3;
+
+impl Foretold {
+    /// The other runs, in a sentence.
+    pub(super) fn others_in_words(&self) -> Option<String> {
+        let named: Vec<String> =
+            self.others.iter().take(NAMED).map(|(run, how)| format!("run {run} of it {how}")).collect();
+        let more = self.others.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(", and there are {more} more") };
+        (!named.is_empty()).then(|| format!("{}{more}", named.join(", and ")))
+    }
+}
+
+/// A run of the same job that has not ended.
+struct Candidate {
+    fate: Fate,
+    is_in_doubt: bool,
+}
+
+impl Candidate {
+    /// The smaller, the sooner it is told: one that is driven here; one of which nobody knows what it did; one that may be driven elsewhere, by a
+    /// worker or not; one that waits for a worker; one that was left.
+    fn rank(&self) -> u8 {
+        match &self.fate {
+            Fate::AtWork(_) => 0,
+            Fate::Elsewhere(..) | Fate::Left(_) if self.is_in_doubt => 1,
+            Fate::Queued(_, entry) if entry.state == QueueState::Claimed => 2,
+            Fate::Elsewhere(..) => 3,
+            Fate::Queued(..) => 4,
+            Fate::Left(_) | Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => 5,
+        }
+    }
+
+    fn run(&self) -> Option<&RunRecord> {
+        match &self.fate {
+            Fate::AtWork(run)
+            | Fate::Elsewhere(run, _)
+            | Fate::Queued(run, _)
+            | Fate::Left(run)
+            | Fate::Named(run)
+            | Fate::Done(run)
+            | Fate::Taken(run) => Some(run),
+            Fate::Start { .. } => None,
+        }
+    }
+
+    /// As the end of a sentence that begins with the run.
+    fn how(&self) -> String {
+        let doubt = if self.is_in_doubt { ", with a call of which nobody knows what came of it" } else { "" };
+        match &self.fate {
+            Fate::Elsewhere(_, place) => format!("is not finished in {}{doubt}", line(place, 80)),
+            Fate::Queued(_, entry) if entry.state == QueueState::Claimed => {
+                format!("is with a worker of the queue `{}`", entry.options.queue)
+            }
+            Fate::Queued(_, entry) => format!("is in the queue `{}`", entry.options.queue),
+            Fate::AtWork(_) => "is being worked on by another process".to_owned(),
+            Fate::Left(_) | Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => {
+                format!("is not finished{doubt}")
+            }
+        }
+    }
+}
+
+/// How many unfinished runs are looked at for one of the same job.
+pub(super) const LOOKED_AT: u32 = 2_000;
+
+/// What becomes of a job of which a run was begun and not finished, its files included; `None` when there is no such run.
+pub(super) async fn unfinished(
+    host: &Host,
+    store: &Database,
+    spec: &RunSpec,
+    launch: &Launch,
+) -> Result<Option<Foretold>, HostError> {
+    let query = RunQuery {
+        statuses: vec![RunStatus::Queued, RunStatus::Running, RunStatus::WaitingForHuman, RunStatus::Stopped],
+        without_tasks: true,
+        limit: LOOKED_AT,
+        ..RunQuery::default()
+    };
+    let heads = store.find_runs(&query).await.map_err(|e| HostError::store("look for runs of the same job", &e))?;
+    let mut found: Vec<Candidate> = Vec::new();
+    for head in heads.iter().filter(|head| head.parent_run_id.is_none() && head.objective == spec.objective) {
+        let run = store.run(&head.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+        if run.entrypoint != host.entrypoint() || run.end_mark().is_some() || *run.spec != *spec {
+            continue;
+        }
+        let id = run.run_id.clone();
+        if let Some(fate) = stands(host, store, run, launch).await? {
+            let is_left = matches!(fate, Fate::Left(_) | Fate::Elsewhere(..));
+            let is_in_doubt = is_left && is_in_doubt(store, &id, head.turn_index).await?;
+            found.push(Candidate { fate, is_in_doubt });
+        }
+    }
+    // Runs that stand alike stay as they were found, the newest first.
+    found.sort_by_key(Candidate::rank);
+    let mut found = found.into_iter();
+    let Some(first) = found.next() else { return Ok(None) };
+    let others = found.filter_map(|other| Some((other.run()?.run_id.clone(), other.how()))).collect();
+    Ok(Some(Foretold { fate: first.fate, is_in_doubt: first.is_in_doubt, others }))
+}
+
+/// What an unfinished run of the same job means for it; nothing, if it is in nobody's way.
+async fn stands(host: &Host, store: &Database, run: RunRecord, launch: &Launch) -> Result<Option<Fate>, HostError> {
+    let place = store.elsewhere(&run.run_id).await?;
+    if place.is_none() && RunLock::is_held(&host.home().locks(), &run.run_id) {
+        return Ok(Some(Fate::AtWork(run)));
+    }
+    // One that waits for a person, or was stopped, is theirs: they answer, and it may be resumed.
+    let is_theirs = matches!(run.status, RunStatus::WaitingForHuman | RunStatus::Stopped);
+    if is_theirs && did_nothing_and_cannot(&run, launch) {
+        return Ok(None);
+    }
+    let entry = store.queued(&run.run_id).await.map_err(|e| HostError::store("read the queue", &e))?;
+    Ok(match (entry, place) {
+        (Some(entry), None) if !is_theirs => Some(Fate::Queued(run, Box::new(entry))),
+        (Some(entry), Some(_)) => Some(Fate::Queued(run, Box::new(entry))),
+        (None, Some(place)) => Some(Fate::Elsewhere(run, place)),
+        // One that nobody began and nobody will.
+        (None, None) if run.status == RunStatus::Queued => None,
+        (Some(_) | None, None) => Some(Fate::Left(run)),
+    })
+}
+
+/// Whether the open turn of a run has a call with an effect that was sent, and of which nothing came back.
+async fn is_in_doubt(store: &Database, run: &RunId, committed: u32) -> Result<bool, HostError> {
+    let calls = store.calls_of(CallsOf::Run(run.clone(), Some(committed.saturating_add(1)))).await;
+    let calls = calls.map_err(|e| HostError::store("look for calls in doubt", &e))?;
+    let was_sent = |call: &CallRecord| {
+        matches!(call.status, CallStatus::Running | CallStatus::Unknown) && call.policy.class.has_effect()
+    };
+    Ok(calls.iter().any(was_sent))
+}
+
+/// Whether a run is in nobody's way: its provider refused its first request, so nothing happened, and it gets further as another run only, or the
+/// job is started otherwise now.
+fn did_nothing_and_cannot(run: &RunRecord, launch: &Launch) -> bool {
+    let was_refused = match run.stop_reason.filter(|_| run.status == RunStatus::Stopped && run.turn_index == 0) {
+        Some(RunStop::UnknownModel) => true,
+        Some(RunStop::ProviderRefused) => !launch.asks_like(&run.launch),
+        Some(
+            RunStop::Provider
+            | RunStop::Budget
+            | RunStop::Interrupt
+            | RunStop::Fingerprint
+            | RunStop::ToolServer
+            | RunStop::Idle,
+        )
+        | None => false,
+    };
+    was_refused && run.forked_at.is_none()
+}
+
+/// Why nothing is begun beside what was found; `None` where that keeps nobody from beginning. `standing` is that of a run that was left.
+pub(crate) fn refusal(
+    host: &Host,
+    request: &JobRequest,
+    launch: &Launch,
+    found: &Foretold,
+    standing: Option<&Standing>,
+) -> Option<HostError> {
+    let refused = match &found.fate {
+        Fate::AtWork(run) => at_work(request, run),
+        Fate::Elsewhere(run, place) => begun_elsewhere(request, run, place),
+        Fate::Queued(run, entry) => in_queue(host, request, run, entry),
+        Fate::Left(run) => {
+            let stored = Standing::Stored(run.status, run.stop_reason);
+            unfinished_run(host, request, launch, run, standing.unwrap_or(&stored))
+        }
+        Fate::Start { .. } | Fate::Named(_) | Fate::Done(_) | Fate::Taken(_) => return None,
+    };
+    let doubt = found.is_in_doubt.then(|| "nobody knows what came of a call that it sent".to_owned());
+    let more: Vec<String> = doubt.into_iter().chain(found.others_in_words()).collect();
+    let others: Vec<&RunId> = found.others.iter().map(|(run, _)| run).collect();
+    let refused = if others.is_empty() { refused } else { refused.field("other_runs", others) };
+    Some(if more.is_empty() { refused } else { refused.and(&more.join("; ")) })
+}
+
+/// The refusal of a job of which a run was begun in another place.
+fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostError {
+    let (id, turn, shown) = (&run.run_id, run.turn_index, line(place, 80));
+    let how = match run.status {
+        RunStatus::WaitingForHuman => format!("is waiting for an answer in {shown}"),
+        RunStatus::Stopped => format!("was stopped after turn {turn} in {shown}"),
+        RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {
+            let seen = run.seen_at.map_or_else(String::new, |at| format!(", last known to be alive at {at}"));
+            format!("is at work in {shown}, or was left there after turn {turn}{seen}")
+        }
+    };
+    let first = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
+    HostError::waiting(format!("run {id} of the same job {how}"))
+        .hint(format!(
+            "{first}`ua resume {id}` in that place finishes it, or `ua submit --run {id}` there has a worker of that machine do it; if that              machine is gone for good, `ua workers forget` lets it go on here; `{}` {} another run, which may do again what that run did              outside; {}",
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
+            request.nothing_done()
+        ))
+        .field("kind", "run_elsewhere")
+        .field("run_id", id)
+        .field("status", run.status)
+        .field("place", place)
+}
+
+/// The refusal of a job of which a run is being driven.
+fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
+    HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
+        .hint(format!(
+            "`ua runs tail {}` follows it; `{}` starts another run beside it, which repeats what that run does outside; {}",
+            run.run_id,
+            request.anew(),
+            request.nothing_done()
+        ))
+        .field("kind", "run_at_work")
+        .field("run_id", &run.run_id)
+        .field("status", run.status)
+}
+
+/// The refusal of a job of which a run is in the queue.
+fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEntry) -> HostError {
+    let (id, queue) = (&run.run_id, &entry.options.queue);
+    let resume = restart::next_command(host.home(), run);
+    let (how, then) = match (entry.state, request.for_queue) {
+        (QueueState::Claimed, _) => (
+            format!("is with a worker of the queue `{queue}`"),
+            format!(
+                "`ua runs tail {id}` follows it, and if that worker is gone, another one takes it, or `{resume}` here"
+            ),
+        ),
+        (QueueState::Ready | QueueState::Parked, true) => (
+            format!("is already in the queue `{queue}`"),
+            "a worker (`ua worker`) takes it, and `ua queue list` shows it".to_owned(),
+        ),
+        (QueueState::Ready | QueueState::Parked, false) => (
+            format!("is in the queue `{queue}`"),
+            format!("a worker (`ua worker`) takes it, and `{resume}` runs it here"),
+        ),
+    };
+    HostError::waiting(format!("run {id} of the same job {how}"))
+        .hint(format!(
+            "{then}; `{}` {} another run beside it, which repeats what that run does outside; {}",
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
+            request.nothing_done()
+        ))
+        .field("kind", "run_queued")
+        .field("run_id", id)
+        .field("status", run.status)
+        .field("queue", &entry.options.queue)
+        .field("state", stored_name(&entry.state).to_string())
+}
+
+/// The refusal of a job of which a run was begun and not finished, and stands like this.
+fn unfinished_run(
+    host: &Host,
+    request: &JobRequest,
+    launch: &Launch,
+    run: &RunRecord,
+    standing: &Standing,
+) -> HostError {
+    let id = &run.run_id;
+    let next = NextStep::of(run);
+    let does = next.does();
+    let (resume, does) = if request.for_queue && next.is_resume() {
+        (format!("ua submit --run {id}"), "makes a worker finish it")
+    } else if !next.is_resume() && !launch.asks_like(&run.launch) {
+        // The model that is asked for now is the one to continue with.
+        let (provider, model) = launch.model();
+        (format!("ua fork {id} --provider {provider} --model {model}"), does)
+    } else {
+        (next.command, does)
+    };
+    let resume = host.home().commands().complete(&resume).into_owned();
+    let finish = if matches!(standing, Standing::Stored(RunStatus::WaitingForHuman, _)) {
+        format!("`ua questions --run {id}` shows what it asks; once that is answered, `{resume}` {does}")
+    } else {
+        format!("`{resume}` {does}")
+    };
+    HostError::waiting(format!("run {id} of the same job {}", left_as(run, standing)))
+        .hint(format!(
+            "{finish}; `{}` {} another run, which may do again what that run did outside; {}",
+            request.anew(),
+            if request.for_queue { "queues" } else { "starts" },
+            request.nothing_done()
+        ))
+        .field("kind", "unfinished_run")
+        .field("run_id", id)
+        .field("status", run.status)
+}
+
+/// How a run was left that nobody drives and that stands like this, as the end of a sentence.
+pub fn left_as(run: &RunRecord, standing: &Standing) -> String {
+    let how = match (standing, run.status) {
+        (Standing::Elsewhere(place), _) => return format!("is at work in {place}, or was left there"),
+        (Standing::Answered, _) => "was answered, and not resumed,",
+        (Standing::Interrupted, _) => "was interrupted",
+        (_, RunStatus::WaitingForHuman) => "is waiting for an answer",
+        (_, RunStatus::Stopped) => "was stopped",
+        (
+            _,
+            RunStatus::Queued | RunStatus::Running | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled,
+        ) => "was killed",
+    };
+    format!("{how} after turn {}", run.turn_index)
+}
