@@ -20,7 +20,8 @@ pub(crate) const ATTEMPT: &str = "SELECT * FROM tool_attempts WHERE tool_call_id
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = $1 \
                                  AND status IN ('running', 'unknown', 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = $1 AND effect_kind = $2 AND tool_call_id <> $3 \
-     AND (status IN ('running', 'unknown', 'succeeded') OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT $4) counted";
+     AND (status IN ('running', 'unknown', 'succeeded') OR doubt IS NOT NULL \
+     OR (failure_kind = 'reported' AND possible_effect IS DISTINCT FROM 'none')) AND deduplicated_from IS NULL LIMIT $4) counted";
 
 impl Db {
     // --- Calls.
@@ -76,7 +77,7 @@ impl Db {
         self.row(HOLDER, params![key.as_str()], call_record)
     }
 
-    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own or are in doubt; counted up to `most`.
+    /// How many other calls of the lineage with the effect kind of `call` had it or may have had it; counted up to `most`.
     pub(crate) fn other_effects(&self, call: &CallRecord, most: u32) -> DbResult<u32> {
         let Some(effect) = &call.policy.effect_kind else { return Ok(0) };
         let own = call.call_id.as_str();

@@ -18,7 +18,8 @@ pub(crate) const CALL: &str = "SELECT * FROM tool_calls WHERE tool_call_id = ?1"
 pub(crate) const HOLDER: &str = "SELECT * FROM tool_calls WHERE idempotency_key = ?1 \
                                  AND (status = 'running' OR status = 'unknown' OR status = 'succeeded') AND deduplicated_from IS NULL";
 pub(crate) const OTHER_EFFECTS: &str = "SELECT count(*) FROM (SELECT 1 FROM tool_calls WHERE root_run_id = ?1 AND effect_kind = ?2 AND tool_call_id <> ?3 \
-     AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL) AND deduplicated_from IS NULL LIMIT ?4)";
+     AND (status = 'running' OR status = 'unknown' OR status = 'succeeded' OR doubt IS NOT NULL \
+     OR (failure_kind = 'reported' AND possible_effect IS NOT 'none')) AND deduplicated_from IS NULL LIMIT ?4)";
 
 impl Db<'_> {
     // --- Calls.
@@ -72,7 +73,7 @@ impl Db<'_> {
         self.row(HOLDER, [key.as_str()], call_record)
     }
 
-    /// How many other calls of the lineage with the effect kind of `call` claim a key of their own or are in doubt; counted up to `most`.
+    /// How many other calls of the lineage with the effect kind of `call` had it or may have had it; counted up to `most`.
     pub(crate) fn other_effects(&self, call: &CallRecord, most: u32) -> DbResult<u32> {
         let Some(effect) = &call.policy.effect_kind else { return Ok(0) };
         let own = call.call_id.as_str();

@@ -262,7 +262,7 @@ pub struct StartAttempt {
     pub file_digests: BTreeMap<String, Sha256>,
     /// The process of the tool server it will be sent to.
     pub server_generation: Option<String>,
-    /// The most calls of this effect kind that may claim a key in the run, this one included.
+    /// The most calls of this effect kind that may have happened in the run, this one included.
     pub max_effects: Option<u32>,
     /// The question whose `execute` answer allows this attempt; consumed by it.
     pub approved_by: Option<QuestionId>,

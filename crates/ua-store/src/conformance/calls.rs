@@ -487,6 +487,23 @@ pub async fn an_effect_limit_counts_the_lineage(store: &dyn Store) {
     store.start_attempt(&child.lease, limited("call_6", 1, 1)).await.unwrap();
     store.start_attempt(&child.lease, limited("call_5", 1, 2)).await.unwrap();
     assert_eq!(store.call(&call_id("call_1")).await.unwrap().status, CallStatus::FailedDefinite);
+
+    // A failure that leaves open whether it happened counts; one that nothing came of does not.
+    for (effect, is_counted) in [(Some(PossibleEffect::Maybe), true), (None, true), (Some(PossibleEffect::None), false)]
+    {
+        let name = format!("{effect:?}").to_lowercase().replace(['(', ')'], "_");
+        let alone = Scene::begin(store, &format!("run_of_{name}")).await;
+        let [failed, next] = ["failed", "next"].map(|which| format!("{which}_{name}"));
+        alone.turn(vec![samples::planned_email(&failed, 1, 1), samples::planned_email(&next, 1, 2)]).await;
+        store.start_attempt(&alone.lease, limited(&failed, 1, 1)).await.unwrap();
+        let mut settle = samples::settle(&failed, 1, CallStatus::FailedReported);
+        if let AttemptEnd::Replied { settlement: Some(settlement), .. } = &mut settle.end {
+            settlement.possible_effect = effect;
+        }
+        store.settle_attempt(&alone.lease, settle).await.unwrap();
+        let started = store.start_attempt(&alone.lease, limited(&next, 1, 1)).await;
+        assert_eq!(started.is_err(), is_counted, "{effect:?}: {started:?}");
+    }
 }
 
 /// An answer that lets a call run does so once, for that call only.

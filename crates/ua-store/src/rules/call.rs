@@ -705,6 +705,5 @@ pub(crate) fn counts_as_effect(call: &CallRecord, other: &CallRecord) -> bool {
     call.call_id != other.call_id
         && call.root_run_id == other.root_run_id
         && call.policy.effect_kind == other.policy.effect_kind
-        && (call.status.claims_key() || call.doubt.is_some())
-        && call.deduplicated_from.is_none()
+        && may_have_happened(call)
 }
