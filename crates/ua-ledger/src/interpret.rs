@@ -5,6 +5,7 @@
 //! | an answer of a composite tool | what its one result says; without one, what the whole answer says |
 //! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
 //! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
+//! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | JSON-RPC −32601 | failed, definite |
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
 //! | any other JSON-RPC error | unknown |
@@ -152,7 +153,18 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let whole_text = result_text(result);
     let whole = result.get("structuredContent").cloned().or_else(|| serde_json::from_str(&whole_text).ok());
     let own = policy.via.as_ref().zip(whole.as_ref()).and_then(|(via, whole)| via.answer(whole)).cloned();
-    let is_error = result.get("isError") == Some(&Value::Bool(true));
+    let is_error = match result.get("isError") {
+        Some(Value::Bool(is_error)) => *is_error,
+        // What is not said is said by no word.
+        None | Some(Value::Null) => false,
+        Some(other) => {
+            let said = format!(
+                "it says `isError: {}`, which is neither true nor false",
+                shortened(&other.to_string(), MAX_QUOTED)
+            );
+            return failed(CallStatus::Unknown, "unclear_result", &said, None);
+        }
+    };
     let text = own.as_ref().map_or(whole_text, |own| own.as_str().map_or_else(|| own.to_string(), str::to_owned));
     let is_action = own.is_some();
     let structured = own.or(whole);
@@ -409,6 +421,23 @@ mod tests {
         // A lost outcome and a definite failure say nothing of the kind: their status does.
         let lost = RawReply::RpcError { code: -32603, message: String::new() };
         assert_eq!(interpret(&lost, &policy(OnUnknown::Hold)).possible_effect, None);
+    }
+
+    #[test]
+    fn a_result_that_does_not_say_plainly_whether_it_failed_is_unknown() {
+        for (said, status) in [
+            (json!("true"), CallStatus::Unknown),
+            (json!("false"), CallStatus::Unknown),
+            (json!(1), CallStatus::Unknown),
+            (json!({}), CallStatus::Unknown),
+            (json!(null), CallStatus::Succeeded),
+            (json!(false), CallStatus::Succeeded),
+            (json!(true), CallStatus::FailedReported),
+        ] {
+            let content = json!([{"type": "text", "text": "x"}]);
+            let raw = RawReply::ToolResult { result: json!({"isError": said, "content": content}) };
+            assert_eq!(interpret(&raw, &policy(OnUnknown::Hold)).status, status, "{said}");
+        }
     }
 
     #[test]

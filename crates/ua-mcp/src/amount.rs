@@ -6,7 +6,9 @@
 //!
 //! Threat S15 of `docs/security.md`. Proved by: the tests below and `tests::hostile`.
 
-use serde::de::{Error, IgnoredAny, Visitor};
+use std::collections::HashSet;
+
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -25,13 +27,20 @@ const CHANGED: &str = "dev.universal-agent/changed";
 const MOST_NAMED: usize = 20;
 
 /// Reads what is not carried exactly: numbers that no value holds, halves of characters (as JavaScript writes them where a text was cut), names
-/// that are given twice. It is no reason to lose an answer, and it is said in the answer.
+/// that are given twice in what a tool says. It is no reason to lose an answer, and it is said in the answer. In the frame, by which it is told
+/// whose answer it is and whether it is one, a name that is given twice says two things, of which neither is believed.
 fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let read: Result<Value, _> = serde_json::from_slice(bytes);
     let mut message = match read {
-        Ok(message) => message,
+        Ok(message) => {
+            is_said_once(bytes)?;
+            message
+        }
         Err(error) => match whole_characters(bytes) {
-            Some(whole) => serde_json::from_slice(&whole)?,
+            Some(whole) => {
+                is_said_once(&whole)?;
+                serde_json::from_slice(&whole)?
+            }
             None => return Err(error),
         },
     };
@@ -42,6 +51,78 @@ fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     }
     mark(&mut message, &changed);
     Ok(message)
+}
+
+/// Refuses a message in whose frame a name stands twice: its own, and those of its result and of its error.
+fn is_said_once(bytes: &[u8]) -> Result<(), serde_json::Error> {
+    let mut reading = serde_json::Deserializer::from_slice(bytes);
+    Names { is_outermost: true }.deserialize(&mut reading)
+}
+
+/// Reads past a value, and over the names of its members.
+struct Names {
+    /// The members with the answer in them are read over as well.
+    is_outermost: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Names {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Names {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if self.is_outermost && matches!(name.as_str(), "result" | "error") {
+                members.next_value_seed(Self { is_outermost: false })?;
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+            if let Some(twice) = names.replace(name) {
+                return Err(A::Error::custom(format!("its frame has `{twice}` twice")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Says in a message what of it is not as it was written.
@@ -264,6 +345,22 @@ mod tests {
         }
         let exact = r#"{"id":1,"result":{"structuredContent":{"n":[0.1,1e3,18446744073709551615,"\\ud83d"]}}}"#;
         assert_eq!(read_message(exact.as_bytes()).unwrap(), serde_json::from_str::<Value>(exact).unwrap());
+    }
+
+    /// Two ids, or two words about how it ended, are two answers.
+    #[test]
+    fn what_says_two_things_in_its_frame_is_no_answer() {
+        for twice in [
+            r#"{"jsonrpc":"2.0","id":999,"id":1,"error":{"code":-32601,"message":"m"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"code":-32601,"message":"m"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":null,"error":{"code":-32601,"message":"m"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{"content":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"isError":true,"isError":false,"content":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":1,"result":{"content":[{"type":"text","text":"\ud83d"}]}}"#,
+        ] {
+            let error = read_message(twice.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("twice"), "{twice}: {error}");
+        }
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn read_message(line: &[u8], state: &mut Inner) -> Read {
             return broken("it sent a batch, which nobody asked for");
         }
         Err(error) if line.windows(9).any(|part| part == br#""jsonrpc""#) => {
-            return broken(&format!("a message is not JSON: {error}"));
+            return broken(&format!("a message cannot be read: {error}"));
         }
         Ok(Value::Object(message)) if is_meant_for_a_call(&message, state) => {
             return broken("an answer to a call that waits does not say `jsonrpc`");

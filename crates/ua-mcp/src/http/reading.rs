@@ -279,7 +279,7 @@ impl Inner {
             Ok(Value::Object(message)) => message,
             Ok(Value::Array(_)) => return Err(broken("it sent a batch, which nobody asked for")),
             Ok(_) => return Err(broken("a message is not an object")),
-            Err(error) => return Err(broken(&format!("a message is not JSON: {error}"))),
+            Err(error) => return Err(broken(&format!("a message cannot be read: {error}"))),
         };
         if message.contains_key("method") {
             self.answer_request(message, Some(id));

@@ -322,7 +322,7 @@ impl Wire {
     /// The answer to request `id`; `None` for another message, which is handed on.
     fn understand(&self, data: &[u8], id: u64) -> Result<Option<Value>, Failure> {
         let broken = |why: String| Failure::Lost(format!("it broke the protocol: {why}"));
-        let message = read_message(data).map_err(|error| broken(format!("a message is not JSON: {error}")))?;
+        let message = read_message(data).map_err(|error| broken(format!("a message cannot be read: {error}")))?;
         if message.get("method").is_some() {
             let _gone = self.heard.send(message);
             return Ok(None);

@@ -103,7 +103,7 @@ async fn a_broken_answer_loses_the_call_and_never_sends_it_again() {
         ("wrong_id", "it broke the protocol: it answered a request that was not made"),
         ("batch", "it broke the protocol: it sent a batch"),
         ("no_answer", "it broke the protocol: an answer has neither a result nor an error"),
-        ("broken_json", "it broke the protocol: a message is not JSON"),
+        ("broken_json", "it broke the protocol: a message cannot be read"),
         ("stream_without_ids", "the stream ended before the answer came"),
         ("stream_stuck", "5 attempts to take it up again brought nothing new"),
         ("stream_forgotten", "it does not let it be taken up again (HTTP status 405 Method Not Allowed)"),

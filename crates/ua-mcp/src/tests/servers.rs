@@ -248,7 +248,7 @@ async fn a_broken_frame_loses_the_call_instead_of_waiting_for_ever() {
     let world = ServerBed::fake();
     let (_, connection) = world.ready().await;
     let why = lost(call(&connection, "broken_frame", json!({})).await);
-    assert!(why.starts_with("it broke the protocol: a message is not JSON"), "{why}");
+    assert!(why.starts_with("it broke the protocol: a message cannot be read"), "{why}");
     world.server.shut_down(&world.shared).await;
 }
 
