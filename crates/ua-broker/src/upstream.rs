@@ -285,6 +285,14 @@ impl Upstream {
         let _alive = self.locks.fence(&self.launch.name, &process.generation).await;
     }
 
+    /// The folder that its process works in.
+    fn working_folder(&self) -> Option<PathBuf> {
+        match &self.launch.reach {
+            Reach::Command { .. } => Some(self.launch.cwd.clone()),
+            Reach::Url { .. } => None,
+        }
+    }
+
     fn start(&self) -> Result<Arc<Process>, String> {
         let Launch { name, reach, cwd, shim, stderr_log, .. } = &self.launch;
         let (command, env) = match reach {

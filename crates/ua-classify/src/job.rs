@@ -110,6 +110,28 @@ pub(crate) fn raising<'a>(job: &'a [JobPolicy], tool: &ToolSpec, base: &CallPoli
     raising
 }
 
+/// Whether a call that was planned under `then` would be handled with more care under `now`, but for a person's approval: what would then be
+/// recorded of it, or done when it is lost, is not what was planned.
+pub fn is_more_careful(now: &CallPolicy, then: &CallPolicy) -> bool {
+    let counts_otherwise = now.effect_kind.is_some() && now.effect_kind != then.effect_kind;
+    let is_named_otherwise = !now.scope.0.is_empty() && now.scope != then.scope;
+    let key_is_another = then.key_channel.is_some() && now.key_channel != then.key_channel;
+    let key_ends_sooner = now.key_ttl.is_some_and(|now| then.key_ttl.is_none_or(|then| now < then));
+    let believes_less = then.errors_without_effect.iter().any(|known| !now.errors_without_effect.contains(known));
+    now.class > then.class
+        || care_of(now.on_unknown) > care_of(then.on_unknown)
+        || care_of_conflict(now.on_scope_conflict) > care_of_conflict(then.on_scope_conflict)
+        || (now.requires_idempotency_key && !then.requires_idempotency_key)
+        || counts_otherwise
+        || is_named_otherwise
+        || key_is_another
+        || key_ends_sooner
+        || believes_less
+        || now.horizon > then.horizon
+        || now.sends_files.iter().any(|name| !then.sends_files.contains(name))
+        || now.reads.iter().any(|reads| !then.reads.contains(reads))
+}
+
 /// What a word that may only raise caution would have taken away with it, because the higher class has other defaults and another rule
 /// decided: each fact is as careful as in `base`, which was decided without that word.
 pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
@@ -126,6 +148,50 @@ pub(crate) fn keep_caution(policy: &mut CallPolicy, base: &CallPolicy) {
     for reads in &base.reads {
         if !policy.reads.contains(reads) {
             policy.reads.push(*reads);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ua_core::{EffectKind, KeyChannel, ScopeField, ScopeRule, SideEffectClass};
+
+    use super::*;
+
+    #[test]
+    fn what_is_planned_is_planned_anew_for_what_is_more_careful_and_for_nothing_else() {
+        let planned = CallPolicy {
+            class: SideEffectClass::Memory,
+            on_unknown: OnUnknown::RedoKeyed,
+            key_channel: Some(KeyChannel::Meta),
+            key_ttl: Some(Duration::from_hours(2)),
+            errors_without_effect: vec!["refused".to_owned()],
+            ..CallPolicy::unclassified()
+        };
+        let changes: [(&str, bool, fn(&mut CallPolicy)); 16] = [
+            ("as it was", false, |_| {}),
+            ("class", true, |now| now.class = SideEffectClass::External),
+            ("lower class", false, |now| now.class = SideEffectClass::Local),
+            ("held", true, |now| now.on_unknown = OnUnknown::Hold),
+            ("redone", false, |now| now.on_unknown = OnUnknown::Redo),
+            ("no key", true, |now| now.key_channel = None),
+            ("shorter key", true, |now| now.key_ttl = Some(Duration::from_hours(1))),
+            ("longer key", false, |now| now.key_ttl = None),
+            ("key needed", true, |now| now.requires_idempotency_key = true),
+            ("believes no error", true, |now| now.errors_without_effect.clear()),
+            ("counted", true, |now| now.effect_kind = EffectKind::parse("email.send")),
+            ("named", true, |now| now.scope = ScopeRule(vec![ScopeField::Value("to".to_owned())])),
+            ("sends files", true, |now| now.sends_files.push("path".to_owned())),
+            ("refused beside", true, |now| now.on_scope_conflict = OnScopeConflict::Refuse),
+            ("horizon", true, |now| now.horizon = Some(Duration::from_secs(1))),
+            ("approved", false, |now| now.needs_approval = true),
+        ];
+        for (what, expected, change) in changes {
+            let mut now = planned.clone();
+            change(&mut now);
+            assert_eq!(is_more_careful(&now, &planned), expected, "{what}");
         }
     }
 }

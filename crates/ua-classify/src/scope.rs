@@ -19,7 +19,7 @@ const LONGEST_VALUE: usize = 256;
 /// Names the effect of a call: `effect` (an effect kind, or a tool's name when none is declared) and the arguments that
 /// `rule` projects, as canonical JSON.
 ///
-/// `digest_of` digests the content of a workspace file. A file it cannot digest enters by its path, so that the rest
+/// `digest_of` digests the content of a file, by what the arguments call it. A file it cannot digest enters by its path, so that the rest
 /// of the scope still counts. Arguments that are missing, `null` or empty are all the same. `None` when nothing of
 /// what the rule names is there: such a call shares its scope with no other.
 pub fn project_scope(
@@ -37,7 +37,7 @@ pub fn project_scope(
         };
         match field {
             ScopeField::Addresses(_) => addresses.extend(items(argument).iter().flat_map(addresses_in)),
-            ScopeField::Files(_) => files.extend(items(argument).iter().map(|file| name_file(file, digest_of))),
+            ScopeField::Files(_) => name_files(argument, digest_of, &mut files),
             ScopeField::Value(name) => {
                 let folded = argument.as_str().filter(|_| is_wording(effect, name)).map(|text| json!(fold(text)));
                 values.insert(name.clone(), shortened(folded.as_ref().unwrap_or(argument))?);
@@ -58,31 +58,48 @@ pub fn project_scope(
     Some(Scope::new(effect, text.as_str()))
 }
 
-/// The workspace files a call sends out (`sends_files`), each with its place in the arguments (`attachments[0]`).
+/// The names of the files that a call sends out, or by which its effect is known (`sends_files`, and `files` of a `scope`), each with its place in
+/// the arguments (`attachments[0]`).
 ///
-/// An item is a path, or an object with a `path`. What is neither is left out: the tool does not take it from the
-/// workspace.
+/// An item is a text, or an object that holds one under a name for paths and addresses, in lists of any depth. What is neither is left out: a
+/// handle of another service is the same thing as long as it reads the same.
 pub fn file_arguments(policy: &CallPolicy, arguments: &Value) -> Vec<(String, String)> {
+    let in_scope = policy.scope.0.iter().filter_map(|field| match field {
+        ScopeField::Files(name) => Some(name),
+        ScopeField::Addresses(_) | ScopeField::Value(_) => None,
+    });
+    let names: BTreeSet<&String> = policy.sends_files.iter().chain(in_scope).collect();
     let mut files = Vec::new();
-    for name in &policy.sends_files {
-        match arguments.get(name) {
-            Some(Value::Array(list)) => {
-                for (index, item) in list.iter().enumerate() {
-                    files.extend(path_in(item, format!("{name}[{index}]")));
-                }
-            }
-            Some(single) => files.extend(path_in(single, name.clone())),
-            None => {}
+    for name in names {
+        if let Some(argument) = arguments.get(name) {
+            files_in(argument, name.clone(), &mut files);
         }
     }
     files
 }
 
-fn path_in(item: &Value, place: String) -> Option<(String, String)> {
-    match item.as_str() {
-        Some(path) => Some((place, path.to_owned())),
-        None => Some((format!("{place}.path"), item.get("path")?.as_str()?.to_owned())),
+fn files_in(item: &Value, place: String, found: &mut Vec<(String, String)>) {
+    if let Value::Array(list) = item {
+        for (index, item) in list.iter().enumerate() {
+            files_in(item, format!("{place}[{index}]"), found);
+        }
+        return;
     }
+    let Some((field, name)) = file_name(item).filter(|(_, name)| !name.is_empty()) else { return };
+    let place = field.map_or(place.clone(), |field| format!("{place}.{field}"));
+    found.push((place, name.to_owned()));
+}
+
+/// Under what an object says where its file is.
+const FILE_FIELDS: [&str; 9] =
+    ["path", "file", "file_path", "filePath", "filepath", "local_path", "localPath", "uri", "url"];
+
+/// The text that names a file: the item itself, or a field of it and what stands there.
+fn file_name(item: &Value) -> Option<(Option<&'static str>, &str)> {
+    if let Some(text) = item.as_str() {
+        return Some((None, text));
+    }
+    FILE_FIELDS.into_iter().find_map(|field| Some((Some(field), item.get(field)?.as_str()?)))
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -110,13 +127,23 @@ fn shortened(value: &Value) -> Option<Value> {
     if text.as_str().len() > LONGEST_VALUE { Some(json!({ "sha256": text.hash() })) } else { Some(value.clone()) }
 }
 
+/// What the files of an argument are called in a scope.
+fn name_files(argument: &Value, digest_of: &dyn Fn(&str) -> Option<Sha256>, files: &mut Vec<String>) {
+    match argument {
+        Value::Array(list) => list.iter().for_each(|item| name_files(item, digest_of, files)),
+        single @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            files.push(name_file(single, digest_of));
+        }
+    }
+}
+
 /// A file's content digest; its path when nobody can digest it. Of a handle of another service, the name of the file, since a second
 /// upload of the same content has another handle; without a name its digest.
 fn name_file(file: &Value, digest_of: &dyn Fn(&str) -> Option<Sha256>) -> String {
     if let (Some(_), Some(name)) = (file.get("s3key"), file.get("name").and_then(Value::as_str)) {
         return format!("name:{name}");
     }
-    let path = file.as_str().or_else(|| file.get("path")?.as_str());
+    let path = file_name(file).map(|(_, path)| path);
     match path {
         Some(path) => digest_of(path).map_or_else(|| format!("path:{path}"), |digest| format!("sha256:{digest}")),
         None => match CanonicalJson::of(file, &[]) {
@@ -270,5 +297,14 @@ mod tests {
         let found = file_arguments(&policy, &arguments);
         let expected = [("attachments[0]", "a.pdf"), ("attachments[1].path", "b.pdf"), ("cover", "c.png")];
         assert_eq!(found, expected.map(|(place, path)| (place.to_owned(), path.to_owned())));
+
+        let arguments = json!({"attachments": [[{"url": "file:///d.pdf"}], ""], "cover": null});
+        let found = file_arguments(&policy, &arguments);
+        assert_eq!(found, [("attachments[0][0].url".to_owned(), "file:///d.pdf".to_owned())]);
+
+        // What its effect is known by is looked at, too, and once where both are said.
+        let named = CallPolicy { scope: email(), ..policy };
+        let found = file_arguments(&named, &json!({"attachments": "a.pdf", "subject": "b.pdf"}));
+        assert_eq!(found, [("attachments".to_owned(), "a.pdf".to_owned())]);
     }
 }

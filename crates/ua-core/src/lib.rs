@@ -33,6 +33,7 @@ mod look_alike;
 mod mail;
 mod message;
 mod money;
+mod named_file;
 mod phase;
 mod policy;
 mod price;
@@ -75,6 +76,7 @@ pub use look_alike::{is_unseen, latin_look_alike, look_alikes_in, narrow};
 pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
+pub use named_file::NamedFile;
 pub use phase::{MAIN_PHASE, PhaseBudgets, PhaseSpec};
 pub use policy::{
     CallPolicy, ClassSource, EffectKind, KeyChannel, Makes, OnScopeConflict, OnUnknown, Reads, ScopeField, ScopeRule,

@@ -158,7 +158,7 @@ pub enum ScopeField {
     Value(String),
     /// A mail address or a list of them: sorted, lower-cased.
     Addresses(String),
-    /// A workspace file or a list of them: the digests of their contents.
+    /// A file or a list of them: the digests of their contents.
     Files(String),
 }
 
@@ -210,7 +210,7 @@ pub struct CallPolicy {
     pub scope: ScopeRule,
     /// Top-level arguments that do not make a call another call.
     pub volatile_fields: Vec<String>,
-    /// Arguments that name workspace files the tool sends out; their digests are compared before a keyed redo.
+    /// Arguments that name files the tool sends out; their digests are compared before a keyed redo.
     pub sends_files: Vec<String>,
     /// Regular expressions over a reported error's text that prove that nothing happened; `.*` for our own tools.
     pub errors_without_effect: Vec<String>,

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use ua_classify::file_arguments;
-use ua_core::{CallStatus, ScopeField, SideEffectClass};
+use ua_core::{CallStatus, SideEffectClass};
 use ua_store::CallRecord;
 
 use crate::dispatcher::{CallProgress, Dispatcher};
@@ -36,8 +36,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether contents of workspace files are part of what a person would be shown.
+/// Whether contents of files are part of what a person would be shown.
 fn names_files(call: &CallRecord) -> bool {
-    let in_scope = call.policy.scope.0.iter().any(|field| matches!(field, ScopeField::Files(_)));
-    in_scope || !file_arguments(&call.policy, &call.arguments).is_empty()
+    !file_arguments(&call.policy, &call.arguments).is_empty()
 }

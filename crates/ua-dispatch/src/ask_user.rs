@@ -4,6 +4,7 @@
 //! again and finds the same answer, which is a row. The question is raised at admission, by the ledger; this transport only reads
 //! what was answered. Invariant: an answer comes from the `answers` table alone, never from anything that a model said.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +86,10 @@ impl ToolTransport for WithAskUser {
         let mut tools = self.inner.list().await?;
         tools.push(Self::spec());
         Ok(tools)
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.inner.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -56,18 +56,28 @@ impl Planner<'_> {
         }
     }
 
+    /// The policy of the tool that an action is of, which may be in no listing.
+    fn policy_of_tool(&self, direct: Option<&Entry>, name: &ToolName, arguments: &Value) -> CallPolicy {
+        let spec = direct.map_or_else(|| unlisted(name), |entry| entry.spec.clone());
+        self.policy(&spec, arguments)
+    }
+
+    /// The policy of an action.
+    pub(crate) fn policy_of_action(&self, direct: Option<&Entry>, name: &ToolName, arguments: &Value) -> CallPolicy {
+        in_a_batch(self.policy_of_tool(direct, name, arguments))
+    }
+
     fn plan_action(&self, tool_use: &ToolUse, composite: &Entry, action: Action) -> PlannedCall {
         let Action { name, arguments, via } = action;
         let of = &composite.spec.name;
         let name = ToolName::qualified(of.namespace, &of.server, &name);
         let direct = self.catalog.get(&name.raw);
-        let spec = direct.map_or_else(|| unlisted(&name), |entry| entry.spec.clone());
         let arguments = match direct {
             Some(entry) => read_texts_of(&entry.offer.input_schema, arguments),
             None => arguments,
         };
         let input = Value::Object(arguments.clone());
-        let policy = self.policy(&spec, &input);
+        let policy = self.policy_of_tool(direct, &name, &input);
         let nested = policy.composite.is_some();
         let mut policy = in_a_batch(policy);
         let denied = direct.and_then(|entry| entry.denied.clone()).or_else(|| self.rules.denies(&name, &policy));

@@ -11,13 +11,15 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256};
-use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared};
+use ua_core::{
+    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
+};
+use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
 use crate::catalog::Catalog;
 use crate::error::DispatchError;
-use crate::files::WorkspaceFiles;
+use crate::files::{FileLookup, Looked, ServedFrom};
 use crate::guardrail::Rules;
 use crate::long_running::{Elicitations, LongCallOutcome};
 use crate::plan::Planner;
@@ -147,7 +149,7 @@ pub struct Dispatcher {
     pub(crate) rules: Rules,
     pub(crate) ledger: Ledger,
     pub(crate) transport: Arc<dyn ToolTransport>,
-    files: WorkspaceFiles,
+    files: FileLookup,
     watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     pub(crate) elicitations: Elicitations,
     /// What drives sub-agents; `None` where nothing does.
@@ -163,7 +165,7 @@ impl Dispatcher {
         rules: Rules,
         ledger: Ledger,
         transport: Arc<dyn ToolTransport>,
-        files: WorkspaceFiles,
+        files: FileLookup,
         watcher: Arc<dyn Fn(CallProgress) + Send + Sync>,
     ) -> Self {
         let ledger = ledger.with_definitions(catalog.definitions());
@@ -206,8 +208,12 @@ impl Dispatcher {
 
     /// Plans every tool use of `reply`, which asks for `turn`. Pure but for the ids it draws.
     pub fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
+        self.planner().plan(reply, turn)
+    }
+
+    fn planner(&self) -> Planner<'_> {
         let env = self.ledger.env();
-        Planner { catalog: &self.catalog, classifier: &self.classifier, rules: &self.rules, env }.plan(reply, turn)
+        Planner { catalog: &self.catalog, classifier: &self.classifier, rules: &self.rules, env }
     }
 
     /// Dispatches calls that may run together (reads, or tasks), or one call with an effect.
@@ -545,15 +551,35 @@ impl Dispatcher {
 
     /// What is true about the call's files and effect right now.
     pub(crate) fn facts(&self, call: &CallRecord) -> Facts {
-        let files = file_arguments(&call.policy, &call.arguments);
-        let file_digests = self.files.digests(&files);
+        let named = file_arguments(&call.policy, &call.arguments);
+        let looked = if named.is_empty() { Looked::default() } else { self.look_at(call, &named) };
         let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());
-        let digest_of = |path: &str| self.files.digest(path);
+        let digest_of = |text: &str| looked.digest_of(text);
         let scope = project_scope(&call.policy.scope, effect, &call.arguments, &digest_of).or_else(|| {
-            let files = file_digests.values().copied();
-            call.policy.is_by_content().then(|| Scope::of_whole_call(effect, &call.args_hash, files))
+            let files = looked.files.digests();
+            call.policy.is_by_content().then(|| Scope::of_whole_call(effect, &call.args_hash, files.into_values()))
         });
-        Facts { scope, file_digests }
+        let since_planned = match call.status {
+            CallStatus::Prepared | CallStatus::FailedDefinite => {
+                self.planner().since_planned(&call.name, &call.arguments, &call.policy)
+            }
+            // It was sent, or never will be.
+            CallStatus::Running
+            | CallStatus::Unknown
+            | CallStatus::Succeeded
+            | CallStatus::FailedReported
+            | CallStatus::Cancelled => SincePlanned::Same,
+        };
+        Facts { scope, files: looked.files, since_planned }
+    }
+
+    /// The files of a call. The tools of the built-in server know no folder but the workspace.
+    fn look_at(&self, call: &CallRecord, named: &[(String, String)]) -> Looked {
+        if call.name.is_of_own_server() {
+            return self.files.look_at(named, ServedFrom::Workspace);
+        }
+        let folder = self.transport.working_folder(&call.name.server);
+        self.files.look_at(named, folder.as_deref().map_or(ServedFrom::Elsewhere, ServedFrom::Folder))
     }
 
     pub(crate) fn tell(&self, notice: CallProgress) {

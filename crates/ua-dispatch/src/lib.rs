@@ -59,7 +59,7 @@ pub use catalog::{Catalog, Offer};
 pub use dispatcher::{CallProgress, Dispatched, Dispatcher, Handed};
 pub use enforce::{Payload, verify_key};
 pub use error::{DispatchError, SubAgentError};
-pub use files::WorkspaceFiles;
+pub use files::{FileLookup, MOST_BYTES};
 pub use guardrail::Rules;
 pub use local::{LocalCall, LocalFailure, LocalTools, PermittedCall};
 pub use long_running::Elicitations;

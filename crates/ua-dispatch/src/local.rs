@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use async_trait::async_trait;
@@ -186,6 +187,10 @@ impl fmt::Debug for LocalTools {
 impl ToolTransport for LocalTools {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         Ok(self.tools.iter().map(|tool| tool.spec.clone()).collect())
+    }
+
+    fn working_folder(&self, _server: &str) -> Option<PathBuf> {
+        std::env::current_dir().ok() // they are functions of this process
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

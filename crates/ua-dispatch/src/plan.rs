@@ -6,11 +6,12 @@ use std::fmt::{Display, Write};
 
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
-use ua_classify::{Classifier, names_file_address};
+use ua_classify::{Classifier, is_more_careful, names_file_address};
 use ua_core::{
     CallId, CallPolicy, CanonicalJson, Env, KeyChannel, ModelTurn, PlannedCall, Position, Refusal, Resolution, Shared,
     StopReason, ToolName, ToolNamespace, ToolSpec, ToolUse, parse_strict, sha256,
 };
+use ua_ledger::SincePlanned;
 
 use crate::catalog::{Catalog, Entry, made_up_keys};
 use crate::enforce::{enforced, no_channel};
@@ -104,6 +105,26 @@ impl Planner<'_> {
             Cow::Owned(policy) => self.bent(&entry.spec, policy).into(),
             Cow::Borrowed(policy) => entry.policy.get_or_init(|| self.bent(&entry.spec, policy.clone()).into()).clone(),
         }
+    }
+
+    /// What the policies say now of a call that is not sent yet; whoever accepts other ones for a run wants them to hold for what is planned, too,
+    /// as far as they are stricter.
+    pub(crate) fn since_planned(&self, name: &ToolName, arguments: &Value, planned: &CallPolicy) -> SincePlanned {
+        let entry = self.catalog.get(&name.raw);
+        let now = match (&planned.via, entry) {
+            (Some(_), _) => self.policy_of_action(entry, name, arguments).into(),
+            (None, Some(entry)) => self.policy_of(entry, arguments),
+            // There is no such tool any more, which says enough.
+            (None, None) => return SincePlanned::Same,
+        };
+        if *now == *planned {
+            return SincePlanned::Same;
+        }
+        let denied = entry.is_some_and(|entry| entry.denied.is_some()) || self.rules.denies(name, &now).is_some();
+        if denied || is_more_careful(&now, planned) {
+            return SincePlanned::Stricter;
+        }
+        if now.needs_approval && !planned.needs_approval { SincePlanned::Asks } else { SincePlanned::Same }
     }
 
     /// The policy of a call, as the job bends it.
@@ -386,6 +407,57 @@ mod tests {
         assert!(twice.contains("\"to\" appears twice") && !twice.contains("holds none"), "{twice}");
         assert!(message("to a").contains("a text that holds none"));
         assert!(!calls[6].name.raw.contains('\u{1b}'));
+    }
+
+    /// Calls that were planned under one policy file, as another one stands to them: of a tool of its own, and of an action of a composite one.
+    #[test]
+    fn what_is_planned_is_held_to_policies_that_became_stricter() {
+        const MULTI: &str = "COMPOSIO_MULTI_EXECUTE_TOOL";
+        let spec = |tool: &str, properties: Value| ToolSpec {
+            name: ToolName::qualified(ToolNamespace::Composio, "composio", tool),
+            description: String::new(),
+            input_schema: json!({"type": "object", "properties": properties}),
+            annotations: ToolAnnotations::default(),
+        };
+        let list = json!({"tools": {"type": "array"}, "session_id": {"type": "string"}});
+        let rules = Rules::default();
+        let env = Env::simulated(1);
+        let under = |said: &str| {
+            let text =
+                format!("[[rule]]\nid = \"a\"\npatterns = [\"SLACK_POST\"]\nside_effect_class = \"memory\"\n{said}");
+            let policies = vec![ua_classify::PolicyRules::parse(&text, "policy.toml").unwrap()];
+            Classifier::new(policies, &ua_classify::Lists::default(), std::collections::HashSet::new()).unwrap()
+        };
+        let tools = || vec![spec("SLACK_POST", json!({"to": {"type": "string"}})), spec(MULTI, list.clone())];
+        let with = |said: &str, look: &dyn Fn(&Planner<'_>) -> Vec<SincePlanned>| {
+            let classifier = under(said);
+            let catalog = Catalog::new(tools(), &classifier, &rules).unwrap();
+            look(&Planner { catalog: &catalog, classifier: &classifier, rules: &rules, env: &env })
+        };
+        let actions = json!({"tools": [{"tool_slug": "SLACK_POST", "arguments": {"to": "a"}}], "session_id": "s"});
+        let uses = [
+            ("mcp__composio__SLACK_POST".to_owned(), json!({"to": "a"})),
+            (format!("mcp__composio__{MULTI}"), actions),
+        ];
+        let uses: Vec<(&str, Value)> = uses.iter().map(|(name, input)| (name.as_str(), input.clone())).collect();
+        let reply = reply(StopReason::ToolUse, &uses);
+        let first = under("");
+        let catalog = Catalog::new(tools(), &first, &rules).unwrap();
+        let planned = Planner { catalog: &catalog, classifier: &first, rules: &rules, env: &env }.plan(&reply, 1);
+        assert_eq!(codes(&planned), [None, None]);
+        for (said, since) in [
+            ("", SincePlanned::Same),
+            ("approval = \"ask\"", SincePlanned::Asks),
+            ("effect_kind = \"message.post\"", SincePlanned::Stricter),
+            ("on_scope_conflict = \"refuse\"", SincePlanned::Stricter),
+            ("on_scope_conflict = \"allow\"", SincePlanned::Same),
+        ] {
+            let found = with(said, &|planner| {
+                let since = |call: &PlannedCall| planner.since_planned(&call.name, &call.arguments, &call.policy);
+                planned.iter().map(since).collect()
+            });
+            assert_eq!(found, [since, since], "{said}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! behind it they would be in the database, in blobs, in files for people, and in the next request to a model. Invariant: nothing that
 //! this transport returns contains a value that the redactor knows. Proved by: the test below, and the e2e test `secrets`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,10 @@ impl ToolTransport for Redacting {
             spec
         });
         Ok(clean.collect())
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.inner.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -1,5 +1,6 @@
 //! The seam to the world: how a permitted call reaches a tool.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -66,6 +67,10 @@ pub enum Fence {
 pub trait ToolTransport: Send + Sync {
     /// Starts what is not running and lists every tool of every server, by qualified name.
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError>;
+
+    /// The folder that a process of `server` on this machine works in, which is what a relative path in its arguments may begin at; `None` where
+    /// it has none here. Asked of every transport, since a wrapper that forgot it would leave files unseen that a call sends.
+    fn working_folder(&self, server: &str) -> Option<PathBuf>;
 
     /// Makes sure that a process of `server` is running and returns its generation, which is recorded with RUNNING.
     async fn ready(&self, server: &str) -> Result<String, TransportError>;

@@ -3,22 +3,50 @@
 //! Durable Jobs v1 spec §8.3. A call found settled is answered from its receipt; one whose effect another call already had is
 //! deduplicated; one that may repeat an effect in other words is held; one found RUNNING is unknown.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Sha256, Timestamp};
+use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Timestamp};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
 use crate::permit::Permit;
+use crate::sent_files::SentFiles;
 
 /// What the dispatcher found out about a call just before admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// What its effect is, whatever the wording.
     pub scope: Option<Scope>,
-    /// Digests of the workspace files it sends, by argument path.
-    pub file_digests: BTreeMap<String, Sha256>,
+    /// The files it sends.
+    pub files: SentFiles,
+    /// What the policies say of it now.
+    pub since_planned: SincePlanned,
+}
+
+/// How the policies that hold now stand to those that a call was planned under. They differ only after a person accepted other ones, and what
+/// was planned and not sent follows those that are stricter, never those that are laxer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SincePlanned {
+    /// They ask for nothing more.
+    #[default]
+    Same,
+    /// A person has to approve the call now.
+    Asks,
+    /// They forbid it, or would have something else recorded of it or done when it is lost: it has to be planned anew.
+    Stricter,
+}
+
+impl Facts {
+    /// Whether a person has to approve the call.
+    pub(crate) fn need_approval(&self, call: &CallRecord) -> bool {
+        call.policy.needs_approval || self.since_planned == SincePlanned::Asks
+    }
+
+    /// Whether the effect of the call is known by its content: the policy says so, and all that it sends could be looked at. Two calls in the same
+    /// words that send what nobody could look at may be two effects.
+    pub(crate) fn are_by_content(&self, call: &CallRecord) -> bool {
+        call.policy.is_by_content() && self.files.are_all_known()
+    }
 }
 
 /// What the ledger says.

@@ -213,7 +213,7 @@ impl Ledger {
             scope: facts.scope,
             seen,
             ends_doubt,
-            file_digests: facts.file_digests,
+            file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
             approved_by,
@@ -240,7 +240,8 @@ impl Ledger {
             Err(StoreError::EffectLimit { effect, max, .. }) => {
                 let message = format!(
                     "Refused: this job allows {effect} {max}×, and that is used up by what happened and by what may have happened: a call of \
-                     which nobody knows what came counts as well. Do not ask for it again."
+                     which nobody knows what came counts as well, and one whose failure does not say that nothing happened. Do not ask for it \
+                     again."
                 );
                 self.cancel(&call, Resolution::Refused, "effect_limit", &message).await?;
                 Ok(None)
@@ -277,7 +278,7 @@ impl Ledger {
             scope: prepared.facts.scope.clone(),
             seen: None,
             ends_doubt: false,
-            file_digests: prepared.facts.file_digests.clone(),
+            file_digests: prepared.facts.files.digests(),
             server_generation: Some(generation.to_owned()),
             max_effects: None,
             approved_by: None,

@@ -1,9 +1,7 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{
-    CallPolicy, Env, FieldKind, QuestionId, Sha256, Timestamp, fields, is_by_address, look_alikes_in, missing,
-};
+use ua_core::{CallPolicy, Env, FieldKind, QuestionId, Timestamp, fields, is_by_address, look_alikes_in, missing};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
@@ -11,6 +9,7 @@ use crate::late::said;
 use crate::recipient::Problem;
 use crate::related::Other;
 use crate::rules::never_left;
+use crate::sent_files::FileContent;
 
 /// What is asked.
 #[derive(Debug)]
@@ -393,13 +392,20 @@ fn listed(calls: &[Other<'_>]) -> String {
     if left == 0 { ids.join(", ") } else { format!("{} and {left} more", ids.join(", ")) }
 }
 
-/// The files that are not what they were when the call was sent, each on a line.
+/// The files that are not what they were when the call was sent, or of which nobody can say it, each on a line.
 fn changed_files(call: &CallRecord, facts: &Facts) -> String {
-    let is_another = |(argument, digest): &(&String, &Sha256)| call.file_digests.get(*argument) != Some(*digest);
-    let changed = facts.file_digests.iter().filter(is_another);
     let mut lines = String::new();
-    for (argument, digest) in changed {
-        lines.push_str(&format!("\nChanged since it was sent: {argument} sha256:{digest}"));
+    for (argument, file) in facts.files.iter() {
+        match &file.content {
+            FileContent::Known { digest, .. } if call.file_digests.get(argument) == Some(digest) => {}
+            FileContent::Nothing if !call.file_digests.contains_key(argument) => {}
+            FileContent::Known { .. } | FileContent::Nothing => {
+                lines.push_str(&format!("\nChanged since it was sent: {argument} {file}"))
+            }
+            FileContent::Unknown { .. } => {
+                lines.push_str(&format!("\nPerhaps changed since it was sent: {argument} {file}"))
+            }
+        }
     }
     lines
 }
@@ -424,8 +430,14 @@ fn shown_wait(look_after: Option<Timestamp>) -> String {
 fn shown_facts(facts: &Facts) -> String {
     let scope =
         facts.scope.as_ref().map_or_else(String::new, |scope| format!("\nScope: {}", cut(&scope.in_words(), 300)));
-    let files = facts.file_digests.iter().map(|(argument, digest)| format!("\nSends: {argument} sha256:{digest}"));
-    format!("{scope}{}", files.collect::<String>())
+    let mut files = String::new();
+    for (argument, file) in facts.files.iter() {
+        files.push_str(&format!("\nSends: {argument} {file}"));
+        if matches!(file.content, FileContent::Unknown { .. }) {
+            files.push_str("; what is let go is whatever it holds when it is sent");
+        }
+    }
+    format!("{scope}{files}")
 }
 
 /// The arguments on one line, long values cut.

@@ -78,7 +78,7 @@ impl<'a> RelatedCalls<'a> {
     /// which nothing says that it is another effect.
     fn kin(self) -> impl Iterator<Item = &'a Related> {
         let once = self.config.no_duplicate_external_actions;
-        let is_other_effect = !self.reaches_others() || (self.call.policy.is_by_content() && once);
+        let is_other_effect = !self.reaches_others() || (self.facts.are_by_content(self.call) && once);
         let same = self.relations.kin.same.iter().rev().filter(move |_| once);
         self.relations.kin.open.iter().rev().chain(same).filter(move |_| !is_other_effect)
     }

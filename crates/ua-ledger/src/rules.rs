@@ -12,6 +12,7 @@ use crate::admission::Facts;
 use crate::interpret::another_attempt_may_help;
 use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
+use crate::sent_files::SentFiles;
 
 /// What a verdict goes by, beside the rows.
 #[derive(Clone)]
@@ -35,12 +36,18 @@ pub(crate) struct Rules<'a> {
 impl Rules<'_> {
     /// What a person's word about this call is bound to.
     pub(crate) fn binding(&self, call: &CallRecord, facts: &Facts) -> Value {
-        json!({
+        let mut binding = json!({
             "args_hash": call.args_hash,
             "tool_digest": self.definition(&call.name.raw).or(call.tool_digest.as_ref()),
             "scope": facts.scope,
-            "file_digests": facts.file_digests,
-        })
+            "file_digests": facts.files.digests(),
+        });
+        // Whoever was told that nobody could look at a file said yes to whatever it holds; whoever was not did not.
+        let unknown = facts.files.unknown();
+        if !unknown.is_empty() {
+            binding["unknown_files"] = json!(unknown);
+        }
+        binding
     }
 
     /// Whether the call still is what the question showed. A question of an earlier version, which shows less, is taken at its word.
@@ -95,7 +102,7 @@ impl Rules<'_> {
         attempts.iter().rev().take_while(in_vain).count() > self.config.max_retries as usize
     }
 
-    /// The call's identity: by content for declared creating effects, by position for everything else. A repeat that a
+    /// The call's identity: by content for declared creating effects whose content is known, by position for everything else. A repeat that a
     /// person ordered carries its own id, and so is another effect.
     pub(crate) fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
         call.idempotency_key.clone().unwrap_or_else(|| self.identity(call, facts, repeat))
@@ -104,14 +111,18 @@ impl Rules<'_> {
     /// The key of a call that definitely did nothing, for another attempt: nothing of it is outside, so it is the request that its files
     /// make it now; a repeat that a person ordered stays one.
     pub(crate) fn key_of_retry(&self, call: &CallRecord, facts: &Facts) -> IdempotencyKey {
-        let first = Facts { scope: call.scope.clone(), file_digests: call.file_digests.clone() };
+        let first = Facts {
+            scope: call.scope.clone(),
+            files: SentFiles::of_digests(call.file_digests.clone()),
+            ..Facts::default()
+        };
         let is_repeat = call.idempotency_key == Some(self.identity(call, &first, Some(&call.call_id)));
         self.identity(call, facts, is_repeat.then_some(&call.call_id))
     }
 
     /// The key that a call gets which has none.
     pub(crate) fn identity(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
-        let by_content = call.policy.is_by_content() && self.config.no_duplicate_external_actions;
+        let by_content = facts.are_by_content(call) && self.config.no_duplicate_external_actions;
         let (root, position) = match (by_content, repeat) {
             (true, None) => (self.root.as_str(), String::new()),
             (true, Some(id)) => (self.root.as_str(), id.to_string()),

@@ -1,7 +1,7 @@
 //! One configured tool server and the generation of it that runs now.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -220,6 +220,16 @@ impl Server {
     /// What a call of `tool` has to heed.
     pub(crate) fn facts(&self, tool: &str) -> ToolFacts {
         self.known().and_then(|known| known.facts.get(tool).cloned()).unwrap_or_default()
+    }
+
+    /// The folder that its process works in; nothing of a remote one.
+    pub(crate) fn working_folder(&self) -> Option<PathBuf> {
+        match &self.spec.reach {
+            Reach::Stdio { cwd: Some(cwd), .. } => std::path::absolute(cwd).ok(),
+            // It is started where this process is.
+            Reach::Stdio { cwd: None, .. } => std::env::current_dir().ok(),
+            Reach::Http { .. } => None,
+        }
     }
 
     /// What the server says about itself, once its tools were listed.

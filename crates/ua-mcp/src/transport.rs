@@ -416,6 +416,10 @@ impl ToolTransport for McpTransport {
         self.list_now().await
     }
 
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.server(server).ok()?.working_folder()
+    }
+
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let server = self.server(server)?;
         let (generation, connection) = server.ready(&self.shared).await?;

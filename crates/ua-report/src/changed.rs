@@ -1,7 +1,7 @@
 //! Files that are not any more what was sent of them: a receipt proves what left, not what lies in the workspace now.
 
 use serde::Serialize;
-use ua_core::{CallId, Sha256};
+use ua_core::{CallId, NamedFile, Sha256};
 use ua_store::CallRecord;
 
 use ua_evidence::artifact::Artifact;
@@ -44,8 +44,12 @@ fn sent_digest(call: &CallRecord, path: &str) -> Option<Sha256> {
     let sent = call.file_digests.iter().find(|(place, _)| {
         let pointer = format!("/{}", place.replace('[', "/").replace(']', "").replace('.', "/"));
         let named = call.arguments.pointer(&pointer).and_then(|value| value.as_str()).unwrap_or_default();
-        let plain = named.strip_prefix("./").unwrap_or(named);
-        plain == path || (named.starts_with('/') && named.ends_with(&format!("/{path}")))
+        let NamedFile::Paths(forms) = NamedFile::of(named) else { return false };
+        let means_it = |form: &String| {
+            let plain = form.strip_prefix("./").unwrap_or(form);
+            plain == path || (form.starts_with('/') && form.ends_with(&format!("/{path}")))
+        };
+        forms.iter().any(means_it)
     });
     sent.map(|(_, digest)| *digest)
 }
@@ -63,7 +67,7 @@ mod tests {
         let mut story = Story::new("{\"objective\": \"x\"}");
         let files = [artifact("work_products/report.pdf"), artifact("notes.md")];
         let sends = [
-            json!({"attachments": ["./work_products/report.pdf", {"path": "/ws/notes.md"}]}),
+            json!({"attachments": ["./work_products/report.pdf", {"path": "file:///ws/notes.md"}]}),
             json!({"attachments": ["work_products/report.pdf"]}),
         ];
         let asked: Vec<_> = sends.into_iter().map(|arguments| ("send_email", arguments, mail_policy())).collect();

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use ua_classify::Classifier;
 use ua_core::{Audience, Budgets, Env, PriceTable, Redactor, SecretGrants, StopCondition, Trace};
 use ua_dispatch::{
-    Catalog, DispatchError, Dispatcher, Elicitations, Fence, Redacting, Rules, StopSignal, ToolTransport,
-    TransportError, WithAskUser, WorkspaceFiles, task_tool,
+    Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, Redacting, Rules, StopSignal, ToolTransport,
+    TransportError, WithAskUser, task_tool,
 };
 use ua_ledger::{LateReplies, Ledger, LedgerConfig, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
@@ -226,7 +226,7 @@ impl Desk {
         let catalog = Catalog::new(specs, &self.ports.classifier, &rules)?;
         self.say_what_counts(&catalog);
         let files =
-            WorkspaceFiles::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
+            FileLookup::open(workspace.root()).map_err(|error| unusable(format!("open the workspace: {error}")))?;
         let ledger = self.ledger(outbox).await?;
         let watcher = self.watcher.clone();
         let notices = Arc::new(move |notice| watcher(RunEvent::Call(notice)));

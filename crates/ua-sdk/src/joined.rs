@@ -3,6 +3,7 @@
 //! Each server name belongs to one part. Invariant: a generation that no part knows is never said to be gone.
 //! Proved by: the tests below.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,10 @@ impl ToolTransport for Joined {
             all.extend(part.transport.list().await?);
         }
         Ok(all)
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.of(server)?.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -1,6 +1,7 @@
 //! Seams that break one rule on purpose, so that a harness can show that it sees the bug it hunts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -325,6 +326,10 @@ impl ToolTransport for NoFence {
         self.0.list().await
     }
 
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.0.working_folder(server)
+    }
+
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         self.0.ready(server).await
     }
@@ -365,6 +370,10 @@ pub struct LostIsFailed(Arc<dyn ToolTransport>);
 impl ToolTransport for LostIsFailed {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         self.0.list().await
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.0.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -1,6 +1,7 @@
 //! The seams of the model and the tools, wrapped: a plan may end the process before or after any crossing. No production type knows of
 //! this.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,10 @@ impl LlmProvider for Seam<dyn LlmProvider> {
 impl ToolTransport for Seam<dyn ToolTransport> {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         self.inner.list().await
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.inner.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

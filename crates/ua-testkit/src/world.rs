@@ -1,6 +1,7 @@
 //! A world that counts: tools without processes, whose effects outlive every simulated crash.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -260,6 +261,10 @@ impl ToolTransport for World {
         });
         let names = self.tools.iter().map(|(name, _)| name).chain(self.listings.iter().map(|listing| &listing.tool));
         Ok(names.map(spec).chain(batches).collect())
+    }
+
+    fn working_folder(&self, _server: &str) -> Option<PathBuf> {
+        None
     }
 
     async fn ready(&self, _server: &str) -> Result<String, TransportError> {

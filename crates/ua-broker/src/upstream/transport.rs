@@ -1,6 +1,7 @@
 //! Tool calls: each comes with a permit, is sent to the process that it was committed for or not at all, and its answer is handed to the
 //! ledger.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,6 +66,10 @@ impl ToolTransport for AsListed {
         let (edition, tools) = listed.map_err(|why| TransportError::NotListed { server: server.clone(), why })?;
         let _first = self.edition.set(edition);
         Ok(tools.iter().filter_map(|tool| spec(server, tool)).collect())
+    }
+
+    fn working_folder(&self, _server: &str) -> Option<PathBuf> {
+        self.upstream.working_folder()
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

@@ -4,6 +4,7 @@ use ua_core::{CallStatus, OnScopeConflict, Resolution};
 use ua_store::{CallRecord, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, word};
+use crate::admission::SincePlanned;
 use crate::people::{DECIDE_YOURSELF, MAX_ASKED, RecipientRule, declined};
 use crate::question::{Reason, Why, shows};
 use crate::related::Other;
@@ -16,6 +17,14 @@ impl<'v> Case<'v> {
         }
         if self.rules.is_gone(self.call) && !matches!(word(self.view.pending()), Word::Abort | Word::No(_)) {
             return Decision { verdict: self.of_no_tool(), closes: self.view.pending().into_iter().collect() };
+        }
+        if self.facts.since_planned == SincePlanned::Stricter
+            && !matches!(word(self.view.pending()), Word::Abort | Word::No(_))
+        {
+            return Decision {
+                verdict: self.under_other_policies(),
+                closes: self.view.pending().into_iter().collect(),
+            };
         }
         let mut closes = Vec::new();
         let (mut approved_by, mut unanswered) = (None, None);
@@ -61,15 +70,17 @@ impl<'v> Case<'v> {
                 (OnScopeConflict::Allow, _) if self.view.twin.is_some() => {
                     key = self.rules.key(self.call, self.facts, own);
                 }
-                (OnScopeConflict::Allow, _) => {}
-                (OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
+                (OnScopeConflict::Allow, _) if !self.may_be_the_same_unseen(&others) => {}
+                (OnScopeConflict::Allow | OnScopeConflict::Ask | OnScopeConflict::Refuse, Some(asked)) => {
                     return Decision { verdict: Verdict::Hold(asked), closes };
                 }
                 (OnScopeConflict::Refuse, None) if !is_repeat => {
                     closes.extend(approved_by);
                     return Decision { verdict: refused_beside(other.call), closes };
                 }
-                (OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => reasons.push(Reason::NearDuplicate(others)),
+                (OnScopeConflict::Allow | OnScopeConflict::Ask | OnScopeConflict::Refuse, None) => {
+                    reasons.push(Reason::NearDuplicate(others));
+                }
             }
         }
         closes.extend(unanswered);
@@ -82,7 +93,7 @@ impl<'v> Case<'v> {
             }
             reasons.push(Reason::AmbiguousRecipient(problem));
         }
-        if self.call.policy.needs_approval {
+        if self.facts.need_approval(self.call) {
             reasons.push(Reason::Approval);
         }
         reasons.extend(self.tainted());
@@ -108,6 +119,16 @@ impl<'v> Case<'v> {
             self.call.name.tool
         );
         Verdict::Cancel { resolution: Resolution::Refused, code: "tool_changed", message }
+    }
+
+    /// The refusal of a call that was planned under laxer policies than those that hold now.
+    fn under_other_policies(&self) -> Verdict<'v> {
+        let message = format!(
+            "Not run: stricter policies were accepted for this run since this call of `{}` was planned. Make the call again if it is still \
+             wanted; it is then planned under them.",
+            self.call.name.tool
+        );
+        Verdict::Cancel { resolution: Resolution::Refused, code: "policy_changed", message }
     }
 
     /// The refusal of a call whose tool is not there any more.
@@ -153,6 +174,15 @@ impl<'v> Case<'v> {
             others.insert(0, Other { call: &twin.call, count });
         }
         others
+    }
+
+    /// Whether one of `others` is in the same words, and nobody can tell by what is sent whether it is the same effect. What a policy allows in
+    /// other words is made once in the same ones.
+    fn may_be_the_same_unseen(&self, others: &[Other<'v>]) -> bool {
+        let in_the_same_words = |other: &Other<'_>| {
+            other.call.args_hash == self.call.args_hash && other.call.name.raw == self.call.name.raw
+        };
+        self.call.policy.is_by_content() && !self.facts.files.are_all_known() && others.iter().any(in_the_same_words)
     }
 
     /// Whether something stands in the way that a person who was asked about other calls was not shown as it is now: what was running may

@@ -191,8 +191,8 @@ impl<'v> Case<'v> {
             }
             Finding::Absent if self.rules.is_gone(self.call) => shows_nothing(TOOL_GONE),
             Finding::Absent if self.rules.is_for_another_tool(self.call) => shows_nothing(ANOTHER_TOOL),
-            Finding::Absent if self.call.file_digests != self.facts.file_digests => {
-                shows_nothing("a file it sends has changed since")
+            Finding::Absent if !self.facts.files.are_those_of(self.call) => {
+                shows_nothing(self.facts.files.why_others())
             }
             Finding::Absent => {
                 let Some(why) = self.overtaken() else {
@@ -269,8 +269,8 @@ impl<'v> Case<'v> {
 
     /// Why a redo under the same key would not be the same request any more, if it would not.
     fn keyed_redo_obstacle(&self) -> Option<String> {
-        if self.call.file_digests != self.facts.file_digests {
-            return Some("a file it sends has changed since".to_owned());
+        if !self.facts.files.are_those_of(self.call) {
+            return Some(self.facts.files.why_others().to_owned());
         }
         if let Some(why) = self.overtaken() {
             return Some(why);

@@ -5,6 +5,7 @@ use ua_core::OnScopeConflict;
 use ua_store::{Choice, QuestionKind, QuestionRecord};
 
 use super::{Case, Decision, Verdict, Word, word};
+use crate::admission::SincePlanned;
 use crate::people::{Named, RecipientRule, allows};
 use crate::question::{Reason, Why, shows};
 use crate::related::{Other, lets_pass};
@@ -15,7 +16,9 @@ impl<'v> Case<'v> {
         if !self.rules.may_retry(self.call) && !asks_for_credentials {
             return Verdict::Settled.into();
         }
-        let is_another = self.rules.is_for_another_tool(self.call) || self.rules.is_gone(self.call);
+        let is_another = self.rules.is_for_another_tool(self.call)
+            || self.rules.is_gone(self.call)
+            || self.facts.since_planned == SincePlanned::Stricter;
         if is_another && !matches!(word(self.view.pending()), Word::Abort) {
             return Decision { verdict: Verdict::Settled, closes: self.view.pending().into_iter().collect() };
         }
@@ -85,7 +88,7 @@ impl<'v> Case<'v> {
             let mut words = self.view.questions.iter().rev().filter(allowed);
             words.find(|asked| reason.is_shown_by(asked)).map(|asked| self.is_as_asked(asked))
         };
-        let is_as_sent = self.call.scope == self.facts.scope && self.call.file_digests == self.facts.file_digests;
+        let is_as_sent = self.call.scope == self.facts.scope && self.facts.files.are_those_of(self.call);
         let mut reasons = Vec::new();
         if matches!(self.rules.people.recipients, RecipientRule::Ask { .. })
             && let Some(problem) = self.rules.recipient_problem(self.call, &Named::default())
@@ -95,7 +98,7 @@ impl<'v> Case<'v> {
                 reasons.push(reason);
             }
         }
-        if self.call.policy.needs_approval && was_heard(&Reason::Approval) != Some(true) {
+        if self.facts.need_approval(self.call) && was_heard(&Reason::Approval) != Some(true) {
             reasons.push(Reason::Approval);
         }
         match (was_heard(&Reason::Tainted(Vec::new())), self.tainted()) {

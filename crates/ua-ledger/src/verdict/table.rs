@@ -24,6 +24,7 @@ use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
 use crate::question::{Reason, Sends, Why, question};
 use crate::rules::Rules;
+use crate::sent_files::SentFiles;
 use crate::view::{Twin, View};
 
 /// Where the call stands, with what its last attempt left.
@@ -666,7 +667,7 @@ impl Case {
 
     fn facts(&self) -> Facts {
         let changed = (self.obstacle == Obstacle::FileChanged).then(|| ("file".to_owned(), sha256("other")));
-        Facts { scope: Some(scope()), file_digests: changed.into_iter().collect() }
+        Facts { scope: Some(scope()), files: SentFiles::of_digests(changed), ..Facts::default() }
     }
 
     /// The verdict, in words.

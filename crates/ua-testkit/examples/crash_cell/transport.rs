@@ -184,6 +184,10 @@ impl ToolTransport for Servers {
         Ok(self.specs.clone())
     }
 
+    fn working_folder(&self, _server: &str) -> Option<PathBuf> {
+        None
+    }
+
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = &mut running.server

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -559,6 +560,10 @@ impl ToolTransport for Reach {
             annotations: ToolAnnotations::default(),
         };
         Ok(TOOLS.into_iter().map(spec).collect())
+    }
+
+    fn working_folder(&self, _server: &str) -> Option<PathBuf> {
+        None
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {

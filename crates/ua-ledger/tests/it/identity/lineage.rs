@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ua_core::{CallStatus, OnScopeConflict, Resolution};
-use ua_ledger::Admission;
+use ua_ledger::{Admission, Recovery};
 use ua_store::conformance::samples;
 use ua_store::{Choice, MemStore, QuestionKind, RunStore as _};
 
@@ -200,5 +200,52 @@ async fn a_job_that_wants_repeats_gets_them() {
     let run = Member::of(&store, samples::new_run("run_1"), false).await;
     for ask in [&FIRST, &FIRST, &OTHER_WORDS] {
         assert_eq!(run.sent(ask, Fate::Done).await.deduplicated_from, None);
+    }
+}
+
+/// What nobody could look at may be another thing each time.
+#[tokio::test]
+async fn an_effect_of_unknown_content_is_asked_about_and_not_taken_for_the_same() {
+    for on_conflict in [OnScopeConflict::Ask, OnScopeConflict::Allow] {
+        let (parent, _) = lineage().await;
+        let ask = Ask { on_conflict, ..FIRST };
+        let id = parent.plan(&ask).await;
+        let first = parent.take(&id, &ask.unseen(), Fate::Done).await;
+        assert_eq!((first.status, first.file_digests.len()), (CallStatus::Succeeded, 0));
+        let id = parent.plan(&ask).await;
+        let admission = parent.ledger.admit(&id, ask.unseen()).await.unwrap();
+        let Admission::Held(question) = admission else { panic!("{on_conflict}: {admission:?}") };
+        assert_eq!(question.kind, QuestionKind::NearDuplicate);
+        assert!(question.text.contains("could not be looked at"), "{}", question.text);
+        parent.answer(&question, Choice::Execute).await;
+        let second = parent.take(&id, &ask.unseen(), Fate::Done).await;
+        assert_ne!(second.idempotency_key, first.idempotency_key);
+    }
+}
+
+/// A key says that it is the same request; nobody can say it of a file that cannot be looked at.
+#[tokio::test]
+async fn a_lost_call_whose_file_cannot_be_looked_at_is_not_sent_again_by_itself() {
+    for is_seen in [true, false] {
+        let (parent, _) = lineage().await;
+        let id = parent
+            .plan_as(|id, turn| {
+                let mut call = FIRST.planned(id, turn);
+                call.policy.on_unknown = ua_core::OnUnknown::RedoKeyed;
+                call.policy.key_channel = Some(ua_core::KeyChannel::Meta);
+                call
+            })
+            .await;
+        let facts = if is_seen { FIRST.facts() } else { FIRST.unseen() };
+        parent.take(&id, &facts, Fate::Lost).await;
+        let Admission::Unknown(unknown) = parent.ledger.admit(&id, facts.clone()).await.unwrap() else { panic!() };
+        let Recovery::Decided(decided) = parent.ledger.recover(&unknown, &facts).await.unwrap() else { panic!() };
+        match *decided {
+            Admission::Ready(_) => assert!(is_seen),
+            Admission::Held(question) => {
+                assert!(!is_seen && question.text.contains("cannot be looked at"), "{}", question.text);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -8,7 +8,9 @@ use ua_core::{
     CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, Scope, ToolName,
     ToolNamespace, Trace, sha256,
 };
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Prepared, Recovery, UnknownCall};
+use ua_ledger::{
+    Admission, Facts, FileContent, Ledger, LedgerConfig, Outbox, Prepared, Recovery, SentFile, SentFiles, UnknownCall,
+};
 use ua_store::conformance::samples;
 use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
 
@@ -45,7 +47,18 @@ pub(crate) const ELSEWHERE: Ask = Ask { words: "Hello board", scope: "the board"
 impl Ask {
     pub(crate) fn facts(&self) -> Facts {
         let scope = Some(Scope::new("email.send", self.scope));
-        Facts { scope, file_digests: [("attachments[0]".to_owned(), sha256("report"))].into() }
+        Facts {
+            scope,
+            files: SentFiles::of_digests([("attachments[0]".to_owned(), sha256("report"))]),
+            ..Facts::default()
+        }
+    }
+
+    /// The same where nobody can look at the attachment.
+    pub(crate) fn unseen(&self) -> Facts {
+        let content = FileContent::Unknown { why: "it is on another machine".to_owned() };
+        let file = SentFile { at: "file://elsewhere/report.pdf".to_owned(), content };
+        Facts { files: SentFiles::new([("attachments[0]".to_owned(), file)]), ..self.facts() }
     }
 
     pub(crate) fn planned(&self, id: &str, turn: u32) -> PlannedCall {

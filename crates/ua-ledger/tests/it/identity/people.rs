@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use ua_core::{CallId, CallStatus, MailAddress, Resolution, Sha256, sha256};
-use ua_ledger::{Admission, Facts, PeopleRules, RecipientRule};
+use ua_ledger::{Admission, Facts, PeopleRules, RecipientRule, SentFiles, SincePlanned};
 use ua_store::{CallRecord, Choice, QuestionKind, QuestionRecord, QuestionStatus, RunStore as _};
 
 use super::member::{Ask, ELSEWHERE, FIRST, Fate, Member, OTHER_WORDS, lineage};
@@ -84,7 +84,7 @@ async fn an_approval_is_asked_for_again_when_the_tool_or_a_file_is_another_one()
         run.answer(&second, Choice::Execute).await;
         // What is attached is what was shown, too.
         let other_file =
-            Facts { file_digests: [("attachments[0]".to_owned(), sha256("other"))].into(), ..CAREFUL.facts() };
+            Facts { files: SentFiles::of_digests([("attachments[0]".to_owned(), sha256("other"))]), ..CAREFUL.facts() };
         let admission = run.ledger.admit(&id, other_file).await.unwrap();
         let Admission::Held(third) = admission else { panic!("not held: {admission:?}") };
         assert_ne!(third.question_id, second.question_id);
@@ -94,6 +94,48 @@ async fn an_approval_is_asked_for_again_when_the_tool_or_a_file_is_another_one()
         assert_eq!(call.status, expected);
         assert_eq!(run.settled(&id, &CAREFUL).await.status, expected);
     }
+}
+
+/// Whoever approved what was looked at did not approve what cannot be looked at any more, nor the other way round; whoever was told that
+/// nobody can look at it approved whatever it is.
+#[tokio::test]
+async fn an_approval_of_a_file_that_was_looked_at_is_none_of_one_that_cannot_be() {
+    let (run, _child) = lineage().await;
+    let (id, first) = run.approved(&CAREFUL).await;
+    let Admission::Held(second) = run.ledger.admit(&id, CAREFUL.unseen()).await.unwrap() else { panic!("not held") };
+    assert_ne!(first.question_id, second.question_id);
+    assert!(second.text.contains("file://elsewhere/report.pdf") && second.text.contains("could not be looked at"));
+    run.answer(&second, Choice::Execute).await;
+    let third = run.held(&id, &CAREFUL, QuestionKind::Approval).await;
+    assert_ne!(second.question_id, third.question_id);
+    run.answer(&third, Choice::Execute).await;
+    run.run(&id, &CAREFUL, Fate::Done).await;
+
+    let (id, _) = run.approved(&Ask { needs_approval: true, ..ELSEWHERE }).await;
+    let Admission::Held(unseen) = run.ledger.admit(&id, ELSEWHERE.unseen()).await.unwrap() else { panic!("not held") };
+    run.answer(&unseen, Choice::Execute).await;
+    assert_eq!(run.take(&id, &ELSEWHERE.unseen(), Fate::Done).await.status, CallStatus::Succeeded);
+}
+
+/// Policies that a person accepted for a run hold for what was planned before them, as far as they are stricter.
+#[tokio::test]
+async fn what_is_planned_and_not_sent_follows_stricter_policies() {
+    let (run, _child) = lineage().await;
+    let now = |since_planned| Facts { since_planned, ..FIRST.facts() };
+    let id = run.plan(&FIRST).await;
+    let admission = run.ledger.admit(&id, now(SincePlanned::Asks)).await.unwrap();
+    let Admission::Held(question) = admission else { panic!("not held: {admission:?}") };
+    assert_eq!(question.kind, QuestionKind::Approval);
+    run.answer(&question, Choice::Execute).await;
+    let call = run.take(&id, &now(SincePlanned::Asks), Fate::NotSent).await;
+    assert_eq!(call.status, CallStatus::FailedDefinite);
+    assert_eq!(run.take(&id, &now(SincePlanned::Asks), Fate::Done).await.status, CallStatus::Succeeded);
+
+    let id = run.plan(&ELSEWHERE).await;
+    let stricter = Facts { since_planned: SincePlanned::Stricter, ..ELSEWHERE.facts() };
+    let Admission::Settled(call) = run.ledger.admit(&id, stricter).await.unwrap() else { panic!("not refused") };
+    assert_eq!((call.status, call.attempt), (CallStatus::Cancelled, 0));
+    assert_eq!(call.error_code.as_deref(), Some("policy_changed"));
 }
 
 #[tokio::test]

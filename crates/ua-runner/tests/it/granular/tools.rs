@@ -1,6 +1,7 @@
 //! Tools in the same process: what they are handed, and what each of their answers means.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -131,6 +132,10 @@ struct Always {
 impl ToolTransport for Always {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         self.tools.list().await
+    }
+
+    fn working_folder(&self, server: &str) -> Option<PathBuf> {
+        self.tools.working_folder(server)
     }
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
