@@ -11,9 +11,7 @@ use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 use ua_classify::{Classifier, file_arguments, project_scope};
-use ua_core::{
-    CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256, SideEffectClass,
-};
+use ua_core::{CallId, CallStatus, ModelTurn, OnUnknown, Outcome, PlannedCall, Resolution, RunStop, Scope, Sha256};
 use ua_ledger::{Admission, Asked, Facts, LastAnswer, Ledger, LedgerError, Permit, Prepared, SincePlanned};
 use ua_store::{CallRecord, LedgerStore, QuestionRecord};
 
