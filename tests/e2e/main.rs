@@ -18,6 +18,7 @@ mod config;
 mod corrections;
 mod ctrl_c;
 mod database;
+mod destination;
 mod doctor;
 mod enforcement;
 mod export;

@@ -7,14 +7,11 @@
 //! Proved by: this file's tests, `tests/it/accounts`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use serde_json::json;
-use ua_core::{Env, keyed_digest, sha256};
+use ua_core::{keyed_digest, sha256};
+use ua_mcp::own_secret;
 
 use crate::broker::{Broken, Broker};
 use crate::wire::Hello;
@@ -36,7 +33,7 @@ impl Broker {
             return Ok(key.clone());
         }
         let path = &self.config.account_key;
-        let made = key_at(path, &self.env);
+        let made = own_secret(path);
         let made =
             made.map_err(|error| Broken::new(format!("the key {} cannot be read or made: {error}", path.display())))?;
         Ok(key.insert(made.into()).clone())
@@ -52,29 +49,8 @@ fn server_id(hello: &Hello, account: &BTreeMap<String, String>, key: &str) -> St
     keyed_digest(key, &json!([place, account]).to_string()).to_hex()
 }
 
-/// The key in a file of its owner's alone, made when there is none. With another key every server with an account is another one, and a person
-/// is asked about calls of before.
-fn key_at(path: &Path, env: &Env) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(key) if key.len() >= 64 => return Ok(key),
-        // Cut off while it was written: nothing was made with it.
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let bits: Vec<String> = (0..4).map(|_| format!("{:016x}", env.entropy.next_u64())).collect();
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bits.concat().as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    Ok(bits.concat())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
 
     fn hello(reach: &serde_json::Value) -> Hello {
@@ -130,16 +106,5 @@ mod tests {
         let named = json!({"url": "http://x", "headers": ["Authorization: ${T}"], "secret": ["T"], "env": {"T": "1"}});
         let entry = json!({"url": "http://x", "headers": ["authorization: ${U}"], "secret": ["U"], "env": {"U": "1"}});
         assert_eq!(id(&named, "k"), id(&entry, "k"));
-    }
-
-    #[test]
-    fn the_key_is_made_once_and_is_the_owners_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("account.key");
-        let env = ua_core::system::env();
-        fs::write(&path, "cut").unwrap();
-        let key = key_at(&path, &env).unwrap();
-        assert!(key.len() == 64 && key == key_at(&path, &env).unwrap());
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0);
     }
 }

@@ -25,7 +25,7 @@ impl Dispatcher {
             let is_first = seen.insert((call.name.raw.as_str(), call.args_hash));
             let is_new = call.status == CallStatus::Prepared && is_first;
             if is_new && !(files_may_change && names_files(call)) {
-                let asked = self.ledger.ask_ahead(&call.call_id, &self.facts(call)).await?;
+                let asked = self.ledger.ask_ahead(&call.call_id, &self.facts(call)?).await?;
                 if let Some(question) = asked {
                     self.tell(CallProgress::Held { question: Box::new(question) });
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use ua_core::{Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
+use ua_core::{Destination, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
 use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
 use ua_store::{QuestionKind, RunStore, Store};
 
@@ -98,6 +98,10 @@ impl ToolTransport for WithAskUser {
 
     fn running(&self, server: &str) -> Option<String> {
         if server == self.name.server { Some(GENERATION.to_owned()) } else { self.inner.running(server) }
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        if tool.is_ask_user() { Ok(None) } else { self.inner.destination(tool) }
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

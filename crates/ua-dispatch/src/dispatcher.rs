@@ -281,7 +281,7 @@ impl Dispatcher {
             if !file_arguments(&call.policy, &call.arguments).is_empty() {
                 self.ledger.flush(id).await?; // files are read: that may take a while
             }
-            let facts = self.facts(&call);
+            let facts = self.facts(&call)?;
             let at_once = planned.take().and_then(|call| self.ledger.admit_planned(&call, &facts));
             let admission = match at_once {
                 Some(admission) => admission,
@@ -547,8 +547,11 @@ impl Dispatcher {
         }
     }
 
-    /// What is true about the call's files and effect right now.
-    pub(crate) fn facts(&self, call: &CallRecord) -> Facts {
+    /// What is true right now about the call's files, its effect, where it would go and what the policies say of it.
+    ///
+    /// # Errors
+    /// It cannot be told where it would go.
+    pub(crate) fn facts(&self, call: &CallRecord) -> Result<Facts, TransportError> {
         let named = file_arguments(&call.policy, &call.arguments);
         let looked = if named.is_empty() { Looked::default() } else { self.look_at(call, &named) };
         let effect = call.policy.effect_kind.as_ref().map_or(call.name.tool.as_str(), |kind| kind.as_str());
@@ -568,7 +571,10 @@ impl Dispatcher {
             | CallStatus::FailedReported
             | CallStatus::Cancelled => SincePlanned::Same,
         };
-        Facts { scope, files: looked.files, since_planned }
+        // An action goes where the tool goes that it is an action of.
+        let tool = call.policy.via.as_ref().map_or(&call.name, |via| &via.tool);
+        let destination = self.transport.destination(tool)?;
+        Ok(Facts { scope, files: looked.files, since_planned, destination })
     }
 
     /// The files of a call. The tools of the built-in server know no folder but the workspace.

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
-use ua_core::{CallId, Env, IdempotencyKey, Outcome, RawReply, RunId, Timestamp, ToolName, ToolSpec};
+use ua_core::{CallId, Destination, Env, IdempotencyKey, Outcome, RawReply, RunId, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::enforce::{Payload, verify_key};
@@ -203,6 +203,11 @@ impl ToolTransport for LocalTools {
 
     fn running(&self, server: &str) -> Option<String> {
         self.tools.iter().any(|tool| tool.spec.name.server == server).then(|| GENERATION.to_owned())
+    }
+
+    /// What is a part of the program goes where the program is.
+    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        Ok(None)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -93,14 +93,14 @@ impl Dispatcher {
     pub(crate) async fn recover(&self, unknown: UnknownCall, stop: &StopSignal) -> Result<Admission, DispatchError> {
         loop {
             // Files are looked at anew behind each wait.
-            let mut next = self.ledger.recover(&unknown, &self.facts(unknown.call())).await?;
+            let mut next = self.ledger.recover(&unknown, &self.facts(unknown.call())?).await?;
             if matches!(next, Recovery::Ask) {
                 let Some(asked) = self.ask(unknown.call(), stop).await? else { return Ok(Admission::Unknown(unknown)) };
                 self.tell(CallProgress::Probed {
                     call: Box::new(unknown.call().clone()),
                     asked: Box::new(asked.clone()),
                 });
-                next = self.ledger.conclude(&unknown, &self.facts(unknown.call()), asked).await?;
+                next = self.ledger.conclude(&unknown, &self.facts(unknown.call())?, asked).await?;
             }
             match next {
                 Recovery::Decided(admission) => return Ok(*admission),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, Redactor, Timestamp, ToolSpec};
+use ua_core::{Destination, Handle, Outcome, Redactor, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 use crate::transport::{Fence, ToolTransport, TransportError};
@@ -32,6 +32,7 @@ impl Redacting {
             TransportError::NotStarted { why, .. }
             | TransportError::NotListed { why, .. }
             | TransportError::Changed { why, .. }
+            | TransportError::NotIdentified { why, .. }
             | TransportError::NotReached { why, .. } => self.redactor.own(why),
             TransportError::UnknownServer { .. } => {}
         }
@@ -62,6 +63,10 @@ impl ToolTransport for Redacting {
 
     fn running(&self, server: &str) -> Option<String> {
         self.inner.running(server)
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        self.inner.destination(tool).map_err(|error| self.error(error))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

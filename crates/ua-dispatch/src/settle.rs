@@ -25,7 +25,7 @@ impl Dispatcher {
             call: id.clone(),
             source,
         })?;
-        let facts = self.facts(&call);
+        let facts = self.facts(&call)?;
         // Under a stop no probe is asked and nothing is waited for: the tools may not be those the policy speaks of.
         let stop = StopSignal::default();
         stop.stop_at_once();

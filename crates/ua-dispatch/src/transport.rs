@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, Timestamp, ToolSpec};
+use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
 /// Why a tool server cannot be used.
@@ -35,6 +35,14 @@ pub enum TransportError {
     /// A call that it has under way cannot be gone on with now.
     #[error("cannot continue a call of tool server `{server}`: {why}")]
     NotReached {
+        /// The name.
+        server: String,
+        /// What happened.
+        why: String,
+    },
+    /// Nobody can say where its calls would go.
+    #[error("cannot tell where calls of tool server `{server}` go: {why}")]
+    NotIdentified {
         /// The name.
         server: String,
         /// What happened.
@@ -79,6 +87,15 @@ pub trait ToolTransport: Send + Sync {
     fn running(&self, _server: &str) -> Option<String> {
         None
     }
+
+    /// Where calls of a tool go now and as whom; it is stored with an attempt, and what was sent is repeated or looked up by itself only
+    /// where it is the same. `None` of tools that are a part of the program itself. Asks nobody, and changes only with the configuration.
+    ///
+    /// Whoever wraps a transport hands this on: without it a call in doubt is repeated wherever its server goes.
+    ///
+    /// # Errors
+    /// It cannot be told; nothing is sent then.
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError>;
 
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
     /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.

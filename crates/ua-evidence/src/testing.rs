@@ -322,6 +322,7 @@ impl Story {
             attempt,
             epoch,
             server_generation: Some("ua.1".to_owned()),
+            destination: None,
             started_at,
             ended_at: None,
             outcome: None,

@@ -67,16 +67,9 @@ pub fn mcp_servers_with(
             reach: reaches.get(&name).cloned().unwrap_or_default(),
             command: Some(crate::tool_lock::command(file)),
         });
-        let reach = match reach {
-            Reach::Stdio { command, args, env, cwd } => {
-                let mut all: BTreeMap<String, String> = inherited.clone();
-                all.extend(env);
-                Reach::Stdio { command, args, env: all, cwd }
-            }
-            http @ Reach::Http { .. } => http,
-        };
         let namespace = namespace_of(&name, &reach);
-        ServerSpec { protocol, lock, ..ServerSpec::new(name, namespace, reach) }
+        let server = ServerSpec::new(name, namespace, reach).with_inherited(&inherited);
+        ServerSpec { protocol, lock, ..server }
     });
     Ok(servers.collect())
 }

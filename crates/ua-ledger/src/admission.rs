@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_core::{CallId, IdempotencyKey, QuestionId, Scope, Timestamp};
+use ua_core::{CallId, Destination, IdempotencyKey, QuestionId, Scope, Timestamp};
 use ua_store::{CallRecord, QuestionRecord, ReplayStatus, Seen};
 
 use crate::handle::Continued;
@@ -21,6 +21,8 @@ pub struct Facts {
     pub files: SentFiles,
     /// What the policies say of it now.
     pub since_planned: SincePlanned,
+    /// Where it would go now and as whom; `None` where nobody can say.
+    pub destination: Option<Destination>,
 }
 
 /// How the policies that hold now stand to those that a call was planned under. They differ only after a person accepted other ones, and what

@@ -142,6 +142,7 @@ mod tests {
             attempt: 1,
             epoch: 1,
             server_generation: None,
+            destination: None,
             started_at: samples::at(100_000),
             ended_at: None,
             outcome: None,

@@ -1,6 +1,6 @@
 //! Doing what a verdict says: the one place where a decision about a call becomes writes.
 
-use ua_core::{CallId, CallStatus, OnUnknown, Timestamp};
+use ua_core::{CallId, CallStatus, OnUnknown, Outcome, Timestamp};
 use ua_store::{CallRecord, LedgerStore, ReplayStatus, Taint, UnknownResolution};
 
 use crate::admission::{Admission, Facts, KeyLife, Prepared, UnknownCall};
@@ -58,6 +58,10 @@ impl Ledger {
                 Admission::Settled(self.store.call(id).await.map_err(LedgerError::at("read", id))?)
             }
             Verdict::GoOn(attempt) => self.admit_handle(call.clone(), attempt.clone()).await?,
+            Verdict::LetGo { attempt, why } => {
+                self.settle(self.permit_to_abandon(call, attempt), Outcome::Lost { why }).await?;
+                return Ok(None);
+            }
             Verdict::Ongoing => match self.ongoing_task(call) {
                 Some(permit) => Admission::Ongoing(Box::new(permit)),
                 None => Admission::Settled(call.clone()),

@@ -215,6 +215,7 @@ impl Ledger {
             ends_doubt,
             file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
+            destination: facts.destination.filter(|_| call.policy.class.has_effect()),
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
             approved_by,
             replay_status,
@@ -280,6 +281,7 @@ impl Ledger {
             ends_doubt: false,
             file_digests: prepared.facts.files.digests(),
             server_generation: Some(generation.to_owned()),
+            destination: None,
             max_effects: None,
             approved_by: None,
             replay_status: None,
@@ -370,6 +372,7 @@ impl Ledger {
             attempt: call.attempt,
             epoch: self.lease.epoch,
             server_generation: Some(permit.generation().to_owned()),
+            destination: None, // what is stored of it is not touched
             started_at: call.updated_at,
             ended_at: None,
             outcome: None,

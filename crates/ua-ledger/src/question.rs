@@ -58,7 +58,8 @@ impl<'a> Sends<'a> {
         let Some(last) = self.last.filter(|_| self.count > 1) else { return String::new() };
         let key = if policy.key_channel.is_some() { ", each time under the same idempotency key" } else { "" };
         let (count, number, at) = (self.count, last.attempt, last.started_at);
-        format!(" It was sent {count} times{key}, the last time at {at} (attempt {number}).")
+        // What its tool server did with it, nobody here knows: it may have sent none of them on.
+        format!(" Its tool server got it {count} times{key}, the last time at {at} (attempt {number}).")
     }
 }
 
@@ -471,6 +472,7 @@ mod tests {
             attempt: number,
             epoch: 1,
             server_generation: None,
+            destination: None,
             started_at: samples::at(10 * i64::from(number)),
             ended_at: Some(samples::at(99)),
             outcome: Some(outcome.to_owned()),
@@ -485,11 +487,11 @@ mod tests {
             Sends::of(attempts).in_words(&CallPolicy { key_channel, ..CallPolicy::unclassified() })
         };
         let attempts = [attempt(1, "lost"), attempt(2, "lost"), attempt(3, "lost"), attempt(4, "not_sent")];
-        let keyed = " It was sent 3 times, each time under the same idempotency key, the last time at ";
+        let keyed = " Its tool server got it 3 times, each time under the same idempotency key, the last time at ";
         let third = samples::at(30);
         assert_eq!(words(&attempts, Some(KeyChannel::Meta)), format!("{keyed}{third} (attempt 3)."));
         let second = samples::at(20);
-        let twice = format!(" It was sent 2 times, the last time at {second} (attempt 2).");
+        let twice = format!(" Its tool server got it 2 times, the last time at {second} (attempt 2).");
         assert_eq!(words(&attempts[..2], None), twice);
         for once in [&[attempt(1, "lost"), attempt(2, "not_sent")][..], &attempts[..1], &[]] {
             assert_eq!(words(once, Some(KeyChannel::Meta)), "");

@@ -14,6 +14,9 @@ use crate::ledger::LedgerConfig;
 use crate::people::PeopleRules;
 use crate::sent_files::SentFiles;
 
+/// The field of a word's binding that says where the call would go.
+const DESTINATION: &str = "destination";
+
 /// What a verdict goes by, beside the rows.
 #[derive(Clone)]
 pub(crate) struct Rules<'a> {
@@ -47,13 +50,29 @@ impl Rules<'_> {
         if !unknown.is_empty() {
             binding["unknown_files"] = json!(unknown);
         }
+        if let Some(destination) = &facts.destination {
+            binding[DESTINATION] = json!(destination);
+        }
         binding
     }
 
-    /// Whether the call still is what the question showed. A question of an earlier version, which shows less, is taken at its word.
+    /// Whether the call still is what the question showed, and would go where it would have gone then. A question of an earlier version,
+    /// which shows less, is taken at its word.
     pub(crate) fn is_as_asked(&self, call: &CallRecord, facts: &Facts, asked: &QuestionRecord) -> bool {
-        let shown = asked.detail.get("binding").filter(|shown| !shown.is_null());
-        shown.is_none_or(|shown| *shown == self.binding(call, facts))
+        let Some(shown) = asked.detail.get("binding").filter(|shown| !shown.is_null()) else { return true };
+        let mut now = self.binding(call, facts);
+        if shown.get(DESTINATION).is_none()
+            && let Some(now) = now.as_object_mut()
+        {
+            now.remove(DESTINATION);
+        }
+        *shown == now
+    }
+
+    /// Whether a question showed the place where its call would go now. One of an earlier version, and one about what is not sent, showed none.
+    pub(crate) fn showed_place_of(&self, facts: &Facts, asked: &QuestionRecord) -> bool {
+        let shown = asked.detail.get("binding").and_then(|binding| binding.get(DESTINATION));
+        shown.is_none_or(|shown| facts.destination.as_ref().is_some_and(|now| *shown == json!(now)))
     }
 
     /// Whether a call was planned for another tool than is there now under its name, and nobody accepts that: what was decided about that one

@@ -46,6 +46,13 @@ pub(crate) enum Verdict<'v> {
     MarkLost,
     /// The tool has it, and its attempt keeps what to go on with.
     GoOn(&'v AttemptRecord),
+    /// The tool that has it is none that could be asked now: its attempt is lost, and nobody knows what came of it.
+    LetGo {
+        /// That attempt.
+        attempt: &'v AttemptRecord,
+        /// Why it cannot be asked.
+        why: String,
+    },
     /// It is a task whose child run goes on.
     Ongoing,
     /// The process it was sent to has to be gone before anything is decided.
@@ -208,7 +215,11 @@ impl<'v> Case<'v> {
             return Verdict::Interpret;
         }
         match self.view.last_attempt().filter(|attempt| attempt.live_handle().is_some()) {
-            Some(attempt) => Verdict::GoOn(attempt),
+            // Another server knows nothing of it, and what a person answered was meant for the one that asked.
+            Some(attempt) => match self.went_elsewhere(attempt) {
+                Some(why) => Verdict::LetGo { attempt, why },
+                None => Verdict::GoOn(attempt),
+            },
             None if self.call.name.is_task() && self.call.idempotency_key.is_some() => Verdict::Ongoing,
             None => Verdict::MarkLost,
         }

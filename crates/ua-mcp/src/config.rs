@@ -4,7 +4,7 @@
 //! has, so an unknown field, a doubled name and an unset variable are errors that name their place. Fields that other
 //! clients keep in the same file and that mean nothing here are let through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use ua_core::{ToolNamespace, nearest};
 
 use crate::definitions::Locked;
+use crate::destination::{Decides, OF_USER};
 use crate::dialect::Protocol;
 use crate::error::McpError;
 use crate::http::check_header_name;
@@ -93,12 +94,35 @@ pub struct ServerSpec {
     pub protocol: Protocol,
     /// What `mcp.lock` has to say about it, when there is one.
     pub lock: Option<Locked>,
+    /// What of the reach decides where its calls go and as whom.
+    pub decides: Decides,
 }
 
 impl ServerSpec {
-    /// A server that is spoken to in the newest revision it knows, and whose tools are not locked.
+    /// A server that is spoken to in the newest revision it knows, and whose tools are not locked. All variables of `reach` decide where its
+    /// calls go; what it is given besides comes with [`ServerSpec::with_inherited`].
     pub fn new(name: impl Into<String>, namespace: ToolNamespace, reach: Reach) -> Self {
-        Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None }
+        let decides = Decides::Entry(match &reach {
+            Reach::Stdio { env, .. } => env.keys().cloned().collect(),
+            Reach::Http { .. } => BTreeSet::new(),
+        });
+        Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None, decides }
+    }
+
+    /// The same with variables that every server is given, where its own say nothing else. They do not decide where its calls go, but for the
+    /// user's folders, where programs keep whom they are logged in as.
+    #[must_use]
+    pub fn with_inherited(mut self, inherited: &BTreeMap<String, String>) -> Self {
+        let Reach::Stdio { env, .. } = &mut self.reach else { return self };
+        for (name, value) in inherited.iter().filter(|(name, _)| !env.contains_key(*name)).collect::<Vec<_>>() {
+            env.insert(name.clone(), value.clone());
+            if let Decides::Entry(variables) = &mut self.decides
+                && OF_USER.contains(&name.as_str())
+            {
+                variables.insert(name.clone());
+            }
+        }
+        self
     }
 }
 

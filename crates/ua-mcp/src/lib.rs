@@ -31,6 +31,7 @@ mod client;
 mod config;
 mod connection;
 mod definitions;
+mod destination;
 mod dialect;
 mod error;
 mod exchange;
@@ -59,6 +60,7 @@ mod tests;
 pub use amount::{is_too_much, read_message};
 pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
+pub use destination::{Decides, destination_key};
 pub use dialect::Protocol;
 pub use error::McpError;
 #[doc(hidden)]

@@ -20,6 +20,7 @@ use ua_core::{Env, RunId};
 use ua_dispatch::Fence;
 use ua_files::Folder;
 
+use crate::destination::KEY_FILE;
 use crate::process::{self, Process};
 
 /// How long a fence waits for a killed process to let go of its lock.
@@ -116,6 +117,11 @@ impl LockDir {
     /// The lock file of a generation.
     pub fn path(&self, server: &str, generation: &str) -> PathBuf {
         self.dir.join(format!("{}.{server}.{generation}", self.run))
+    }
+
+    /// The file that keeps the secret by which destinations of calls are known; the first one who needs it makes it.
+    pub(crate) fn destination_key(&self) -> PathBuf {
+        self.dir.join(KEY_FILE)
     }
 
     /// Names a new generation of `server` and remembers it as this process's. The shim makes its file.

@@ -49,7 +49,7 @@ pub(crate) struct Shared {
 
 /// A configured server.
 pub(crate) struct Server {
-    spec: ServerSpec,
+    pub(crate) spec: ServerSpec,
     /// The generation of this process that runs; starting and retiring hold the lock, calls do not.
     running: Mutex<Option<Running>>,
     /// What was listed last.

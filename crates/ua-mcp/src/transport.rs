@@ -13,14 +13,15 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass, Timestamp,
-    ToolName, ToolSpec,
+    CurrentSpan, Destination, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass,
+    Timestamp, ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
 use crate::config::ServerSpec;
 use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, skeleton};
+use crate::destination::destination_key;
 use crate::exchange::{Sending, not_in_time, sleep_or_never};
 use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
@@ -134,6 +135,8 @@ pub struct McpTransport {
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
+    /// Where tools send to, by qualified name, as far as anybody has asked.
+    destinations: Mutex<BTreeMap<String, Option<Destination>>>,
 }
 
 impl fmt::Debug for McpTransport {
@@ -173,6 +176,7 @@ impl McpTransport {
             starting: Mutex::default(),
             notes: Mutex::default(),
             live: LiveCalls::default(),
+            destinations: Mutex::default(),
         }
     }
 
@@ -429,6 +433,23 @@ impl ToolTransport for McpTransport {
 
     fn running(&self, server: &str) -> Option<String> {
         self.server(server).ok()?.at_once()
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        let mut known = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&tool.raw) {
+            return Ok(known.clone());
+        }
+        // A server that is not configured any more gets nothing.
+        let Ok(server) = self.server(&tool.server) else { return Ok(None) };
+        let path = self.shared.locks.destination_key();
+        let key = destination_key(&path).map_err(|error| TransportError::NotIdentified {
+            server: tool.server.clone(),
+            why: format!("the key {} can be neither read nor made: {error}", path.display()),
+        })?;
+        let destination = server.spec.destination(&tool.tool, &key);
+        known.insert(tool.raw.clone(), destination.clone());
+        Ok(destination)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -343,6 +343,7 @@ mod tests {
             attempt: number,
             epoch: 1,
             server_generation: None,
+            destination: None,
             started_at: env.now().plus(std::time::Duration::from_secs(number.into())),
             ended_at: Some(env.now()),
             outcome: Some(outcome.to_owned()),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ua_core::ToolNamespace;
-use ua_mcp::{Protocol, Reach, ServerSpec};
+use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
 use crate::error::{Error, chain};
 
@@ -52,6 +52,7 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     for (name, place) in ours.into_iter().filter(|(name, _)| *name != "UA_OUTBOX" || !has_mail) {
         own.entry(name.to_owned()).or_insert(place);
     }
+    let receivers = ua_toolserver::receivers(&own);
     let locks = folder.join("locks");
     // Without it pages are fetched again by the next process; that is all.
     let key = std::fs::create_dir_all(&locks).ok().and_then(|()| ua_toolserver::copy_key(&locks));
@@ -60,7 +61,9 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     env.extend(own);
     let args = vec![WORD.to_owned(), "--workspace".to_owned(), text(workspace)];
     let reach = Reach::Stdio { command: text(&program), args, env, cwd: Some(workspace.to_path_buf()) };
+    // A program that was replaced, and the run's folder, are no other receivers.
+    let decides = Decides::Tools(receivers);
     // Of the same build, so nothing is to be found out about it.
     let protocol = Protocol::Handshake;
-    Ok(ServerSpec { protocol, ..ServerSpec::new(NAME, ToolNamespace::Local, reach) })
+    Ok(ServerSpec { protocol, decides, ..ServerSpec::new(NAME, ToolNamespace::Local, reach) })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, Outcome, Timestamp, ToolSpec};
+use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 /// A transport and the names of its servers; `None` is asked about every name that no other part has.
@@ -56,6 +56,11 @@ impl ToolTransport for Joined {
 
     fn running(&self, server: &str) -> Option<String> {
         self.of(server)?.running(server)
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        // A server that the program has no more gets nothing.
+        self.of(&tool.server).map_or(Ok(None), |transport| transport.destination(tool))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

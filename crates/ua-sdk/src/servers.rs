@@ -117,16 +117,9 @@ impl Servers {
         })?;
         let inherited = passed_on();
         let servers = config.servers.into_iter().map(|(name, reach)| {
-            let reach = match reach {
-                Reach::Stdio { command, args, env, cwd } => {
-                    let mut all = inherited.clone();
-                    all.extend(env);
-                    Reach::Stdio { command, args, env: all, cwd }
-                }
-                http @ Reach::Http { .. } => http,
-            };
             let protocol = protocols.get(&name).cloned().unwrap_or_default();
-            ServerSpec { protocol, ..ServerSpec::new(name, ToolNamespace::Mcp, reach) }
+            let server = ServerSpec::new(name, ToolNamespace::Mcp, reach).with_inherited(&inherited);
+            ServerSpec { protocol, ..server }
         });
         Ok(Self { specs: servers.collect(), ..Self::none() })
     }

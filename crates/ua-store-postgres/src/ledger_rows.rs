@@ -194,15 +194,23 @@ impl Db {
         self.row(ATTEMPT, params![call.call_id.as_str(), call.attempt], attempt_record)
     }
 
-    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) {
-        let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at) \
-                   VALUES ($1, $2, $3, $4, $5)";
+    pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
+        let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at, destination_json) \
+                   VALUES ($1, $2, $3, $4, $5, $6)";
         let started = text(&attempt.started_at);
         self.execute(
             sql,
-            params![attempt.call_id.as_str(), attempt.attempt, int(attempt.epoch), attempt.server_generation, started],
+            params![
+                attempt.call_id.as_str(),
+                attempt.attempt,
+                int(attempt.epoch),
+                attempt.server_generation,
+                started,
+                opt_json(attempt.destination.as_ref())?
+            ],
         );
         self.note_attempt(attempt);
+        Ok(())
     }
 
     pub(crate) fn keep_handle(&self, attempt: &AttemptRecord) -> DbResult<()> {
@@ -330,6 +338,7 @@ pub(crate) fn attempt_record(row: &Row) -> DbResult<AttemptRecord> {
         attempt: column.int("attempt")?,
         epoch: column.int("lease_epoch")?,
         server_generation: column.get("server_generation")?,
+        destination: column.opt_json("destination_json")?,
         started_at: column.at("started_at")?,
         ended_at: column.opt_at("ended_at")?,
         outcome: column.get("outcome")?,

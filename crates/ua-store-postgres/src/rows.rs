@@ -106,6 +106,7 @@ impl LedgerRows for Db {
         insert_call(call: &CallRecord, epoch: u64) -> ();
         update_call(call: &CallRecord, epoch: u64) -> ();
         current_attempt(call: &CallRecord) -> Option<AttemptRecord>;
+        insert_attempt(attempt: &AttemptRecord) -> ();
         keep_handle(attempt: &AttemptRecord) -> ();
         newest_receipt(call: &CallId) -> Option<ReceiptRecord>;
         insert_receipt(receipt: &ReceiptRecord) -> ();
@@ -113,7 +114,6 @@ impl LedgerRows for Db {
     }
 
     written! {
-        insert_attempt(attempt: &AttemptRecord);
         end_attempt(attempt: &AttemptRecord);
     }
 

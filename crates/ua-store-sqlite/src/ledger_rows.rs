@@ -186,15 +186,16 @@ impl Db<'_> {
     }
 
     pub(crate) fn insert_attempt(&self, attempt: &AttemptRecord) -> DbResult<()> {
-        let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at) \
-                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sql = "INSERT INTO tool_attempts (tool_call_id, attempt, lease_epoch, server_generation, started_at, destination_json) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let started = text(&attempt.started_at);
         self.connection.prepare_cached(sql)?.execute(params![
             attempt.call_id.as_str(),
             attempt.attempt,
             int(attempt.epoch),
             attempt.server_generation,
-            started
+            started,
+            opt_json(attempt.destination.as_ref())?
         ])?;
         self.note(|kept| kept.attempt_put(attempt));
         Ok(())
@@ -379,6 +380,7 @@ pub(crate) fn attempt_record(row: &Row<'_>) -> DbResult<AttemptRecord> {
         attempt: column.int("attempt")?,
         epoch: column.int("lease_epoch")?,
         server_generation: column.get("server_generation")?,
+        destination: column.opt_json("destination_json")?,
         started_at: column.at("started_at")?,
         ended_at: column.opt_at("ended_at")?,
         outcome: column.get("outcome")?,

@@ -27,7 +27,7 @@ mod embedded {
 const SCRIPT: &str = include_str!("schema.sql");
 
 /// The migrations: number, name, and what `refinery` says that the text comes to.
-const HISTORY: [(i64, &str, &str); 19] = [
+const HISTORY: [(i64, &str, &str); 20] = [
     (1, "initial", "11732174114436838865"),
     (2, "forks", "815804755327385648"),
     (3, "held_time", "5738595691001996234"),
@@ -47,6 +47,7 @@ const HISTORY: [(i64, &str, &str); 19] = [
     (17, "fewer_pages", "15323258226831208595"),
     (18, "processes", "4724768010424708086"),
     (19, "places", "5286328341816548998"),
+    (20, "destinations", "3276636084315611831"),
 ];
 
 /// The schema this program works with.

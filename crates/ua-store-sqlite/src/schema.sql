@@ -387,7 +387,7 @@ CREATE TABLE "tool_attempts" (
   outcome           TEXT CHECK (outcome = 'replied' OR outcome = 'not_sent' OR outcome = 'lost'),
   detail            TEXT,
   -- What an attempt goes on with when a tool answered before it was done. Written while the attempt runs, never afterwards.
-  handle_json       TEXT,
+  handle_json       TEXT, destination_json TEXT,
   PRIMARY KEY (tool_call_id, attempt),
   CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ) STRICT, WITHOUT ROWID;
@@ -591,15 +591,6 @@ BEGIN
   SELECT RAISE(ABORT, 'a tool call does not move that way');
 END;
 
-CREATE TRIGGER tool_attempts_end_once
-AFTER UPDATE ON tool_attempts
-WHEN (OLD.ended_at IS NOT NULL AND NOT (OLD.outcome IS 'lost' AND NEW.outcome IS 'replied' AND NEW.ended_at IS NOT NULL)) OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
-  OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.server_generation IS NOT OLD.server_generation
-  OR NEW.started_at <> OLD.started_at
-BEGIN
-  SELECT RAISE(ABORT, 'an attempt ends once, and nothing else of it changes');
-END;
-
 CREATE TRIGGER tool_calls_start_unsent
 AFTER INSERT ON tool_calls
 WHEN NEW.status <> 'prepared' AND NEW.status <> 'cancelled'
@@ -628,6 +619,15 @@ AFTER INSERT ON tool_receipts
 WHEN (SELECT response_ref FROM tool_calls WHERE tool_call_id = NEW.tool_call_id) IS NOT 'tool_receipts/' || NEW.receipt_seq
 BEGIN
   UPDATE tool_calls SET response_ref = 'tool_receipts/' || NEW.receipt_seq WHERE tool_call_id = NEW.tool_call_id;
+END;
+
+CREATE TRIGGER tool_attempts_end_once
+AFTER UPDATE ON tool_attempts
+WHEN (OLD.ended_at IS NOT NULL AND NOT (OLD.outcome IS 'lost' AND NEW.outcome IS 'replied' AND NEW.ended_at IS NOT NULL)) OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
+  OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.server_generation IS NOT OLD.server_generation
+  OR NEW.started_at <> OLD.started_at OR NEW.destination_json IS NOT OLD.destination_json
+BEGIN
+  SELECT RAISE(ABORT, 'an attempt ends once, and nothing else of it changes');
 END;
 
 INSERT INTO meta (key, value) VALUES ('db_uuid', lower(hex(randomblob(16))));

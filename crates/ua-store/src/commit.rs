@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_core::{
-    Block, CallId, CallStatus, CheckpointId, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn, PlannedCall,
-    QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, StepId,
-    StepStatus, Timestamp, TokenPrice, Usage,
+    Block, CallId, CallStatus, CheckpointId, Destination, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn,
+    PlannedCall, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256,
+    Shared, StepId, StepStatus, Timestamp, TokenPrice, Usage,
 };
 
 use crate::Durability;
@@ -262,6 +262,8 @@ pub struct StartAttempt {
     pub file_digests: BTreeMap<String, Sha256>,
     /// The process of the tool server it will be sent to.
     pub server_generation: Option<String>,
+    /// Where that sends to and as whom, of a call with an effect where it is known.
+    pub destination: Option<Destination>,
     /// The most calls of this effect kind that may have happened in the run, this one included.
     pub max_effects: Option<u32>,
     /// The question whose `execute` answer allows this attempt; consumed by it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ua_core::{
-    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, EvidenceLevel, Handle,
+    ArgsHash, Budgets, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Destination, EvidenceLevel, Handle,
     IdempotencyKey, Message, ModelTurn, Money, PhaseBudgets, Position, PossibleEffect, QuestionId, RawReply,
     Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256, Shared, StepId, StepStatus, Timestamp,
     TokenPrice, ToolCharge, ToolName, Trace, Usage,
@@ -396,6 +396,9 @@ pub struct AttemptRecord {
     pub epoch: u64,
     /// The process of the tool server it was sent to, for the fence.
     pub server_generation: Option<String>,
+    /// Where it went to and as whom; `None` of a read, where nobody could say, and of attempts of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<Destination>,
     /// When RUNNING was committed.
     pub started_at: Timestamp,
     /// When it ended, as far as anyone knows.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{CallId, CallStatus, Handle, KeyBuilder, OnUnknown, Outcome, Timestamp, ToolSpec};
+use ua_core::{CallId, CallStatus, Destination, Handle, KeyBuilder, OnUnknown, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
 use ua_runner::ChildDriver;
@@ -53,11 +53,13 @@ pub enum BrokenRule {
     StartsUnguarded,
     /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
     JudgedBeforeWaiting,
+    /// Where an attempt went is not stored: [`DestinationsForgotten`].
+    DestinationsForgotten,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::RunningAfterDispatch,
         Self::KeyWithoutPosition,
         Self::NoFence,
@@ -75,6 +77,7 @@ impl BrokenRule {
         Self::RetriesLookAtNobody,
         Self::StartsUnguarded,
         Self::JudgedBeforeWaiting,
+        Self::DestinationsForgotten,
     ];
 
     /// Its name on a command line.
@@ -97,6 +100,7 @@ impl BrokenRule {
             Self::RetriesLookAtNobody => "retries-look-at-nobody",
             Self::StartsUnguarded => "starts-unguarded",
             Self::JudgedBeforeWaiting => "judged-before-waiting",
+            Self::DestinationsForgotten => "destinations-forgotten",
         }
     }
 
@@ -116,6 +120,7 @@ impl BrokenRule {
             Self::SubAgentsUnseen => Some(Arc::new(Blind::ToSubAgents)),
             Self::RetriesLookAtNobody => Some(Arc::new(Blind::InRetries)),
             Self::StartsUnguarded => Some(Arc::new(Blind::InTheWrite)),
+            Self::DestinationsForgotten => Some(Arc::new(DestinationsForgotten)),
             Self::NoFence
             | Self::LostIsFailed
             | Self::NoEpochCheck
@@ -188,7 +193,8 @@ impl BrokenRule {
             | Self::AbortOfOneCall
             | Self::RetriesLookAtNobody
             | Self::StartsUnguarded
-            | Self::JudgedBeforeWaiting => inner,
+            | Self::JudgedBeforeWaiting
+            | Self::DestinationsForgotten => inner,
         }
     }
 }
@@ -301,6 +307,16 @@ impl Writes for ForcedReplay {
     }
 }
 
+/// Stores no destination with an attempt: its key and its probe count wherever its server goes then.
+pub struct DestinationsForgotten;
+
+#[async_trait]
+impl Writes for DestinationsForgotten {
+    async fn commit(&self, inner: &dyn Store, by: &Author, batch: Batch) -> Result<Committed, StoreError> {
+        inner.commit(by, each_start(batch, |start| start.destination = None)).await
+    }
+}
+
 /// Claims a key that another process would not make: what comes of a key over words that a model chose anew.
 pub struct KeyOfThisProcess;
 
@@ -336,6 +352,10 @@ impl ToolTransport for NoFence {
 
     fn running(&self, server: &str) -> Option<String> {
         self.0.running(server)
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        self.0.destination(tool)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -382,6 +402,10 @@ impl ToolTransport for LostIsFailed {
 
     fn running(&self, server: &str) -> Option<String> {
         self.0.running(server)
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        self.0.destination(tool)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

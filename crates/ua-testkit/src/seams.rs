@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ua_core::{Handle, ModelTurn, Outcome, Timestamp, ToolSpec};
+use ua_core::{Destination, Handle, ModelTurn, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
 use ua_store::conformance::{Crossing, Plan};
@@ -77,6 +77,10 @@ impl ToolTransport for Seam<dyn ToolTransport> {
 
     fn running(&self, server: &str) -> Option<String> {
         self.inner.running(server)
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        self.inner.destination(tool)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{Env, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace, ToolSpec};
+use ua_core::{
+    Destination, DestinationKey, Env, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolNamespace,
+    ToolSpec,
+};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use crate::outcomes::ToolOutcome;
@@ -90,12 +93,23 @@ pub struct World {
     seen: Mutex<BTreeMap<String, Value>>,
     padding: usize,
     paid: BTreeMap<String, Value>,
+    /// As whom the servers send, once that was said.
+    account: Mutex<Option<String>>,
+    /// How many deliveries another account has.
+    of_others: Mutex<usize>,
 }
 
 impl World {
     /// A world with these tools.
     pub fn new(tools: impl IntoIterator<Item = (ToolName, Honours)>) -> Self {
         Self { tools: tools.into_iter().collect(), ..Self::default() }
+    }
+
+    /// From now on the servers send as this account: it knows no key that another one got, and shows nothing that another one has.
+    pub fn send_as(&self, account: &str) {
+        *locked(&self.account) = Some(account.to_owned());
+        *locked(&self.of_others) = locked(&self.deliveries).len();
+        locked(&self.seen).clear();
     }
 
     /// The same world, with `bytes` of padding in each answer.
@@ -276,6 +290,12 @@ impl ToolTransport for World {
         Ok(starting.generation())
     }
 
+    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        let account = locked(&self.account).clone();
+        let parts = |account| BTreeMap::from([("variable ACCOUNT".to_owned(), Value::String(account))]);
+        Ok(account.map(|account| DestinationKey::new("a world").destination(&parts(account))))
+    }
+
     fn running(&self, _server: &str) -> Option<String> {
         let starting = locked(&self.starting);
         starting.meanwhile.is_none().then(|| starting.generation())
@@ -373,7 +393,8 @@ impl ToolTransport for World {
             return Outcome::Raw(RawReply::RpcError { code: -32601, message: "no such tool".to_owned() });
         };
         let now = listing.env.now();
-        let shown = self.deliveries().into_iter().filter(|d| d.tool == listing.of && d.shown_from <= now);
+        let own = self.deliveries().into_iter().skip(*locked(&self.of_others));
+        let shown = own.filter(|d| d.tool == listing.of && d.shown_from <= now);
         let items: Vec<Value> = shown
             .enumerate()
             .map(|(index, d)| json!({"id": format!("{}-{index}", d.tool), "arguments": d.arguments}))

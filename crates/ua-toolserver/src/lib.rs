@@ -108,5 +108,5 @@ pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};
 pub use server::{Introduction, ToolServer, tool_names};
 pub use settings::{Settings, environment};
-pub use tools::clear_temporary_folders;
+pub use tools::{clear_temporary_folders, receivers};
 pub use trace::AdoptParent;

@@ -2,6 +2,7 @@
 //!
 //! A new tool is one file that implements [`Tool`] and one line in the list of [`crate::tools`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,12 @@ pub(crate) trait Tool: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// What it is called with. Its schema is what `tools/list` says; the comments on its fields are read by models.
     type Arguments: DeserializeOwned + JsonSchema + Send;
+
+    /// Of the variables that the server is given, those that choose who receives its effect and as whose, by what they hold. Whoever sent a call
+    /// repeats it by itself only where these are what they were. A tool that makes nothing outside its run's folder has none.
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Takes what it needs of the settings.
     fn open(setup: &Setup<'_>) -> Opened<Self>;
@@ -134,12 +141,17 @@ impl Description {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
+    pub(crate) receivers: fn(&BTreeMap<String, String>) -> &'static [&'static str],
     pub(crate) open: fn(&Setup<'_>) -> Opened<Box<dyn AnyTool>>,
 }
 
 impl Entry {
     pub(crate) const fn of<T: Tool>() -> Self {
-        Self { name: T::NAME, open: |setup| Ok(T::open(setup)?.map(|tool| Box::new(tool) as Box<dyn AnyTool>)) }
+        Self {
+            name: T::NAME,
+            receivers: T::receivers,
+            open: |setup| Ok(T::open(setup)?.map(|tool| Box::new(tool) as Box<dyn AnyTool>)),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ mod research;
 mod upload;
 mod write;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ua_core::Env;
 
 pub use command::clear_temporary_folders;
@@ -69,6 +71,16 @@ pub(crate) const NAMES: &[&str] = &{
     names
 };
 
+/// By tool, the variables that choose who receives its effect and as whose, for a server that is given these variables ([`environment`]
+/// picks them). A tool that makes nothing outside its run's folder is not among them.
+///
+/// [`environment`]: crate::environment
+pub fn receivers(variables: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
+    let names = |entry: &Entry| (entry.receivers)(variables).iter().map(|name| (*name).to_owned()).collect();
+    let all = TOOLS.iter().map(|entry| (entry.name.to_owned(), names(entry)));
+    all.filter(|(_, names): &(String, BTreeSet<String>)| !names.is_empty()).collect()
+}
+
 /// The tools that the settings offer, ready to be called.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
@@ -110,5 +122,56 @@ impl Toolbox {
     /// The tool of that name, if it is on offer.
     pub(crate) fn find(&self, name: &str) -> Option<&dyn AnyTool> {
         self.tools().find(|tool| tool.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::HONOURS_KEYS;
+
+    fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// Under all settings that choose receivers, so that no tool is left out.
+    #[test]
+    fn every_tool_with_an_effect_outside_says_what_chooses_its_receiver() {
+        let remote = variables(&[
+            ("UA_MAIL", "resend+https://mail.example"),
+            ("UA_MAIL_API_KEY", "k"),
+            ("UA_NOTIFY_WEBHOOK", "https://hook.example/x"),
+            ("UA_OBJECTS", "s3://bucket"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+            ("UA_IMAGE_API", "openai+https://images.example"),
+            ("UA_IMAGE_API_KEY", "k"),
+            ("UA_IMAGE_GENERATION_MODEL", "m"),
+            ("UA_COMPOSIO", "https://backend.composio.dev"),
+            ("COMPOSIO_API_KEY", "k"),
+        ]);
+        for variables in [BTreeMap::new(), remote] {
+            let folder = tempfile::tempdir().unwrap();
+            let settings = Settings::of_variables(folder.path(), &variables);
+            let toolbox = Toolbox::open(&settings, Env::simulated(1)).unwrap();
+            let receivers = receivers(&variables);
+            let mut outside = 0;
+            for tool in toolbox.tools() {
+                let has_effect_outside = tool.listed().meta.is_some_and(|meta| meta.contains_key(HONOURS_KEYS));
+                outside += usize::from(has_effect_outside);
+                assert!(!has_effect_outside || receivers.contains_key(tool.name()), "{}", tool.name());
+            }
+            assert!(outside >= 4, "{outside}");
+            assert!(!receivers.contains_key("write_local_file"));
+        }
+    }
+
+    #[test]
+    fn what_does_not_count_under_the_settings_chooses_nobody() {
+        let hook = receivers(&variables(&[("UA_NOTIFY_WEBHOOK", "https://x"), ("UA_NOTIFICATIONS", "/n")]));
+        assert_eq!(hook["notify"], BTreeSet::from(["UA_NOTIFY_WEBHOOK".to_owned()]));
+        let folder = receivers(&variables(&[("UA_NOTIFICATIONS", "/n"), ("UA_OUTBOX", "/o")]));
+        assert_eq!(folder["notify"], BTreeSet::from(["UA_NOTIFICATIONS".to_owned()]));
+        assert_eq!(folder["send_email"], BTreeSet::from(["UA_OUTBOX".to_owned()]));
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
-    ToolNamespace, ToolSpec,
+    CallId, Destination, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
+    ToolName, ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_mcp::{Horizon, LockDir, argument_headers};
@@ -85,6 +85,12 @@ impl ToolTransport for AsListed {
         let process = self.upstream.process.try_lock().ok()?.clone()?;
         let is_so = !process.has_ended() && process.is_looked_at() && self.is_current();
         is_so.then(|| self.upstream.generation_of(&process))
+    }
+
+    /// A session has one tool server, known by where it sends and as whom (`server_id.rs`): with another one it is another
+    /// session.
+    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        Ok(None)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

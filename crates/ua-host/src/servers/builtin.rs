@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ua_core::ToolNamespace;
-use ua_mcp::{Protocol, Reach, ServerSpec};
+use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
 use crate::error::HostError;
 use crate::host::Host;
@@ -41,6 +41,10 @@ pub fn builtin_server(
     for (name, folder) in ours.into_iter().filter(|(name, _)| *name != "UA_OUTBOX" || !has_mail) {
         own.entry(name.to_owned()).or_insert(folder);
     }
+    #[cfg(feature = "toolserver")]
+    let receivers = ua_toolserver::receivers(&own);
+    #[cfg(not(feature = "toolserver"))]
+    let receivers = std::collections::BTreeMap::new();
     let mut args = vec!["toolserver".to_owned(), "--workspace".to_owned(), text(workspace)];
     args.extend(["--allow-root".to_owned(), text(launch.job_dir())]);
     if let Some(path) = settings.var("PATH") {
@@ -58,9 +62,11 @@ pub fn builtin_server(
     env.extend(host.spans().for_own_tool_server());
     env.extend(own);
     let reach = Reach::Stdio { command: text(&settings.program()?), args, env, cwd: Some(workspace.to_path_buf()) };
+    // A program that was replaced, and the run's folder, are no other receivers.
+    let decides = Decides::Tools(receivers);
     // Of the same build, so nothing is to be found out about it.
     let protocol = Protocol::Handshake;
-    Ok(ServerSpec { protocol, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
+    Ok(ServerSpec { protocol, decides, ..ServerSpec::new(BUILTIN, ToolNamespace::Local, reach) })
 }
 
 /// Refuses settings that our own tool server cannot work with, by the names that the user gave them: otherwise a run would be stored, and

@@ -1,13 +1,14 @@
 //! A call that was sent, and nobody knows what came of it.
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
-use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
+use ua_store::{AttemptRecord, CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::question::{Sends, Why, shows};
+use crate::rules::never_left;
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
@@ -22,6 +23,10 @@ impl<'v> Case<'v> {
         // What a tool asked for is of no use any more once nobody knows whether the call it asked in happened.
         let (asked, closes) = match self.view.pending() {
             Some(asked) if asked.kind == QuestionKind::Elicitation => (None, vec![asked]),
+            // It tells of another place than the call would go to now: where it went, perhaps, so that nobody has to answer.
+            Some(asked) if asked.answer.is_none() && !self.rules.showed_place_of(self.facts, asked) => {
+                (None, vec![asked])
+            }
             asked => (asked, Vec::new()),
         };
         let resolve =
@@ -53,13 +58,44 @@ impl<'v> Case<'v> {
     }
 
     fn can_be_looked_up(&self) -> bool {
-        self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none()
+        self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none() && self.elsewhere().is_none()
+    }
+
+    /// Why neither the call's key nor a look says anything about it, where an attempt that may have had the effect went somewhere else, or as
+    /// somebody else, than another one would. That side knows nothing of the key, and does not show what the other one did.
+    fn elsewhere(&self) -> Option<String> {
+        let mut attempts = self.view.attempts.iter().rev();
+        attempts.find_map(|attempt| self.may_have_had_it(attempt).then(|| self.went_elsewhere(attempt)).flatten())
+    }
+
+    /// Whether an attempt may have had the effect: the one in doubt, and what was lost since. What replaces its own output has the effect of
+    /// its newest attempt.
+    fn may_have_had_it(&self, attempt: &AttemptRecord) -> bool {
+        let newest = || self.view.attempts.iter().rev().find(|attempt| !never_left(attempt)).map(|sent| sent.attempt);
+        let Some(first) = self.call.doubt.or_else(newest) else { return false };
+        let is_open = attempt.outcome.as_deref().is_none_or(|outcome| outcome == "lost");
+        attempt.attempt == first || (attempt.attempt > first && is_open)
+    }
+
+    /// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
+    /// nobody knows where it went.
+    pub(super) fn went_elsewhere(&self, attempt: &AttemptRecord) -> Option<String> {
+        let then = attempt.destination.as_ref().filter(|_| self.call.policy.class.has_effect())?;
+        let now = self.facts.destination.as_ref();
+        (Some(then) != now).then(|| {
+            format!(
+                "its tool server is another one now than the one that got attempt {} ({}), so a repeat there would not be known as one, and \
+                 a look there would prove nothing",
+                attempt.attempt,
+                then.changes_in_words(now)
+            )
+        })
     }
 
     /// A probe has seen it, and no other call can have left behind what it saw.
     fn found(&self, said: &Asked, asked: Option<&'v QuestionRecord>) -> Option<Verdict<'v>> {
         let Finding::Found { id, item, by } = &said.finding else { return None };
-        if self.view.alike.is_some() {
+        if self.view.alike.is_some() || self.elsewhere().is_some() {
             return None;
         }
         let raw = RawReply::Found {
@@ -90,6 +126,7 @@ impl<'v> Case<'v> {
         probed: Option<&Asked>,
         mut closes: Vec<&'v QuestionRecord>,
     ) -> Decision<'v> {
+        let probed = probed.filter(|_| self.elsewhere().is_none());
         if let Some(other) = self.related().overtaken_by().into_iter().find(|other| !shows(asked, other)) {
             closes.push(asked);
             let because = overtaken_by(other.call);
@@ -134,7 +171,7 @@ impl<'v> Case<'v> {
     fn by_policy(&self, asked: Option<&'v QuestionRecord>) -> Verdict<'v> {
         let exhausted = self.rules.is_exhausted(&self.view.attempts);
         let obstacle = match (self.call.policy.on_unknown, asked) {
-            (OnUnknown::Probe, _) => match self.not_told_apart() {
+            (OnUnknown::Probe, _) => match self.elsewhere().or_else(|| self.not_told_apart()) {
                 None => return Verdict::Probe,
                 obstacle => obstacle,
             },
@@ -152,8 +189,8 @@ impl<'v> Case<'v> {
             (OnUnknown::Redo | OnUnknown::RedoKeyed, None) if exhausted => {
                 Some("it was tried as often as the job allows".to_owned())
             }
-            (OnUnknown::Redo, None) => self.overtaken(),
-            (OnUnknown::RedoKeyed, None) => self.keyed_redo_obstacle(),
+            (OnUnknown::Redo, None) => self.elsewhere().or_else(|| self.overtaken()),
+            (OnUnknown::RedoKeyed, None) => self.elsewhere().or_else(|| self.keyed_redo_obstacle()),
             (OnUnknown::Hold, None) => {
                 Some("the tool can neither take an idempotency key nor be asked afterwards".to_owned())
             }
@@ -176,6 +213,9 @@ impl<'v> Case<'v> {
         asked: Option<&'v QuestionRecord>,
         mut closes: Vec<&'v QuestionRecord>,
     ) -> Decision<'v> {
+        if let Some(because) = self.elsewhere() {
+            return Decision { verdict: self.hold(asked, &because), closes };
+        }
         let shows_nothing = |why: &str| format!("`{}` does not show it, but {why}", said.tool);
         let because = match &said.finding {
             Finding::Found { .. } => match self.found(said, asked) {

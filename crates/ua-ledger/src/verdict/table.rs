@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, Handle, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope, Sha256,
-    SideEffectClass, Time, ToolName, sha256,
+    CallPolicy, CallStatus, Destination, Handle, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope,
+    Sha256, SideEffectClass, Time, ToolName, sha256,
 };
 use ua_store::conformance::samples;
 use ua_store::{
@@ -143,9 +143,11 @@ enum Obstacle {
     HorizonAhead,
     /// A person answered while the other side could still begin it.
     AnsweredEarly,
+    /// Its tool server goes somewhere else now than when it was sent.
+    Elsewhere,
 }
 
-const OBSTACLES: [Obstacle; 7] = [
+const OBSTACLES: [Obstacle; 8] = [
     Obstacle::None,
     Obstacle::TriedOften,
     Obstacle::FileChanged,
@@ -153,6 +155,7 @@ const OBSTACLES: [Obstacle; 7] = [
     Obstacle::ServerGone,
     Obstacle::HorizonAhead,
     Obstacle::AnsweredEarly,
+    Obstacle::Elsewhere,
 ];
 
 /// Every policy about calls in doubt.
@@ -273,6 +276,9 @@ const ROWS: &[Row] = &[
     row("settled", "a person, or its policy, left it as it is", |c| c.stand == S::Skipped),
     // Running.
     row("interpret", "a stored answer is read before anything else", |c| c.stand == S::RunningUnread),
+    row("let go", "what another tool server has cannot be asked here", |c| {
+        c.stand == S::RunningWithHandle && c.obstacle == Obstacle::Elsewhere
+    }),
     row("go on", "the tool has it", |c| c.stand == S::RunningWithHandle),
     row("ongoing", "the child's rows say where a task stands", |c| c.stand == S::RunningTask),
     row("mark lost", "its process is gone and left no answer", |c| c.stand == S::RunningAlone),
@@ -290,10 +296,14 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown && c.outside == Outside::Nothing
     }),
     row("probe", "whoever orders it may not have looked where the policy can", |c| {
-        c.stand == S::Unknown && ordered(c) && c.policy == OnUnknown::Probe && c.outside == Outside::Gone
+        c.stand == S::Unknown
+            && ordered(c)
+            && c.policy == OnUnknown::Probe
+            && c.outside == Outside::Gone
+            && !is_elsewhere(c)
     }),
     row("resolve: found", "a probe has seen what somebody ordered again", |c| {
-        c.stand == S::Unknown && ordered(c) && c.outside == Outside::Found
+        c.stand == S::Unknown && ordered(c) && c.outside == Outside::Found && !is_elsewhere(c)
     }),
     row("ask: unknown", "another run may have had the effect since it was ordered", |c| {
         c.stand == S::Unknown && ordered(c) && c.beside == Beside::KinSince
@@ -320,6 +330,12 @@ const ROWS: &[Row] = &[
         c.stand == S::Unknown && ordered(c) && c.obstacle == Obstacle::AnsweredEarly
     }),
     row("start: ends doubt", "a person says that it did not happen", |c| c.stand == S::Unknown && ordered(c)),
+    row("hold", "a key and a look count only where the call went: somebody was asked already", |c| {
+        c.stand == S::Unknown && is_elsewhere(c) && is_asked(c)
+    }),
+    row("ask: unknown", "a key and a look count only where the call went", |c| {
+        c.stand == S::Unknown && is_elsewhere(c)
+    }),
     row("resolve: found", "a probe has seen it", |c| c.stand == S::Unknown && c.outside == Outside::Found),
     row("not before", "absent counts only from the horizon on", |c| {
         c.stand == S::Unknown && c.outside == Outside::AbsentTooEarly
@@ -428,6 +444,12 @@ fn ordered(case: &Case) -> bool {
     said && case.about != About::Elicitation
 }
 
+/// The call would be sent, or looked up, somewhere else than where it went.
+fn is_elsewhere(case: &Case) -> bool {
+    let by_policy = matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Probe);
+    case.obstacle == Obstacle::Elsewhere && (by_policy || case.outside != Outside::Gone)
+}
+
 /// A person was asked about a call in doubt and has not answered.
 fn is_asked(case: &Case) -> bool {
     case.said == PersonAnswer::Nothing && case.about != About::Elicitation
@@ -467,6 +489,9 @@ fn cases() -> Vec<Case> {
                                     .flat_map(|outside| OBSTACLES.map(|obstacle| Case { outside, obstacle, ..plain })),
                             );
                         } else if about != About::Elicitation {
+                            if stand == S::RunningWithHandle {
+                                cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
+                            }
                             cases.extend(conflicts().flat_map(|conflict| {
                                 [false, true].map(|needs_approval| Case { conflict, needs_approval, ..plain })
                             }));
@@ -556,13 +581,15 @@ impl Case {
             | Obstacle::FileChanged
             | Obstacle::KeyExpired
             | Obstacle::HorizonAhead
-            | Obstacle::AnsweredEarly => u32::from(self.stand != S::Prepared),
+            | Obstacle::AnsweredEarly
+            | Obstacle::Elsewhere => u32::from(self.stand != S::Prepared),
         };
         let attempt = |number| AttemptRecord {
             call_id: samples::call_id("call_1"),
             attempt: number,
             epoch: 1,
             server_generation: Some("g1".to_owned()),
+            destination: Some(samples::destination("ours")),
             started_at: samples::at(10),
             ended_at: (!matches!(self.stand, S::RunningWithHandle)).then(|| samples::at(11)),
             outcome: Some(if self.obstacle == Obstacle::ServerGone && number > 1 { "not_sent" } else { "lost" }.into()),
@@ -667,7 +694,9 @@ impl Case {
 
     fn facts(&self) -> Facts {
         let changed = (self.obstacle == Obstacle::FileChanged).then(|| ("file".to_owned(), sha256("other")));
-        Facts { scope: Some(scope()), files: SentFiles::of_digests(changed), ..Facts::default() }
+        let account = if self.obstacle == Obstacle::Elsewhere { "another" } else { "ours" };
+        let destination = Some(samples::destination(account));
+        Facts { scope: Some(scope()), files: SentFiles::of_digests(changed), destination, ..Facts::default() }
     }
 
     /// The verdict, in words.
@@ -692,6 +721,21 @@ impl Case {
         late: &[LateReply],
         read: impl FnOnce(&Verdict<'_>) -> T,
     ) -> T {
+        self.decided_in(definitions, late, |_, _| {}, read)
+    }
+
+    /// The same after `change` was made to what is known.
+    fn decided_of<T>(&self, change: impl FnOnce(&mut View, &mut Facts), read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+        self.decided_in(None, &[], change, read)
+    }
+
+    fn decided_in<T>(
+        &self,
+        definitions: Option<&BTreeMap<String, Sha256>>,
+        late: &[LateReply],
+        change: impl FnOnce(&mut View, &mut Facts),
+        read: impl FnOnce(&Verdict<'_>) -> T,
+    ) -> T {
         let config = LedgerConfig {
             blob_threshold: 0,
             no_duplicate_external_actions: true,
@@ -707,7 +751,8 @@ impl Case {
             | Obstacle::TriedOften
             | Obstacle::FileChanged
             | Obstacle::ServerGone
-            | Obstacle::AnsweredEarly => samples::at(60),
+            | Obstacle::AnsweredEarly
+            | Obstacle::Elsewhere => samples::at(60),
         };
         let rules = Rules {
             config: &config,
@@ -718,8 +763,10 @@ impl Case {
             epoch: 1,
             time: Time::plain(now),
         };
-        let facts = self.facts();
-        let view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
+        let mut facts = self.facts();
+        let mut view = View { late: late.to_vec(), ..self.view(&facts, &rules) };
+        change(&mut view, &mut facts);
+        let (view, facts) = (view, facts);
         let said = |finding, conclusive| Asked {
             finding,
             tool: "look".to_owned(),
@@ -754,6 +801,7 @@ fn name(verdict: &Verdict<'_>) -> String {
         Verdict::Interpret => "interpret",
         Verdict::MarkLost => "mark lost",
         Verdict::GoOn(_) => "go on",
+        Verdict::LetGo { .. } => "let go",
         Verdict::Ongoing => "ongoing",
         Verdict::Fence => "fence",
         Verdict::Probe => "probe",
@@ -820,8 +868,98 @@ fn every_case_has_the_verdict_of_the_first_row_that_fits_it() {
 fn nothing_that_may_have_happened_is_sent_without_a_key_a_probe_or_a_word() {
     for case in cases().iter().filter(|case| case.stand == S::Unknown && case.verdict().starts_with("start")) {
         let by_key = matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed) && case.outside == Outside::Gone;
-        assert!(by_key || case.outside == Outside::AbsentInTime || ordered(case), "{case:?}");
+        let is_known_there = case.obstacle != Obstacle::Elsewhere;
+        let by_itself = is_known_there && (by_key || case.outside == Outside::AbsentInTime);
+        assert!(by_itself || ordered(case), "{case:?}");
     }
+}
+
+/// A key, a look and a person's word count where they were meant to, and for the attempts that are open: what an earlier version sent, what
+/// never left and what somebody said did not happen says nothing about the place.
+#[test]
+fn an_attempt_counts_where_it_went() {
+    let here = || Some(samples::destination("ours"));
+    let there = || Some(samples::destination("another"));
+    let attempt = |number: u32, outcome: &str, destination: Option<Destination>| AttemptRecord {
+        call_id: samples::call_id("call_1"),
+        attempt: number,
+        epoch: 1,
+        server_generation: None,
+        destination,
+        started_at: samples::at(10),
+        ended_at: Some(samples::at(11)),
+        outcome: Some(outcome.to_owned()),
+        detail: None,
+        handle: None,
+    };
+    // (doubt, attempts, where it would go now, whether it is asked about)
+    let table = [
+        (Some(1), vec![attempt(1, "lost", here())], here(), false),
+        (Some(1), vec![attempt(1, "lost", here())], there(), true),
+        (Some(1), vec![attempt(1, "lost", None)], there(), false),
+        (Some(1), vec![attempt(1, "lost", here())], None, true),
+        (Some(1), vec![attempt(1, "lost", here()), attempt(2, "not_sent", there())], here(), false),
+        (Some(1), vec![attempt(1, "lost", here()), attempt(2, "replied", there())], here(), false),
+        (Some(1), vec![attempt(1, "lost", here()), attempt(2, "lost", there())], here(), true),
+        (Some(1), vec![attempt(1, "lost", here()), attempt(2, "lost", there())], there(), true),
+        // A person said that the first one did nothing.
+        (Some(2), vec![attempt(1, "lost", there()), attempt(2, "lost", here())], here(), false),
+        // What replaces its own output has no doubt.
+        (None, vec![attempt(1, "lost", there()), attempt(2, "lost", here())], here(), false),
+        (None, vec![attempt(1, "lost", here()), attempt(2, "not_sent", there())], there(), true),
+    ];
+    let case = cases().into_iter().find(|case| {
+        (case.stand, case.policy, case.said) == (S::Unknown, OnUnknown::RedoKeyed, PersonAnswer::NotAsked)
+            && (case.outside, case.obstacle, case.beside) == (Outside::Gone, Obstacle::None, Beside::Nothing)
+    });
+    let case = case.unwrap();
+    for (doubt, attempts, now, is_asked) in table {
+        let policy = if doubt.is_none() { OnUnknown::Redo } else { OnUnknown::RedoKeyed };
+        let case = Case { policy, ..case };
+        let found = case.decided_of(
+            |view, facts| {
+                (view.call.doubt, view.call.attempt) = (doubt, attempts.last().unwrap().attempt);
+                view.attempts.clone_from(&attempts);
+                facts.destination.clone_from(&now);
+            },
+            name,
+        );
+        assert_eq!(found, if is_asked { "ask: unknown" } else { "start: in doubt" }, "{attempts:?} {now:?}");
+    }
+}
+
+/// Whoever puts the configuration back need not answer what was asked about another place.
+#[test]
+fn a_question_about_another_place_is_not_waited_for_where_the_call_went() {
+    let mut found = BTreeSet::new();
+    for case in cases().into_iter().filter(|case| {
+        (case.stand, case.said, case.outside) == (S::Unknown, PersonAnswer::Nothing, Outside::Gone)
+            && (case.obstacle, case.about, case.beside) == (Obstacle::Elsewhere, About::Itself, Beside::Nothing)
+            && matches!(case.policy, OnUnknown::Redo | OnUnknown::RedoKeyed | OnUnknown::Probe)
+    }) {
+        assert_eq!(case.verdict(), "hold", "{case:?}");
+        found.insert(case.decided_of(|_, facts| facts.destination = Some(samples::destination("ours")), name));
+    }
+    assert_eq!(found, BTreeSet::from(["probe".to_owned(), "start: in doubt".to_owned()]));
+}
+
+/// An approval, and whatever else a person lets a call go by, was given for where it would have gone then.
+#[test]
+fn a_word_is_good_for_the_place_that_it_was_given_for() {
+    let mut asked_again = 0;
+    for case in cases().into_iter().filter(|case| case.is_yes() && case.beside == Beside::Nothing) {
+        let then = case.verdict();
+        let found = case.decided_of(|_, facts| facts.destination = Some(samples::destination("a third")), name);
+        if case.stand == S::Prepared && case.about == About::Itself && case.needs_approval {
+            assert_eq!((then.as_str(), found.as_str()), ("start", "ask: approval"), "{case:?}");
+            asked_again += 1;
+        }
+        let is_order = matches!(case.said, PersonAnswer::Chose(Choice::Execute | Choice::Continue));
+        if case.stand == S::Unknown && is_order && case.about != About::Elicitation {
+            assert!(!found.starts_with("start"), "{case:?}: {found}");
+        }
+    }
+    assert!(asked_again > 0);
 }
 
 /// What was decided about a call was decided about its tool as it was. To what the tool became meanwhile it goes only on the word of a person who
@@ -954,6 +1092,11 @@ fn nobody_is_asked_whether_a_read_happened_unless_a_policy_says_so() {
         let (as_effect, case) = (case.verdict(), Case { is_read: true, ..case });
         let found = case.verdict();
         let asks = |verdict: &str| matches!(verdict, "ask: unknown" | "go on without, ask");
+        if case.obstacle == Obstacle::Elsewhere {
+            // A read does nothing wherever it is made.
+            assert_eq!(found, Case { obstacle: Obstacle::None, ..case }.verdict(), "{case:?}");
+            continue;
+        }
         if case.beside == Beside::KinSince {
             // Nobody can have had the effect of a read since, so it may be made again.
             assert!(!asks(&found) || case.policy == OnUnknown::Hold, "{case:?}: {found}");

@@ -17,6 +17,7 @@ mod forks;
 mod handles;
 mod iterations;
 mod loop_contract;
+mod moved;
 mod near_duplicates;
 mod outcomes;
 mod own_loop;

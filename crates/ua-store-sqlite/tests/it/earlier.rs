@@ -5,7 +5,20 @@ use std::path::Path;
 use rusqlite::Connection;
 
 /// What takes a migration back, by its number.
-const BACK: [(u32, &str); 18] = [
+const BACK: [(u32, &str); 19] = [
+    (
+        20,
+        "DROP TRIGGER tool_attempts_end_once;
+         ALTER TABLE tool_attempts DROP COLUMN destination_json;
+         CREATE TRIGGER tool_attempts_end_once
+         AFTER UPDATE ON tool_attempts
+         WHEN (OLD.ended_at IS NOT NULL AND NOT (OLD.outcome IS 'lost' AND NEW.outcome IS 'replied' AND NEW.ended_at IS NOT NULL)) OR NEW.tool_call_id <> OLD.tool_call_id OR NEW.attempt <> OLD.attempt
+         OR NEW.lease_epoch <> OLD.lease_epoch OR NEW.server_generation IS NOT OLD.server_generation
+         OR NEW.started_at <> OLD.started_at
+         BEGIN
+         SELECT RAISE(ABORT, 'an attempt ends once, and nothing else of it changes');
+         END;",
+    ),
     (
         19,
         "DROP TRIGGER tool_call_events_are_immutable; DROP TRIGGER tool_call_events_are_linked_once;

@@ -41,8 +41,8 @@ pub async fn a_start_claims_the_key(store: &dyn Store) {
     let [attempt] = &store.attempts(&call.call_id).await.unwrap()[..] else { panic!("one attempt") };
     assert_eq!((attempt.attempt, attempt.epoch, attempt.started_at), (1, 1, at(5)));
     assert_eq!(
-        (&attempt.server_generation, attempt.ended_at, &attempt.outcome),
-        (&start.server_generation, None, &None)
+        (&attempt.server_generation, &attempt.destination, attempt.ended_at, &attempt.outcome),
+        (&start.server_generation, &start.destination, None, &None)
     );
 }
 

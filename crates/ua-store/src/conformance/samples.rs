@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use ua_core::{
-    Block, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Currency, EffectKind, IdempotencyKey, Message,
-    ModelTurn, OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply, RunId, RunSpec, RunStatus, RunStop,
-    Settlement, Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp, TokenPrice, ToolContent, ToolName,
-    ToolNamespace, ToolUse, Trace, Usage, sha256,
+    Block, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Currency, Destination, DestinationKey,
+    EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply,
+    RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp,
+    TokenPrice, ToolContent, ToolName, ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 
 use crate::Durability;
@@ -266,6 +266,12 @@ pub fn run_end(status: RunStatus) -> RunEnd {
     }
 }
 
+/// A destination of which one part holds `account`.
+pub fn destination(account: &str) -> Destination {
+    let parts = [("program".to_owned(), json!(["mail"])), ("variable ACCOUNT".to_owned(), json!(account))];
+    DestinationKey::new("a secret").destination(&BTreeMap::from(parts))
+}
+
 /// RUNNING for an attempt, under the key that `key_text` makes.
 pub fn start(call: &str, attempt: u32, key_text: &str) -> StartAttempt {
     StartAttempt {
@@ -277,6 +283,7 @@ pub fn start(call: &str, attempt: u32, key_text: &str) -> StartAttempt {
         ends_doubt: false,
         file_digests: BTreeMap::from([("attachment".to_owned(), sha256("report"))]),
         server_generation: Some("composio-1".to_owned()),
+        destination: Some(destination("its account")),
         max_effects: None,
         approved_by: None,
         replay_status: None,

@@ -141,6 +141,7 @@ fn begun(
         attempt: start.attempt,
         epoch,
         server_generation: start.server_generation,
+        destination: start.destination,
         started_at: start.at,
         ended_at: None,
         outcome: None,

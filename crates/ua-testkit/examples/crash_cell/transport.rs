@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::Pid;
 use serde_json::{Value, json};
-use ua_core::{Handle, KeyChannel, Outcome, RawReply, Timestamp, ToolSpec};
+use ua_core::{Destination, Handle, KeyChannel, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_testkit::ToolOutcome;
 
@@ -208,6 +208,11 @@ impl ToolTransport for Servers {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let server = running.server.as_mut()?;
         matches!(server.child.try_wait(), Ok(None)).then(|| server.generation.clone())
+    }
+
+    /// A cell has one server, which goes nowhere else.
+    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        Ok(None)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

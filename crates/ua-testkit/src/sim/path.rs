@@ -47,6 +47,8 @@ pub enum Scene {
     ForkBesideTasks,
     /// A call is turned away, its process dies, and a person forks the run.
     ForkBehindFailure,
+    /// Each process finds the tool servers set to another account, which knows nothing of what the one before got.
+    Moved,
 }
 
 /// What happens of itself in a scene, once it can: what its paths have in common, and no deviation.
@@ -71,7 +73,7 @@ enum What {
 
 impl Scene {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Plain,
         Self::ByContent,
         Self::Fork,
@@ -83,6 +85,7 @@ impl Scene {
         Self::RestoreOfTasks,
         Self::ForkBesideTasks,
         Self::ForkBehindFailure,
+        Self::Moved,
     ];
 
     /// Its name on a command line.
@@ -99,6 +102,7 @@ impl Scene {
             Self::RestoreOfTasks => "restore-of-tasks",
             Self::ForkBesideTasks => "fork-beside-tasks",
             Self::ForkBehindFailure => "fork-behind-failure",
+            Self::Moved => "moved",
         }
     }
 
@@ -117,7 +121,7 @@ impl Scene {
             Self::Approved => Intents::listed(&[&["sign", "grant"]], &[]),
             Self::RestoreOfTasks => Intents::listed(&[], &[&["post_comment"]]),
             Self::ForkBesideTasks => Intents::listed(&[], &[&["order"]]),
-            Self::ForkBehindFailure => Intents::listed(&[&["order"]], &[]),
+            Self::ForkBehindFailure | Self::Moved => Intents::listed(&[&["order"]], &[]),
         }
     }
 
@@ -132,7 +136,8 @@ impl Scene {
             | Self::ForkOfTasks
             | Self::Doubt
             | Self::Approved
-            | Self::Restore => Vec::new(),
+            | Self::Restore
+            | Self::Moved => Vec::new(),
             Self::RestoreOfTasks => vec![
                 anywhere(What::Copied),
                 Given { what: What::Dies, at: Some(("tool.invoke", Side::After)) },

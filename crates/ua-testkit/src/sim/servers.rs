@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use ua_core::{CallId, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotations, ToolSpec};
+use ua_core::{
+    CallId, Destination, DestinationKey, Handle, Outcome, RawReply, RunId, Timestamp, ToolAnnotations, ToolName,
+    ToolSpec,
+};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
 use super::clock::StageClock;
@@ -180,6 +183,8 @@ pub(super) struct Servers {
     some_are_slow: bool,
     /// Whether that time passes behind the last look at a call, and not before it.
     hides_starts: bool,
+    /// Whether each process finds them set to another account.
+    move_with_each_life: bool,
 }
 
 /// How long a slow one takes to start: long enough for much to be otherwise by then, a key that is forgotten for one.
@@ -187,7 +192,27 @@ const SLOW_START: Duration = Duration::from_mins(1);
 
 impl Servers {
     pub(super) fn new(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { undead, ..State::default() }), clock, some_are_slow, hides_starts })
+        Arc::new(Self::set_up(clock, undead, some_are_slow, hides_starts))
+    }
+
+    /// The same, and each process finds them set to another account, which knows no key of the others.
+    pub(super) fn moving(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Arc<Self> {
+        Arc::new(Self { move_with_each_life: true, ..Self::set_up(clock, undead, some_are_slow, hides_starts) })
+    }
+
+    fn set_up(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Self {
+        let state = Mutex::new(State { undead, ..State::default() });
+        Self { state, clock, some_are_slow, hides_starts, move_with_each_life: false }
+    }
+
+    /// As whom a process sends.
+    fn account_of(&self, life: usize) -> String {
+        if self.move_with_each_life { format!("account {life}") } else { "ours".to_owned() }
+    }
+
+    /// Under what name the other side of a process knows a key.
+    fn known_as(&self, life: usize, key: &str) -> String {
+        if self.move_with_each_life { format!("{key} of {}", self.account_of(life)) } else { key.to_owned() }
     }
 
     /// How long the next one takes to start, if it takes any time.
@@ -273,7 +298,8 @@ impl Servers {
         let knows = |(_, since): &&(Value, Timestamp)| {
             tool.kind == Kind::Keyed && tool.key_ttl().is_none_or(|ttl| now < since.plus(ttl))
         };
-        let known = state.seen_keys.get(&request.key).filter(knows).map(|(answer, _)| answer.clone());
+        let known_as = self.known_as(request.life, &request.key);
+        let known = state.seen_keys.get(&known_as).filter(knows).map(|(answer, _)| answer.clone());
         let answer = known.unwrap_or_else(|| {
             let number = state.effects.len() + 1;
             if tool.has_effect() || tool.kind == Kind::Replace {
@@ -284,7 +310,7 @@ impl Servers {
                 state.effects.push(Effect { tool, call, tag, send, at, arguments, shown_from });
             }
             let answer = json!({"id": format!("{}-{number}", tool.name)});
-            state.seen_keys.insert(request.key.clone(), (answer.clone(), now));
+            state.seen_keys.insert(known_as, (answer.clone(), now));
             answer
         });
         if request.is_task {
@@ -484,7 +510,7 @@ impl Reach {
         }
         state.next += 1;
         let id = state.next;
-        let is_known = state.seen_keys.contains_key(permit.key().as_str());
+        let is_known = state.seen_keys.contains_key(&self.servers.known_as(self.life, permit.key().as_str()));
         let request = Request {
             id,
             life: self.life,
@@ -590,6 +616,11 @@ impl ToolTransport for Reach {
             .still_to_start
             .extend(start_time.filter(|_| self.servers.hides_starts).map(|time| (generation.clone(), time)));
         Ok(generation)
+    }
+
+    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        let parts = BTreeMap::from([("account".to_owned(), json!(self.servers.account_of(self.life)))]);
+        Ok(Some(DestinationKey::new("a simulation").destination(&parts)))
     }
 
     fn running(&self, server: &str) -> Option<String> {

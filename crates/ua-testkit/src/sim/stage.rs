@@ -24,7 +24,7 @@ use super::job::{Intents, Shape};
 use super::life::{BoxError, Forgotten, words_of};
 use super::mirror::Mirror;
 use super::model::{Habits, SimModel};
-use super::path::Walked;
+use super::path::{Scene, Walked};
 use super::person::Word;
 use super::played::Outcomes;
 use super::servers::Servers;
@@ -212,6 +212,8 @@ impl Stage {
             is_forgetful: in_iterations,
             is_wordy: (is_drawn && Chance::of(seed, "words").one_in(2)) || in_iterations,
         };
+        let moves = options.path.as_ref().is_some_and(|path| path.scene == Scene::Moved);
+        let servers = if moves { Servers::moving } else { Servers::new };
         let model = SimModel::new(intents.clone(), habits, Chance::of(seed, "model"), harm.model_faults);
         Ok(Self {
             chance: Chance::of(seed, "stage"),
@@ -220,7 +222,7 @@ impl Stage {
             without: options.without.clone(),
             harmful: 0,
             gates: Arc::new(Gates::default()),
-            servers: Servers::new(
+            servers: servers(
                 clock.clone(),
                 harm.undead,
                 options.path.is_none(),

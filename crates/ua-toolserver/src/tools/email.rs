@@ -29,6 +29,7 @@ mod remote;
 mod smtp;
 mod transport;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -96,6 +97,15 @@ pub(super) struct SendEmail {
 impl Tool for SendEmail {
     const NAME: &'static str = "send_email";
     type Arguments = Arguments;
+
+    fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        // A bare SMTP server tells nobody what came of a key; its probe does, of the mailbox that it looks into.
+        if variables.contains_key("UA_MAIL") {
+            &["UA_MAIL", "UA_MAIL_USER", "UA_MAIL_API_KEY", "UA_MAIL_PROBE"]
+        } else {
+            &["UA_OUTBOX"]
+        }
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         let (settings, workspace) = (setup.settings, &setup.context.workspace);

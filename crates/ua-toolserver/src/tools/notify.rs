@@ -3,6 +3,7 @@
 //! A notification file is named by the idempotency key and created once. A webhook gets the key in `Idempotency-Key`;
 //! nothing is retried here, because one retry layer is enough and it belongs to the caller's ledger.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -77,6 +78,10 @@ pub(super) enum Notify {
 impl Tool for Notify {
     const NAME: &'static str = "notify";
     type Arguments = Arguments;
+
+    fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        if variables.contains_key("UA_NOTIFY_WEBHOOK") { &["UA_NOTIFY_WEBHOOK"] } else { &["UA_NOTIFICATIONS"] }
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         let workspace = &setup.context.workspace;

@@ -8,6 +8,7 @@ mod directory;
 mod s3;
 pub(super) mod workbench;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +48,10 @@ pub(super) struct Upload(Arc<ObjectStore>);
 impl Tool for Upload {
     const NAME: &'static str = "upload";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        RECEIVERS
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         Ok(Some(Self(ObjectStore::of(setup)?)))
@@ -105,6 +110,9 @@ fn open(workspace: &Workspace, given: &str) -> Result<(String, cap_std::fs::File
 fn object_name(sha256: &str, name: &str) -> String {
     format!("{}-{name}", sha256.get(..16).unwrap_or(sha256))
 }
+
+/// What chooses where objects go: a bucket is the same one whoever's key opens it.
+const RECEIVERS: &[&str] = &["UA_OBJECTS", "UA_S3_ENDPOINT"];
 
 /// Where objects go.
 #[derive(Debug)]

@@ -67,11 +67,11 @@ fn scenario_with(horizon: &str, settle: &str) -> Scenario {
     Scenario::with(world(&env), env, SCRIPT, JOB, Some(&policy(horizon, settle)))
 }
 
-fn scenario() -> Scenario {
+pub(crate) fn scenario() -> Scenario {
     scenario_with("10s", "15s")
 }
 
-async fn crash_points() -> Vec<CrashAt> {
+pub(crate) async fn crash_points() -> Vec<CrashAt> {
     let scenario = scenario();
     let (crossings, run) = scenario.run_without_crash().await;
     assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.status_detail);
@@ -240,7 +240,7 @@ async fn attempts_that_a_probe_allows_are_counted_and_end_in_a_question() {
     assert!(ticket.attempt > 1 && ticket.attempt < 20, "{}", ticket.attempt);
     let question = scenario.questions().await.remove(0);
     assert!(question.text.contains("tried as often as the job allows"), "{}", question.text);
-    let often = format!(" It was sent {} times, the last time at ", ticket.attempt);
+    let often = format!(" Its tool server got it {} times, the last time at ", ticket.attempt);
     assert!(question.text.contains(&often), "{}", question.text);
     assert_eq!(scenario.world.count("create_ticket"), 0);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use ua_core::{CallStatus, Outcome, RawReply, Timestamp, ToolSpec};
+use ua_core::{CallStatus, Destination, Outcome, RawReply, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Fence, LocalCall, LocalFailure, ToolTransport, TransportError};
 use ua_ledger::{Enquiry, Permit};
 use ua_runner::{StepError, StepOutcome};
@@ -140,6 +140,10 @@ impl ToolTransport for Always {
 
     async fn ready(&self, server: &str) -> Result<String, TransportError> {
         self.tools.ready(server).await
+    }
+
+    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+        self.tools.destination(tool)
     }
 
     async fn invoke(&self, _permit: &Permit) -> Outcome {

@@ -3,6 +3,7 @@
 //! What was paid for is kept: the picture is put on stable storage beside the record of its key before it takes its place,
 //! so a server that is killed in between finds it, and does not pay again.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,6 +80,10 @@ pub(in crate::tools) struct GenerateImage {
 impl Tool for GenerateImage {
     const NAME: &'static str = "generate_image";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &["UA_IMAGE_API", "UA_IMAGE_API_KEY"]
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         let api = ImageApi::of(setup)?;

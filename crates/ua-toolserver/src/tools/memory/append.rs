@@ -1,5 +1,7 @@
 //! `core_memory_append`: a line more in a short labelled text.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,10 @@ pub(in crate::tools) struct CoreMemoryAppend(Memory);
 impl Tool for CoreMemoryAppend {
     const NAME: &'static str = "core_memory_append";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &["UA_MEMORY"]
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         Ok(Some(Self(Memory::of(setup)?)))

@@ -1,5 +1,6 @@
 //! `archival_memory_insert`: a text of any kind, kept to be found by its words.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -38,6 +39,10 @@ pub(in crate::tools) struct ArchivalMemoryInsert(Memory);
 impl Tool for ArchivalMemoryInsert {
     const NAME: &'static str = "archival_memory_insert";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &["UA_MEMORY"]
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         Ok(Some(Self(Memory::of(setup)?)))

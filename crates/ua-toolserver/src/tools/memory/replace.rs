@@ -1,5 +1,7 @@
 //! `core_memory_replace`: another text in the place of a short labelled one.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,10 @@ pub(in crate::tools) struct CoreMemoryReplace(Memory);
 impl Tool for CoreMemoryReplace {
     const NAME: &'static str = "core_memory_replace";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &["UA_MEMORY"]
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         Ok(Some(Self(Memory::of(setup)?)))

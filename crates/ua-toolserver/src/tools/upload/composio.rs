@@ -4,6 +4,7 @@
 //! on it. The ticket is noted under the idempotency key before the file leaves, so a call that is repeated after a kill
 //! puts the same bytes under the same name (Durable Jobs v1 spec §7.4, §8.2).
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,6 +103,10 @@ pub(in crate::tools) struct UploadToComposio {
 impl Tool for UploadToComposio {
     const NAME: &'static str = "upload_to_composio";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        &["UA_COMPOSIO", "COMPOSIO_API_KEY"]
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         let settings = setup.settings;

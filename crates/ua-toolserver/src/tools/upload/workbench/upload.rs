@@ -1,5 +1,6 @@
 //! `workbench_upload`: a file of the workspace, under a name of its own on the workbench.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{ObjectStore, directory, open, s3};
+use super::super::{ObjectStore, RECEIVERS, directory, open, s3};
 use super::{Passed, object};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
@@ -30,6 +31,10 @@ pub(in crate::tools) struct WorkbenchUpload(Arc<ObjectStore>);
 impl Tool for WorkbenchUpload {
     const NAME: &'static str = "workbench_upload";
     type Arguments = Arguments;
+
+    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        RECEIVERS
+    }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
         Ok(Some(Self(ObjectStore::of(setup)?)))

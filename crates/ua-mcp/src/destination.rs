@@ -1,0 +1,223 @@
+//! Where calls of a configured server go and as whom: what of its entry decides that, as digests.
+//!
+//! Two entries of one name may send as two accounts: they differ in a variable or in a header alone. So all that decides where a call goes
+//! counts: program, arguments and folder, or the address; and what the entry's own variables and its headers hold. Of what a server inherits
+//! only the user's folders count, where programs keep whom they are logged in as. Our own tool server says for each tool which of its settings
+//! choose the receiver.
+//!
+//! What cannot be seen from here: what a program reads from its own files, and who a person logged in as at an address (`ua login`).
+//!
+//! Proved by: this file's tests, the end-to-end tests `destination`; for the gateway `ua-broker`'s `accounts`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use ua_core::{Destination, DestinationKey};
+
+use crate::config::{Reach, ServerSpec};
+
+/// The file in the folder of locks that keeps the secret of a root's destinations.
+pub(crate) const KEY_FILE: &str = "destinations.key";
+/// A secret has at least so many digits; a file with less in it was cut off.
+const KEY_DIGITS: usize = 64;
+/// Inherited variables by which a program finds whom it is logged in as.
+pub(crate) const OF_USER: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
+
+/// What of a server's reach decides where its calls go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decides {
+    /// How it is started or where it is, its headers, and these variables: for every tool alike.
+    Entry(BTreeSet<String>),
+    /// By tool, these variables, and nothing else. A tool that is not named sends nothing anywhere.
+    Tools(BTreeMap<String, BTreeSet<String>>),
+}
+
+impl ServerSpec {
+    /// Where calls of a tool go; `None` of one that sends nothing anywhere.
+    pub(crate) fn destination(&self, tool: &str, key: &DestinationKey) -> Option<Destination> {
+        let mut parts = BTreeMap::new();
+        let variables = match &self.decides {
+            Decides::Entry(variables) => {
+                self.reach.parts(&mut parts);
+                variables
+            }
+            Decides::Tools(tools) => tools.get(tool).filter(|variables| !variables.is_empty())?,
+        };
+        if let Reach::Stdio { env, .. } = &self.reach {
+            let held = variables.iter().filter_map(|name| Some((format!("variable {name}"), json!(env.get(name)?))));
+            parts.extend(held);
+        }
+        Some(key.destination(&parts))
+    }
+}
+
+impl Reach {
+    /// All but its variables, by the names that people are told.
+    fn parts(&self, parts: &mut BTreeMap<String, Value>) {
+        match self {
+            Self::Stdio { command, args, env: _, cwd } => {
+                parts.insert("program".to_owned(), json!([command, args]));
+                parts.extend(cwd.as_ref().map(|cwd| ("folder".to_owned(), json!(cwd))));
+            }
+            Self::Http { url, headers } => {
+                parts.insert("address".to_owned(), json!(url));
+                // Headers are known by their names whatever the case.
+                let header =
+                    |(name, value): (&String, &String)| (format!("header {}", name.to_ascii_lowercase()), json!(value));
+                parts.extend(headers.iter().map(header));
+            }
+        }
+    }
+}
+
+/// What destinations of a root are made with: the secret of that file.
+pub(crate) fn destination_key(path: &Path) -> io::Result<DestinationKey> {
+    own_secret(path).map(DestinationKey::new)
+}
+
+/// The secret that a file keeps for digests of what is stored nowhere. It is the owner's alone, and made when there is none. With another one
+/// every destination is another one, and a person is asked about calls of before.
+///
+/// # Errors
+/// It can be neither read nor made.
+pub fn own_secret(path: &Path) -> io::Result<String> {
+    let mut is_cut = false;
+    match fs::read_to_string(path) {
+        Ok(key) if key.len() >= KEY_DIGITS => return Ok(key),
+        // Nothing was made with it.
+        Ok(_) => is_cut = true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let key = ua_files::unguessable()? + &ua_files::unguessable()?;
+    let new = path.with_extension(format!("{}.new", ua_files::unguessable()?));
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(key.as_bytes())?;
+    file.sync_all()?;
+    // Of two that make one at once, the first one's counts for both.
+    let kept = if is_cut { fs::rename(&new, path) } else { fs::hard_link(&new, path) };
+    match kept {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let key = fs::read_to_string(path)?;
+    if key.len() < KEY_DIGITS {
+        return Err(io::Error::other("it was cut off while it was written"));
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::PathBuf;
+
+    use ua_core::ToolNamespace;
+
+    use super::*;
+
+    fn strings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn program(command: &str, args: &[&str], env: &[(&str, &str)], cwd: Option<&str>) -> ServerSpec {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let reach = Reach::Stdio { command: command.to_owned(), args, env: strings(env), cwd: cwd.map(PathBuf::from) };
+        ServerSpec::new("mail", ToolNamespace::Mcp, reach)
+    }
+
+    fn address(url: &str, headers: &[(&str, &str)]) -> ServerSpec {
+        let reach = Reach::Http { url: url.to_owned(), headers: strings(headers) };
+        ServerSpec::new("mail", ToolNamespace::Mcp, reach)
+    }
+
+    fn goes(spec: &ServerSpec) -> Destination {
+        spec.destination("send", &DestinationKey::new("k")).unwrap()
+    }
+
+    /// Every two of these are two destinations.
+    #[test]
+    fn all_that_decides_where_a_call_goes_tells_servers_apart() {
+        let all = [
+            program("mail", &[], &[], None),
+            program("mail", &["a"], &[], None),
+            program("other", &[], &[], None),
+            program("mail", &[], &[], Some("/w")),
+            program("mail", &[], &[("A", "1")], None),
+            program("mail", &[], &[("A", "2")], None),
+            program("mail", &[], &[("B", "1")], None),
+            program("mail", &[], &[], None).with_inherited(&strings(&[("HOME", "/home/ada")])),
+            address("http://x/mcp", &[("Authorization", "1")]),
+            address("http://x/mcp", &[("Authorization", "2")]),
+            address("http://x/mcp", &[("X-Account", "1")]),
+            address("http://y/mcp", &[("Authorization", "1")]),
+            address("http://x/mcp", &[]),
+        ];
+        let different: BTreeSet<Destination> = all.iter().map(goes).collect();
+        assert_eq!(different.len(), all.len());
+    }
+
+    /// What says nothing about the account makes no other destination, and what a person named outweighs what is inherited.
+    #[test]
+    fn what_is_inherited_decides_nothing_but_whose_folders_are_used() {
+        let plain = program("mail", &[], &[("A", "1")], None);
+        let inherited = strings(&[("PATH", "/bin"), ("TERM", "t"), ("A", "2")]);
+        assert_eq!(goes(&plain), goes(&plain.clone().with_inherited(&inherited)));
+        let Reach::Stdio { env, .. } = plain.with_inherited(&inherited).reach else { panic!() };
+        assert_eq!(env, strings(&[("A", "1"), ("PATH", "/bin"), ("TERM", "t")]));
+        let header = |name: &str| goes(&address("http://x", &[(name, "1")]));
+        assert_eq!(header("Authorization"), header("authorization"));
+    }
+
+    #[test]
+    fn a_tool_of_our_own_server_goes_by_its_own_settings_alone() {
+        let spec = |mail: &str, hook: &str, program_file: &str| {
+            let mut spec = program(program_file, &[], &[("MAIL", mail), ("HOOK", hook)], None);
+            let of = |tool: &str, variable: &str| (tool.to_owned(), BTreeSet::from([variable.to_owned()]));
+            spec.decides = Decides::Tools([of("send", "MAIL"), of("tell", "HOOK")].into());
+            spec
+        };
+        let key = DestinationKey::new("k");
+        let goes = |spec: ServerSpec, tool: &str| spec.destination(tool, &key);
+        assert_eq!(goes(spec("a", "b", "ua"), "send"), goes(spec("a", "c", "newer/ua"), "send"));
+        assert_ne!(goes(spec("a", "b", "ua"), "tell"), goes(spec("a", "c", "ua"), "tell"));
+        assert_eq!(goes(spec("a", "b", "ua"), "write"), None);
+    }
+
+    #[test]
+    fn the_key_is_made_once_and_is_the_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("locks").join(KEY_FILE);
+        let digest = |path: &Path| destination_key(path).unwrap().digest(&Value::Null);
+        let made = digest(&path);
+        assert_eq!(made, digest(&path));
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        fs::write(&path, "cut").unwrap();
+        let anew = digest(&path);
+        assert!(anew != made && anew == digest(&path));
+    }
+
+    #[test]
+    fn many_that_make_the_key_at_once_have_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(KEY_FILE);
+        let made: BTreeSet<String> = std::thread::scope(|scope| {
+            let each = || destination_key(&path).unwrap().digest(&Value::Null).to_hex();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(each)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(made.len(), 1);
+    }
+}

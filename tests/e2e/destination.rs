@@ -1,0 +1,183 @@
+//! A call in doubt whose tool server goes somewhere else when the run is resumed: neither a key nor a look there says whether it happened, so a
+//! person is asked, and an approval is good for the place that it was given for.
+
+use serde_json::{Value, json};
+use ua_e2e::{Output, TestEnv};
+use ua_testkit::Provider;
+
+use super::env;
+
+/// Writes the configuration of a service that makes things in `log` as `account`.
+fn serve(env: &TestEnv, provider: Provider, log: &str, account: &str) -> String {
+    let entry = json!({
+        "command": env!("CARGO_BIN_EXE_ua-e2e-provider"), "args": [provider.name(), env.arg(log)], "env": {"ACCOUNT": account},
+    });
+    env.mcp_config("work/servers.json", &json!({ provider.name(): entry }))
+}
+
+fn made(env: &TestEnv, log: &str) -> usize {
+    let text = std::fs::read_to_string(env.path(log)).unwrap_or_default();
+    text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count()
+}
+
+fn open_question(env: &TestEnv) -> String {
+    env.value("SELECT question_id FROM questions WHERE status = 'open'")
+}
+
+/// A run with one call, killed when its server was sent it, or just before.
+fn killed(env: &TestEnv, point: &str, raw: &str, fields: &Value, input: &Value, more: &[&str]) {
+    let job = env.job(fields, &json!([{"tools": [{"name": raw, "input": input}]}, {"text": "Done."}]));
+    let tool = raw.rsplit("__").next().unwrap();
+    env.run_killed_at(&format!("{point}:{tool}"), &[&["job", &job, "--run-id", "r"], more].concat());
+    assert_eq!(env.calls(), [format!("{tool} running")]);
+}
+
+/// The resume asks, and its question says what is another one.
+fn asks(env: &TestEnv, changed: &str) -> Output {
+    let output = env.run(&["resume", "r"]).code(75);
+    let text = env.value("SELECT text FROM questions WHERE status = 'open'");
+    assert!(text.contains("its tool server is another one now") && text.contains(changed), "{text}");
+    output
+}
+
+/// What is sent again under its key, and what is looked up: both by itself where nothing changed, by a person's word where it did.
+#[test]
+fn a_key_and_a_probe_count_only_where_the_call_went() {
+    let issue = json!({"owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
+    let refund = json!({"charge": "ch_1", "amount": 500});
+    for (provider, tool, input) in
+        [(Provider::Stripe, "create_refund", refund), (Provider::GitHub, "create_issue", issue)]
+    {
+        let raw = format!("mcp__{}__{tool}", provider.name());
+        let killed_as = |log: &str| {
+            let env = env();
+            let packs = format!("{0}={0}", provider.name());
+            let env = env.with_env("UA_SERVER_PACKS", &packs);
+            let servers = serve(&env, provider, log, "1");
+            let fields = json!({"tools": {"builtin": false}});
+            killed(&env, "after:tool.invoke", &raw, &fields, &input, &["--mcp-config", &servers]);
+            assert_eq!(made(&env, log), 1, "{tool}");
+            env
+        };
+        // The same place: nobody is asked.
+        let env = killed_as("a.log");
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(made(&env, "a.log"), 1, "{tool}");
+        // Another account, and another place.
+        for (log, account, changed) in [("a.log", "2", "changed: variable ACCOUNT"), ("b.log", "1", "changed: program")]
+        {
+            let env = killed_as("a.log");
+            serve(&env, provider, log, account);
+            asks(&env, changed);
+            assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}: {changed}");
+            env.run(&["answer", &open_question(&env), "happened"]).code(0);
+            env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+            assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}: {changed}");
+        }
+        // Whoever puts the configuration back is not asked any more.
+        let env = killed_as("a.log");
+        serve(&env, provider, "b.log", "1");
+        asks(&env, "changed: program");
+        serve(&env, provider, "a.log", "1");
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0), "{tool}");
+        // Nothing of a variable or of the key is in the database.
+        let stored = env.value("SELECT destination_json FROM tool_attempts");
+        assert!(stored.contains("variable ACCOUNT") && !stored.contains("a.log"), "{stored}");
+    }
+}
+
+/// Whoever says that it did not happen has it sent where the question said, and not where it goes after that.
+#[test]
+fn an_order_to_send_it_is_good_for_the_place_that_was_shown() {
+    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
+    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let (fields, input) = (json!({"tools": {"builtin": false}}), json!({"charge": "ch_1", "amount": 500}));
+    killed(&env, "before:tool.invoke", "mcp__stripe__create_refund", &fields, &input, &["--mcp-config", &servers]);
+    serve(&env, Provider::Stripe, "b.log", "1");
+    asks(&env, "changed: program");
+    env.run(&["answer", &open_question(&env), "retry"]).code(0);
+    serve(&env, Provider::Stripe, "c.log", "1");
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(["a.log", "b.log", "c.log"].map(|log| made(&env, log)), [0, 0, 0]);
+    env.run(&["answer", &open_question(&env), "retry"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(["a.log", "b.log", "c.log"].map(|log| made(&env, log)), [0, 0, 1]);
+}
+
+/// Of the built-in tools each goes by the settings that choose its own receiver.
+#[test]
+fn a_built_in_tool_goes_by_its_own_receiver() {
+    let mail = json!({"to": ["a@example.test"], "subject": "s", "body": "b"});
+    let (note, none) = (json!({"message": "hello"}), json!({}));
+    let sent = || {
+        let env = env();
+        killed(&env, "after:tool.invoke", "mcp__ua__send_email", &none, &mail, &[]);
+        assert_eq!(env.mails().len(), 1);
+        env
+    };
+    // Another outbox: the message would be there a second time.
+    let other = sent();
+    let outbox = other.arg("other-outbox");
+    let other = other.with_env("UA_OUTBOX", &outbox);
+    asks(&other, "changed: variable UA_OUTBOX");
+    assert!(!other.path("other-outbox/new").exists() && other.mails().len() == 1);
+    // Where notifications and objects go is nothing to a message.
+    let same = sent();
+    let (notes, objects) = (same.arg("notes"), format!("file://{}/", same.arg("objects")));
+    let same = same.with_env("UA_NOTIFICATIONS", &notes).with_env("UA_OBJECTS", &objects);
+    same.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(same.mails().len(), 1);
+    // A webhook that is another one, and one that is not set any more.
+    let hook = |address: &str, env: TestEnv| {
+        env.with_env("UA_NOTIFY_WEBHOOK_HONOURS_KEYS", "1").with_env("UA_NOTIFY_WEBHOOK", address)
+    };
+    for address in ["http://127.0.0.1:9/other", ""] {
+        let env = hook("http://127.0.0.1:9/x", env());
+        killed(&env, "before:tool.invoke", "mcp__ua__notify", &none, &note, &[]);
+        let env = hook(address, env);
+        asks(&env, "UA_NOTIFY_WEBHOOK");
+        assert!(env.notifications().is_empty());
+    }
+    // Uploads.
+    let env = env();
+    let turns = json!([{"tools": [{"name": "mcp__ua__write_local_file", "input": {"path": "a.txt", "content": "a"}}]},
+        {"tools": [{"name": "mcp__ua__upload", "input": {"path": "a.txt"}}]}, {"text": "Done."}]);
+    let job = env.job(&none, &turns);
+    env.run_killed_at("after:tool.invoke:upload", &["job", &job, "--run-id", "r"]);
+    let elsewhere = format!("file://{}/", env.arg("elsewhere"));
+    let env = env.with_env("UA_OBJECTS", &elsewhere);
+    asks(&env, "changed: variable UA_OBJECTS");
+    assert!(!env.path("elsewhere").exists() && env.objects().len() == 1);
+}
+
+#[test]
+fn an_approval_is_good_for_the_account_that_it_was_given_for() {
+    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
+    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": {"charge": "ch_1", "amount": 500}}]}, {"text": "Done."}]);
+    let job =
+        env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    serve(&env, Provider::Stripe, "a.log", "2");
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(made(&env, "a.log"), 0);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
+}
+
+/// A run that has nothing in doubt goes on wherever its servers go.
+#[test]
+fn a_run_without_a_call_in_doubt_is_not_stopped() {
+    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
+    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let refund = |charge: &str| json!({"name": "mcp__stripe__create_refund", "input": {"charge": charge, "amount": 5}});
+    let turns = json!([{"tools": [refund("ch_1")]}, {"tools": [refund("ch_2")]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run_killed_at("before:model.complete#2", &["job", &job, "--run-id", "r", "--mcp-config", &servers]);
+    serve(&env, Provider::Stripe, "b.log", "2");
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
+}
