@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 65] = [
+const MUTANTS: [Mutant; 63] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -357,28 +357,6 @@ const MUTANTS: [Mutant; 65] = [
         &["-p", "ua-runner", "--test", "it"],
     ),
     lane("M37", "the same, in the simulation", &["sim", "--broken-rule", "judged-before-waiting"]),
-    patch(
-        "M38",
-        "a key and a probe count wherever the tool server goes now",
-        "crates/ua-runner/tests/it/crash_anywhere/moved.rs",
-        "neither_a_key_nor_a_probe_counts_at_another_account_wherever_we_die",
-        &["-p", "ua-runner", "--test", "it"],
-    ),
-    lane(
-        "M38",
-        "the same, on every path",
-        &[
-            "explore",
-            "--scene",
-            "moved",
-            "--deviations",
-            "1",
-            "--most-wrong",
-            "1",
-            "--broken-rule",
-            "destinations-forgotten",
-        ],
-    ),
     lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(
         "M22",
