@@ -95,6 +95,9 @@ fn a_killed_runner_takes_a_stubborn_server_and_its_descendants_with_it() {
 fn a_server_blocks_and_ignores_no_signal() {
     use nix::sys::signal::SigSet;
 
+    /// Those that have names: of the others the C library keeps some for itself.
+    const NAMED: u64 = (1 << 31) - 1;
+
     let world = ServerBed::new();
     let show = "grep -E '^Sig(Blk|Ign)' /proc/$$/status";
     let mut shim = world.shim(20_000, "bash", &["-c", show]);
@@ -108,8 +111,10 @@ fn a_server_blocks_and_ignores_no_signal() {
     });
     let output = output.join().unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
-    let masks: Vec<u64> =
-        shown.lines().map(|line| u64::from_str_radix(line.split_once(':').unwrap().1.trim(), 16).unwrap()).collect();
+    let masks: Vec<u64> = shown
+        .lines()
+        .map(|line| u64::from_str_radix(line.split_once(':').unwrap().1.trim(), 16).unwrap() & NAMED)
+        .collect();
     assert_eq!(masks, [0, 0], "{shown}{}", String::from_utf8_lossy(&output.stderr));
 }
 
