@@ -289,7 +289,8 @@ impl Connection {
         }
     }
 
-    /// A call that is decided now: by its policy, by a person's word, or by sending what was never sent. `given`: what whoever asks now gives it.
+    /// A call that is decided now: by its policy, by a person's word, or by sending what was never sent. `given`: what its client gives it, where
+    /// that is at hand.
     pub(crate) async fn taken_up(
         self: &Arc<Self>,
         call: CallId,

@@ -315,7 +315,8 @@ impl LiveCall {
     }
 
     /// Dispatches it in its turn: what comes behind it is let through as soon as order does not need it any more.
-    async fn in_turn<T>(&self, dispatch: impl Future<Output = T>, turn: Turn, has_effect: bool) -> T {
+    /// Its turn is handed back where it has it still.
+    async fn in_turn<T>(&self, dispatch: impl Future<Output = T>, turn: Turn, has_effect: bool) -> (T, Option<Turn>) {
         let mut dispatch = std::pin::pin!(dispatch);
         let mut turn = Some(turn);
         let mut sent = self.sent.subscribe();
@@ -330,7 +331,7 @@ impl LiveCall {
             }
             tokio::select! {
                 biased;
-                ended = &mut dispatch => return ended,
+                ended = &mut dispatch => return (ended, turn),
                 () = left, if turn.is_some() => {}
                 _changed = sent.changed(), if turn.is_some() => {}
             }
@@ -603,8 +604,8 @@ impl Broker {
         let has_effect = call.policy.class.has_effect();
         loop {
             // One that a person decided about comes behind those that were asked for meanwhile.
-            let turn = turn.take().unwrap_or_else(|| session.turns.place(Standing::of(call)));
-            turn.comes(has_effect).await;
+            let own = turn.take().unwrap_or_else(|| session.turns.place(Standing::of(call)));
+            own.comes(has_effect).await;
             // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
             live.has_begun.store(true, Ordering::SeqCst);
             // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
@@ -616,13 +617,15 @@ impl Broker {
             let handed = Handed { planned: std::mem::take(&mut planned), is_last, reads_wait: is_last };
             let ids = std::slice::from_ref(&call.call_id);
             let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
-            let dispatched = live.in_turn(dispatch, turn, has_effect).await;
+            let (dispatched, own) = live.in_turn(dispatch, own, has_effect).await;
             if is_last {
                 session.soon();
             }
             let why = match dispatched.map(|mut all| all.pop()) {
                 Ok(Some(Dispatched::Settled(record))) => return Some(Ok(record)),
                 Ok(Some(Dispatched::Held(question))) => {
+                    // Others go on while a person decides.
+                    drop(own);
                     drop(road.upstream.take_reply(&call.call_id));
                     live.state.send_replace(State::Held(question.clone()));
                     if !self.answered(session, call, &question, live).await {
@@ -645,6 +648,8 @@ impl Broker {
                 // tool is another one now, or only others are.
                 Err(error) if looks < MOST_LOOKS && !road.listed.may_be_planned_by() => {
                     looks += 1;
+                    // Nothing that was asked for behind it goes first.
+                    turn = own;
                     session.flush().await;
                     match self.newest_road(session, &road).await {
                         Ok(newest) => road = newest,
