@@ -388,7 +388,8 @@ fn who_waits_is_answered_before_the_broker_ends() {
 fn a_session_that_was_ended_is_none_at_the_next_broker() {
     let world = GatewayWorld::new();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let (ended, kept) = (HttpClient::new(&world, "codex").greet(), HttpClient::new(&world, "codex").greet());
+    let client = HttpClient::new(&world, "codex");
+    let (ended, kept) = (client.clone().greet(), client.greet());
     assert_eq!(ended.send("DELETE", &[], "").status, 204);
     let ended = at_the_next_broker(&world, ended, End::Killed);
     assert_eq!(ended.send("POST", &[], &ping).status, 404);
