@@ -75,15 +75,12 @@ fn decoded(text: &str) -> Option<String> {
         let code = bytes.get(at + 1..at + 3).filter(|_| byte == b'%');
         let value = code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
         let is_code = code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit));
-        match value.filter(|_| is_code) {
-            Some(value) => {
-                out.push(value);
-                at += 3;
-            }
-            None => {
-                out.push(byte);
-                at += 1;
-            }
+        if let Some(value) = value.filter(|_| is_code) {
+            out.push(value);
+            at += 3;
+        } else {
+            out.push(byte);
+            at += 1;
         }
     }
     String::from_utf8(out).ok()
