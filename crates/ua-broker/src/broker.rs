@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 use ua_classify::Classifier;
-use ua_core::{CallId, DestinationKey, Env, RawReply, Redactor, Timestamp};
+use ua_core::{CallId, Env, RawReply, Redactor, Timestamp};
 use ua_dispatch::StopSignal;
 use ua_mcp::{Horizon, Logins, ShimCommand};
 use ua_runner::LateFile;

@@ -53,7 +53,7 @@ pub enum BrokenRule {
     StartsUnguarded,
     /// A call is judged, and then its server is started: the simulation's servers take that time behind the last look.
     JudgedBeforeWaiting,
-    /// Where an attempt went is not stored: [`DestinationsForgotten`].
+    /// Where an attempt went is not stored: `DestinationsForgotten`.
     DestinationsForgotten,
 }
 
@@ -308,7 +308,7 @@ impl Writes for ForcedReplay {
 }
 
 /// Stores no destination with an attempt: its key and its probe count wherever its server goes then.
-pub struct DestinationsForgotten;
+struct DestinationsForgotten;
 
 #[async_trait]
 impl Writes for DestinationsForgotten {
