@@ -126,7 +126,8 @@ fn s3_no_canary_is_found_in_anything_that_is_written_or_sent() {
 #[test]
 fn s3_a_redactor_that_knows_nothing_is_seen() {
     let found = story(true);
-    for place in ["runtime_state.db", "transcript.md", "stderr.log", "sent as telemetry"] {
+    // What tool servers say goes through another redactor, that of the shim.
+    for place in ["runtime_state.db", "transcript.md", "sent as telemetry"] {
         assert!(found.iter().any(|line| line.contains(place)), "{place}: {found:#?}");
     }
 }

@@ -242,7 +242,7 @@ fn help_has_an_example_and_a_bare_job_exits_with_it() {
     for command in ["resume", "runs", "calls", "questions", "answer", "tools"] {
         env.run(&[command, "--help"]).code(0).shows(&["Usage: ua "]);
     }
-    env.run(&["resum"]).code(2).says(&["resum", "'resume'"]);
+    env.run(&["resum"]).code(2).says(&["there is no command `resum`", "did you mean `ua resume`?"]);
     assert!(!env.root().exists());
 }
 

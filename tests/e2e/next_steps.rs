@@ -92,7 +92,7 @@ fn what_is_wrong_is_said_with_what_helps() {
     let folder = env.arg("work");
     let unreadable = env.run(&["job", &folder]);
     assert!(!unreadable.shown().contains("ua init"), "{}", unreadable.shown());
-    unreadable.refused(2, &["cannot read the job file", "regular file"]);
+    unreadable.refused(2, &["cannot read the job file", "is a directory"]);
     env.run(&["models", "show", "claude-sonet", "--provider", "anthropic"])
         .code(0)
         .shows(&["No model of this name is known (did you mean `claude-sonnet-"]);

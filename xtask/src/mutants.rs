@@ -91,7 +91,7 @@ const fn patch(
     Mutant { number, bug, seen: Seen::Patch { file, name, words }, caught: Script::Push, shown: Script::Nightly }
 }
 
-const MUTANTS: [Mutant; 63] = [
+const MUTANTS: [Mutant; 64] = [
     lane(
         "M1",
         "RUNNING is written after the dispatch",
@@ -357,6 +357,21 @@ const MUTANTS: [Mutant; 63] = [
         &["-p", "ua-runner", "--test", "it"],
     ),
     lane("M37", "the same, in the simulation", &["sim", "--broken-rule", "judged-before-waiting"]),
+    lane(
+        "M38",
+        "where an attempt went is not stored",
+        &[
+            "explore",
+            "--scene",
+            "moved",
+            "--deviations",
+            "1",
+            "--most-wrong",
+            "1",
+            "--broken-rule",
+            "destinations-forgotten",
+        ],
+    ),
     lane("M22", "the same, in the simulation", &["sim", "--broken-rule", "starts-unguarded"]),
     lane(
         "M22",
@@ -481,7 +496,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             && (!options.patches || is_patch)
     };
     let chosen: Vec<&Mutant> = MUTANTS.iter().filter(is_wanted).collect();
-    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M37");
+    ensure!(!chosen.is_empty(), "no bug has that number; they are M1 to M38");
     if options.check {
         for mutant in chosen {
             mutant.find_test()?;

@@ -516,7 +516,7 @@ fn status_of(code: i64) -> Option<StatusCode> {
 /// project that nobody else is in.
 fn project_of(headers: &HeaderMap) -> Result<Option<String>, String> {
     let Some(value) = headers.get("ua-project") else { return Ok(None) };
-    let named = str::from_utf8(value.as_bytes()).map_err(|_| "`Ua-Project` is no text in UTF-8".to_owned())?.trim();
+    let named = str::from_utf8(value.as_bytes()).map_err(|_| "`Ua-Project` is not text in UTF-8".to_owned())?.trim();
     let folder = Path::new(named);
     if !folder.is_absolute() {
         return Err(format!("`Ua-Project` must be the full path of a folder, and is `{named}`"));

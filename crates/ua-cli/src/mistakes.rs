@@ -123,10 +123,9 @@ pub(crate) fn told_apart(error: &clap::Error, words: &[String]) -> Option<HostEr
                 return Some(failure("", &format!("ua {word}s {}", inner.get_name())));
             }
             let meant = stray::meant(&word).map(|meant| failure("", meant));
-            let is_unlike = error.get(ContextKind::SuggestedSubcommand).is_none();
             meant.or_else(|| {
                 let names = top.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
-                let name = ua_core::nearest(&word, names).filter(|_| is_unlike)?;
+                let name = ua_core::nearest(&word, names)?;
                 Some(
                     HostError::usage(format!("there is no command `{}`", output::line(&word, 60)))
                         .hint(format!("did you mean `ua {name}`? `ua --help` lists the commands")),

@@ -15,7 +15,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -155,7 +155,8 @@ fn log(format: LogFormat, settings: &Settings) -> BoxedLayer {
     }
 }
 
-/// Events as the rest of the program says things: `warning: the run could not be given back: …`, without a level or the name of a module.
+/// Events as the rest of the program says things: `warning: the run could not be given back: …`, without the name of a module. An error is what
+/// a command ends with.
 struct AsSentence;
 
 impl<S, N> FormatEvent<S, N> for AsSentence
@@ -164,8 +165,7 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let is_error = *event.metadata().level() == Level::ERROR;
-        writer.write_str(if is_error { "error: " } else { "warning: " })?;
+        writer.write_str("warning: ")?;
         context.format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }

@@ -25,7 +25,7 @@ pub fn counted(count: impl Display, one: &str) -> String {
 /// How like two names are, from 0 to 1, where one of them may be meant by the other.
 const ALIKE: f64 = 0.8;
 
-/// How like a word is to the name of which it differs by one letter.
+/// How like a word is at least to the name of which it differs by one letter: of several such, the one counts that is more like it.
 const A_SLIP: f64 = 0.95;
 
 /// What a name loses that is only a part of what is compared.
@@ -36,6 +36,7 @@ const BESIDE: f64 = 0.001;
 ///
 /// ```
 /// assert_eq!(ua_core::nearest("jbo", ["job", "runs"]), Some("job"));
+/// assert_eq!(ua_core::nearest("jb", ["job", "db"]), Some("job"));
 /// // A tool by its own name, without its server's.
 /// assert_eq!(ua_core::nearest("write_local_fil", ["mcp__ua__write_local_file"]), Some("mcp__ua__write_local_file"));
 /// assert_eq!(ua_core::nearest("weather", ["job", "runs"]), None);
@@ -54,7 +55,8 @@ pub fn likeness(word: &str, name: &str) -> f64 {
         && name.chars().count() > 1
         && word != name
         && strsim::damerau_levenshtein(word, name) == 1;
-    let whole = if is_slip { strsim::jaro_winkler(word, name).max(A_SLIP) } else { strsim::jaro_winkler(word, name) };
+    let alike = strsim::jaro_winkler(word, name);
+    let whole = if is_slip { A_SLIP + (1.0 - A_SLIP) * alike } else { alike };
     match name.rsplit_once("__") {
         Some((_, bare)) if !word.contains("__") => whole.max(likeness(word, bare) - BESIDE),
         _ => whole,

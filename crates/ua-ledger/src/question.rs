@@ -435,7 +435,7 @@ fn shown_facts(facts: &Facts) -> String {
     for (argument, file) in facts.files.iter() {
         files.push_str(&format!("\nSends: {argument} {file}"));
         if matches!(file.content, FileContent::Unknown { .. }) {
-            files.push_str("; what is let go is whatever it holds when it is sent");
+            files.push_str("; what is approved is whatever it holds when it is sent");
         }
     }
     format!("{scope}{files}")

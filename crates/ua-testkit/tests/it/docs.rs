@@ -415,7 +415,7 @@ fn the_security_page_names_a_test_for_every_threat() {
     let is_threat = |text: &str| text.strip_prefix('S').is_some_and(|rest| rest.parse::<u32>().is_ok());
     let rows: Vec<_> = page.rows.iter().filter(|row| is_threat(&row.cells[0].text)).collect();
     let threats: Vec<&str> = rows.iter().map(|row| row.cells[0].text.as_str()).collect();
-    assert_eq!(threats, (1..=22).map(|number| format!("S{number}")).collect::<Vec<_>>());
+    assert_eq!(threats, (1..=23).map(|number| format!("S{number}")).collect::<Vec<_>>());
     for row in rows {
         let tests = &row.cells[3].code;
         assert!(!tests.is_empty(), "{}: {} has no test", row.place, row.cells[0].text);

@@ -234,7 +234,7 @@ async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
         shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
         let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
         let text = &question.text;
-        assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("sent 3 times"), "{text}");
+        assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("got it 3 times"), "{text}");
         assert_eq!(attempts_to_order(&shop).await.len(), 3, "{outcome:?}");
         // Each word of a person sends it once.
         shop.answer(&question, Choice::Execute).await;
