@@ -56,7 +56,9 @@ pub fn likeness(word: &str, name: &str) -> f64 {
         && word != name
         && strsim::damerau_levenshtein(word, name) == 1;
     let alike = strsim::jaro_winkler(word, name);
-    let whole = if is_slip { A_SLIP + (1.0 - A_SLIP) * alike } else { alike };
+    // The first letter is the one that people get right.
+    let begins_alike = if word.chars().next() == name.chars().next() { 1.0 } else { 0.0 };
+    let whole = if is_slip { A_SLIP + (1.0 - A_SLIP) * (alike + begins_alike) / 2.0 } else { alike };
     match name.rsplit_once("__") {
         Some((_, bare)) if !word.contains("__") => whole.max(likeness(word, bare) - BESIDE),
         _ => whole,
