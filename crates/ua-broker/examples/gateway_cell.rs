@@ -1,7 +1,6 @@
 //! The processes of a gateway, for tests: bridge, broker, shim, and a tool server that writes each effect into a file.
 
 #![expect(clippy::unwrap_used, reason = "a process of a test: whatever goes wrong in it fails the test")]
-#![expect(clippy::wildcard_enum_match_arm, reason = "of JSON one form is looked for")]
 #![expect(clippy::disallowed_methods, reason = "its own environment, as a tool server has it")]
 
 use std::ffi::OsString;
@@ -71,6 +70,7 @@ fn client(rest: &[OsString]) -> ExitCode {
     let (mut input, mut output) = (bridge.stdin.take().unwrap(), bridge.stdout.take().unwrap());
     thread::spawn(move || io::copy(&mut io::stdin(), &mut input));
     let copied = io::copy(&mut output, &mut io::stdout());
+    let _ended = bridge.wait();
     if copied.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

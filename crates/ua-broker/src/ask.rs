@@ -664,6 +664,7 @@ fn is_of_client(one: &SessionRecord, other: &SessionRecord) -> bool {
 }
 
 /// Whether a call that is taken up is a new one.
+#[derive(Clone, Copy)]
 enum Begun {
     /// It is.
     Now,

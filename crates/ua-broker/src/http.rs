@@ -419,14 +419,13 @@ impl Front {
             return Ok(session.clone());
         }
         let kept = self.kept.find(&id, self.broker.env.now(), SESSION_LIFE);
-        let session = match kept {
-            Some(kept) => HttpSession::open(&self.broker, id.clone(), &kept, true)?,
-            None => {
-                let new = KeptSession::new(&self.broker, who, server, project);
-                let session = HttpSession::open(&self.broker, id.clone(), &new, true)?;
-                self.keep(&session, &new);
-                session
-            }
+        let session = if let Some(kept) = kept {
+            HttpSession::open(&self.broker, id.clone(), &kept, true)?
+        } else {
+            let new = KeptSession::new(&self.broker, who, server, project);
+            let session = HttpSession::open(&self.broker, id.clone(), &new, true)?;
+            self.keep(&session, &new);
+            session
         };
         standing.insert(id, session.clone());
         Ok(session)

@@ -67,7 +67,9 @@ impl Connection {
     /// Ends all that are open; whoever wants to hear on asks anew.
     pub(crate) fn end_subscriptions(&self) {
         let names: Vec<String> = lock(&self.subscriptions.0).iter().map(|open| open.name.clone()).collect();
-        names.iter().for_each(|name| self.let_go_of(name));
+        for name in names {
+            self.let_go_of(name);
+        }
     }
 
     /// Keeps a subscription open until the client ends it; what it is answered with then.

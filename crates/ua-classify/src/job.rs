@@ -160,6 +160,9 @@ mod tests {
 
     use super::*;
 
+    /// What is changed, whether that is stricter, and the change.
+    type Changed = (&'static str, bool, fn(&mut CallPolicy));
+
     #[test]
     fn what_is_planned_is_planned_anew_for_what_is_more_careful_and_for_nothing_else() {
         let planned = CallPolicy {
@@ -170,7 +173,7 @@ mod tests {
             errors_without_effect: vec!["refused".to_owned()],
             ..CallPolicy::unclassified()
         };
-        let changes: [(&str, bool, fn(&mut CallPolicy)); 16] = [
+        let changes: [Changed; 16] = [
             ("as it was", false, |_| {}),
             ("class", true, |now| now.class = SideEffectClass::External),
             ("lower class", false, |now| now.class = SideEffectClass::Local),

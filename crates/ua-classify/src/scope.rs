@@ -72,21 +72,21 @@ pub fn file_arguments(policy: &CallPolicy, arguments: &Value) -> Vec<(String, St
     let mut files = Vec::new();
     for name in names {
         if let Some(argument) = arguments.get(name) {
-            files_in(argument, name.clone(), &mut files);
+            files_in(argument, name, &mut files);
         }
     }
     files
 }
 
-fn files_in(item: &Value, place: String, found: &mut Vec<(String, String)>) {
+fn files_in(item: &Value, place: &str, found: &mut Vec<(String, String)>) {
     if let Value::Array(list) = item {
         for (index, item) in list.iter().enumerate() {
-            files_in(item, format!("{place}[{index}]"), found);
+            files_in(item, &format!("{place}[{index}]"), found);
         }
         return;
     }
     let Some((field, name)) = file_name(item).filter(|(_, name)| !name.is_empty()) else { return };
-    let place = field.map_or(place.clone(), |field| format!("{place}.{field}"));
+    let place = field.map_or_else(|| place.to_owned(), |field| format!("{place}.{field}"));
     found.push((place, name.to_owned()));
 }
 

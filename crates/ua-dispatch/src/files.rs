@@ -137,7 +137,9 @@ impl FileLookup {
         // Which of them the server means nobody knows: a change of either is a change.
         let mut hasher = sha2::Sha256::new();
         hasher.update(b"ua.files.either.v1");
-        digests.iter().for_each(|digest| hasher.update(digest.to_string()));
+        for digest in &digests {
+            hasher.update(digest.to_string());
+        }
         let digest = Sha256::from_bytes(hasher.finalize().into());
         let at: Vec<String> = found.iter().map(shown).collect();
         let bytes = found.iter().map(|one| one.bytes).fold(0, u64::saturating_add);

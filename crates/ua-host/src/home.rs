@@ -299,7 +299,7 @@ mod tests {
         let by = |variables: &[(&str, &str)], root: Option<&str>| {
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let folder = Some(folder.path().to_path_buf());
-            let settings = Settings::read(Process { folder, variables, ..Process::default() });
+            let settings = Settings::read(Process { variables, folder, ..Process::default() });
             Home::new(&settings, root.map(Path::new)).unwrap().another_root()
         };
         let flag = "choose another folder with --root";

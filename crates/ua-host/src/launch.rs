@@ -259,7 +259,7 @@ impl Launch {
             providers::model_timeout(settings)?;
         } else {
             let extras = providers::extras_of(spec)?;
-            let provider = self.provider(settings, host.env(), &Redactor::default(), &Places::default(), extras)?;
+            let provider = self.provider(settings, host.env(), &Redactor::default(), &Places::default(), &extras)?;
             check_seed(spec, provider.takes_seed(), &self.provider)?;
         }
         if let Some(schema) = &spec.output_schema {
@@ -312,9 +312,9 @@ impl Launch {
         env: &Env,
         redactor: &Redactor,
         places: &Places,
-        extras: ModelExtras,
+        extras: &ModelExtras,
     ) -> Result<Arc<dyn LlmProvider>, HostError> {
-        if let Some(made) = providers::by_settings(settings, &self.provider, self.provider_sessions, &extras, env) {
+        if let Some(made) = providers::by_settings(settings, &self.provider, self.provider_sessions, extras, env) {
             return made;
         }
         match self.provider.as_str() {
@@ -367,7 +367,7 @@ impl Launch {
             return claude_code::provider(host, run, shared);
         }
         let places = providers::places_of(run, &self.job_dir);
-        let mut provider = self.provider(settings, env, redactor, &places, providers::extras_of(&run.spec)?)?;
+        let mut provider = self.provider(settings, env, redactor, &places, &providers::extras_of(&run.spec)?)?;
         if let Some(path) = &self.record {
             let file = providers::recording_file(path, run);
             provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;

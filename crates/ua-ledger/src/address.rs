@@ -237,7 +237,7 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
                 is_scheme && DATA.iter().any(|beginning| folded[at + scheme.len()..].starts_with(beginning))
             })
         };
-        if LETTERS.iter().chain(&PROGRAMS).any(|scheme| is_letter(&scheme)) || is_data() {
+        if LETTERS.iter().chain(&PROGRAMS).any(|scheme| is_letter(scheme)) || is_data() {
             found.push(without_end_of_sentence(word).to_owned());
         }
     }

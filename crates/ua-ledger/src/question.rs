@@ -401,10 +401,10 @@ fn changed_files(call: &CallRecord, facts: &Facts) -> String {
             FileContent::Known { digest, .. } if call.file_digests.get(argument) == Some(digest) => {}
             FileContent::Nothing if !call.file_digests.contains_key(argument) => {}
             FileContent::Known { .. } | FileContent::Nothing => {
-                lines.push_str(&format!("\nChanged since it was sent: {argument} {file}"))
+                lines.push_str(&format!("\nChanged since it was sent: {argument} {file}"));
             }
             FileContent::Unknown { .. } => {
-                lines.push_str(&format!("\nPerhaps changed since it was sent: {argument} {file}"))
+                lines.push_str(&format!("\nPerhaps changed since it was sent: {argument} {file}"));
             }
         }
     }

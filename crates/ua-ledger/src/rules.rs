@@ -70,7 +70,7 @@ impl Rules<'_> {
     }
 
     /// Whether a question showed the place where its call would go now. One of an earlier version, and one about what is not sent, showed none.
-    pub(crate) fn showed_place_of(&self, facts: &Facts, asked: &QuestionRecord) -> bool {
+    pub(crate) fn showed_place_of(facts: &Facts, asked: &QuestionRecord) -> bool {
         let shown = asked.detail.get("binding").and_then(|binding| binding.get(DESTINATION));
         shown.is_none_or(|shown| facts.destination.as_ref().is_some_and(|now| *shown == json!(now)))
     }

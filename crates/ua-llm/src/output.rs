@@ -162,15 +162,15 @@ fn recurses(schema: &Value) -> bool {
                     // The root is one as well.
                     None if word == "$ref" => true,
                     None => word != "$defs" && leads_to(value, definitions, seen),
-                    Some(name) => match seen.get(name) {
-                        Some(is_on_the_way) => *is_on_the_way,
-                        None => {
-                            seen.insert(name, true);
-                            let found = definitions.get(name).is_some_and(|inner| leads_to(inner, definitions, seen));
-                            seen.insert(name, false);
-                            found
+                    Some(name) => {
+                        if let Some(is_on_the_way) = seen.get(name) {
+                            return *is_on_the_way;
                         }
-                    },
+                        seen.insert(name, true);
+                        let found = definitions.get(name).is_some_and(|inner| leads_to(inner, definitions, seen));
+                        seen.insert(name, false);
+                        found
+                    }
                 }
             }),
             Value::Array(items) => items.iter().any(|item| leads_to(item, definitions, seen)),

@@ -227,14 +227,16 @@ impl HttpSession {
                 Some(Some(last)) => match (streams.logs.get(&last.stream), last.request) {
                     (Some(log), _) => (log.clone(), last.place),
                     (None, None) => (streams.standing.clone(), 0),
-                    (None, Some((name, id))) => match streams.log_of(&name) {
-                        Some(log) => (log, 0),
-                        None => {
+                    (None, Some((name, id))) => {
+                        let log = if let Some(log) = streams.log_of(&name) {
+                            log
+                        } else {
                             let log = streams.waits(&name, Some(&id));
                             self.connection.take_up(name, id);
-                            (log, 0)
-                        }
-                    },
+                            log
+                        };
+                        (log, 0)
+                    }
                 },
             }
         };

@@ -121,7 +121,7 @@ impl Size {
             }
             Value::Object(fields) => {
                 if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
-                    let pointer = self.at.iter().map(|part| format!("/{part}")).collect();
+                    let pointer = self.at.iter().fold(String::new(), |pointer, part| pointer + "/" + part);
                     self.anchors.insert(name.to_owned(), pointer);
                 }
                 for (name, field) in fields {

@@ -8,7 +8,7 @@ use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::question::{Sends, Why, shows};
-use crate::rules::never_left;
+use crate::rules::{Rules, never_left};
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
@@ -24,9 +24,7 @@ impl<'v> Case<'v> {
         let (asked, closes) = match self.view.pending() {
             Some(asked) if asked.kind == QuestionKind::Elicitation => (None, vec![asked]),
             // It tells of another place than the call would go to now: where it went, perhaps, so that nobody has to answer.
-            Some(asked) if asked.answer.is_none() && !self.rules.showed_place_of(self.facts, asked) => {
-                (None, vec![asked])
-            }
+            Some(asked) if asked.answer.is_none() && !Rules::showed_place_of(self.facts, asked) => (None, vec![asked]),
             asked => (asked, Vec::new()),
         };
         let resolve =

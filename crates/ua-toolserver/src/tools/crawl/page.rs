@@ -160,7 +160,7 @@ mod tests {
     /// One test, since what was given up is counted for the whole process.
     #[test]
     fn a_page_that_takes_too_long_is_given_up_alone_and_so_many_are_not_read_at_once() {
-        let (soon, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        let (soon, long) = (Duration::from_millis(20), Duration::from_mins(1));
         let mut held = Vec::new();
         for _ in 0..MOST_GIVEN_UP {
             let (go, wait) = mpsc::channel::<()>();

@@ -79,8 +79,8 @@ async fn nothing_is_written_when_something_is_missing() {
     let render = |source: &str| world.call("render_html", json!({ "source": source, "output": "a.html" }));
     render("broken.md").await.refused("\"gone.png\" cannot be embedded");
     // Of one file of nine MiB a little Markdown makes a page of any size.
-    world.put("large.svg", &format!("<svg>{}</svg>", " ".repeat(9 * 1024 * 1024)));
-    world.put("bomb.md", &"![x](large.svg)\n".repeat(8));
+    world.put("large.svg", format!("<svg>{}</svg>", " ".repeat(9 * 1024 * 1024)));
+    world.put("bomb.md", "![x](large.svg)\n".repeat(8));
     render("bomb.md").await.refused("the images of the page come to more than 64 MiB");
     render("out.md").await.refused("not in the workspace");
     render("typed.md").await.refused("not a type of image");
