@@ -68,7 +68,7 @@ impl Connection {
     pub(crate) fn end_subscriptions(&self) {
         let names: Vec<String> = lock(&self.subscriptions.0).iter().map(|open| open.name.clone()).collect();
         for name in names {
-            self.let_go_of(name);
+            self.let_go_of(&name);
         }
     }
 
