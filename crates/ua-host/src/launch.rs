@@ -598,7 +598,7 @@ mod tests {
             let scripted = Launch { provider: "scripted".into(), script: Some(file.to_path_buf()), ..launch.clone() };
             let (redactor, places) = (Redactor::default(), Places::default());
             let provider = scripted
-                .provider(&settings, &Env::simulated(1), &redactor, &places, ModelExtras::default())
+                .provider(&settings, &Env::simulated(1), &redactor, &places, &ModelExtras::default())
                 .map(|_| ());
             (of_job, provider.unwrap_err().to_string())
         };
