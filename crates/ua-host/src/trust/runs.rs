@@ -1,7 +1,7 @@
 //! Trust in a folder of runs that somebody else made, or that is used because its user named it before.
 //!
 //! A run says which programs are started for it, so its folder is trusted after a person saw what is there, and only where there are runs at
-//! all. What is kept is the mark of the folder ([`crate::roots`]); it can be listed and taken back like the word about a server.
+//! all. What is kept is the mark of the folder (`roots`); it can be listed and taken back like the word about a server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
