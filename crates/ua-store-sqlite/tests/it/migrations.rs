@@ -215,12 +215,14 @@ async fn a_database_of_schema_16_keeps_every_row_of_its_runs() {
         let mut records = records.clone();
         records.run.processes.clear();
         records.attempts.iter_mut().for_each(|attempt| attempt.destination = None);
+        let mut trail = trail.clone();
+        trail.attempts.iter_mut().for_each(|attempt| attempt.destination = None);
         assert_eq!(store.load(run).await.unwrap(), records);
         assert!(
             records.turns.len() == 3 && records.attempts.len() == 3 && records.checkpoints.len() >= 2,
             "{records:?}"
         );
-        assert_eq!(store.trail(&samples::call_id(&format!("{run}_call_1"))).await.unwrap(), *trail);
+        assert_eq!(store.trail(&samples::call_id(&format!("{run}_call_1"))).await.unwrap(), trail);
     }
     // It goes on behind what was there.
     let run = samples::run_id("run_1");

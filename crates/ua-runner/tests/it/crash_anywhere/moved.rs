@@ -46,8 +46,10 @@ async fn neither_a_key_nor_a_probe_counts_at_another_account_wherever_we_die() {
                 let choice = if happened { Choice::Happened } else { Choice::Execute };
                 scenario.choose(question, choice).await;
                 let run = scenario.resume().await;
-                assert_eq!(run.status, RunStatus::Succeeded, "{at:?}: {:?}", run.status_detail);
-                assert_eq!(scenario.world.count(&call.name.tool), 1, "{at:?}");
+                // What a probe saw before its horizon may still begin, whoever says that it did not happen.
+                let may_begin = run.status_detail.as_deref().is_some_and(|why| why.contains("could still begin"));
+                assert!(run.status == RunStatus::Succeeded || may_begin, "{at:?}: {:?}", run.status_detail);
+                assert_eq!(scenario.world.count(&call.name.tool), usize::from(happened || !may_begin), "{at:?}");
                 asked += 1;
             }
         }
