@@ -47,7 +47,7 @@ pub enum Scene {
     ForkBesideTasks,
     /// A call is turned away, its process dies, and a person forks the run.
     ForkBehindFailure,
-    /// Each process finds the tool servers set to another account, which knows nothing of what the one before got.
+    /// Each process behind the first one finds the tool servers set to another account, which knows nothing of what that one got.
     Moved,
 }
 

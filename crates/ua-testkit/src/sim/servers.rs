@@ -184,7 +184,7 @@ pub(super) struct Servers {
     /// Whether that time passes behind the last look at a call, and not before it.
     hides_starts: bool,
     /// Whether each process finds them set to another account.
-    move_with_each_life: bool,
+    move_after_the_first_life: bool,
 }
 
 /// How long a slow one takes to start: long enough for much to be otherwise by then, a key that is forgotten for one.
@@ -195,24 +195,26 @@ impl Servers {
         Arc::new(Self::set_up(clock, undead, some_are_slow, hides_starts))
     }
 
-    /// The same, and each process finds them set to another account, which knows no key of the others.
+    /// The same, and each process behind the first one finds them set to another account, which knows no key of that one's. They move once: where
+    /// they moved for ever, whoever says that a call is to be made would be asked about it for ever.
     pub(super) fn moving(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Arc<Self> {
-        Arc::new(Self { move_with_each_life: true, ..Self::set_up(clock, undead, some_are_slow, hides_starts) })
+        Arc::new(Self { move_after_the_first_life: true, ..Self::set_up(clock, undead, some_are_slow, hides_starts) })
     }
 
     fn set_up(clock: Arc<StageClock>, undead: usize, some_are_slow: bool, hides_starts: bool) -> Self {
         let state = Mutex::new(State { undead, ..State::default() });
-        Self { state, clock, some_are_slow, hides_starts, move_with_each_life: false }
+        Self { state, clock, some_are_slow, hides_starts, move_after_the_first_life: false }
     }
 
     /// As whom a process sends.
     fn account_of(&self, life: usize) -> String {
-        if self.move_with_each_life { format!("account {life}") } else { "ours".to_owned() }
+        let is_another = self.move_after_the_first_life && life > 0;
+        if is_another { "another" } else { "ours" }.to_owned()
     }
 
     /// Under what name the other side of a process knows a key.
     fn known_as(&self, life: usize, key: &str) -> String {
-        if self.move_with_each_life { format!("{key} of {}", self.account_of(life)) } else { key.to_owned() }
+        format!("{key} of {}", self.account_of(life))
     }
 
     /// How long the next one takes to start, if it takes any time.
