@@ -88,6 +88,49 @@ fn a_key_and_a_probe_count_only_where_the_call_went() {
     }
 }
 
+/// What a server inherits from the terminal counts like what its entry names: which program a name is, and whose folders it finds.
+#[test]
+fn what_is_inherited_decides_where_a_call_goes() {
+    for (variable, changed) in [("PATH", "changed: variable PATH"), ("TMPDIR", "changed: variable TMPDIR")] {
+        let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe").with_env(variable, "/usr/bin:/bin");
+        let servers = serve(&env, Provider::Stripe, "a.log", "1");
+        let fields = json!({"tools": {"builtin": false}});
+        let refund = json!({"charge": "ch_1", "amount": 500});
+        let more = ["--mcp-config", servers.as_str()];
+        killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
+        let env = env.with_env(variable, "/bin:/usr/bin");
+        asks(&env, changed);
+        assert_eq!(made(&env, "a.log"), 1, "{variable}");
+        let env = env.with_env(variable, "/usr/bin:/bin").with_env("LANG", "de_DE").with_env("TERM", "dumb");
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(made(&env, "a.log"), 1, "{variable}");
+    }
+}
+
+/// A look by hand is no proof either where the call did not go, and answers nothing.
+#[test]
+fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {
+    let env = env().with_env("UA_SERVER_PACKS", "github=github");
+    let servers = serve(&env, Provider::GitHub, "a.log", "1");
+    let fields = json!({"tools": {"builtin": false}});
+    let issue = json!({"owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
+    let more = ["--mcp-config", servers.as_str()];
+    killed(&env, "after:tool.invoke", "mcp__github__create_issue", &fields, &issue, &more);
+    serve(&env, Provider::GitHub, "b.log", "1");
+    asks(&env, "changed: program");
+    let call = env.value("SELECT tool_call_id FROM tool_calls");
+    for apply in [&["calls", "probe", &call][..], &["calls", "probe", &call, "--apply"]] {
+        env.run(apply).code(2).shows(&["its tool server is another one now", "changed: program"]);
+    }
+    asks(&env, "changed: program");
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
+    // Where it went it is asked, and found.
+    serve(&env, Provider::GitHub, "a.log", "1");
+    env.run(&["calls", "probe", &call, "--apply"]).code(0).shows(&["found"]);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
+}
+
 /// Whoever says that it did not happen has it sent where the question said, and not where it goes after that.
 #[test]
 fn an_order_to_send_it_is_good_for_the_place_that_was_shown() {

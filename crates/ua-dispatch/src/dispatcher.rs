@@ -571,9 +571,7 @@ impl Dispatcher {
             | CallStatus::FailedReported
             | CallStatus::Cancelled => SincePlanned::Same,
         };
-        // An action goes where the tool goes that it is an action of.
-        let tool = call.policy.via.as_ref().map_or(&call.name, |via| &via.tool);
-        let destination = self.transport.destination(tool)?;
+        let destination = self.transport.destination(call.called_tool())?;
         Ok(Facts { scope, files: looked.files, since_planned, destination })
     }
 

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use ua_classify::Classifier;
-use ua_core::{CallPolicy, ClassSource, OnUnknown, Outcome, ProbePolicy, SideEffectClass, ToolName};
+use ua_core::{CallPolicy, ClassSource, Destination, OnUnknown, Outcome, ProbePolicy, SideEffectClass, ToolName};
 use ua_ledger::{Admission, Asked, Enquiry, Recovery, UnknownCall};
 use ua_store::{AttemptRecord, CallRecord};
 
@@ -26,18 +26,19 @@ const MAX_ASKS: u32 = 3;
 
 impl Catalog {
     /// What there is to ask about a call by its declared probe, or by `probe` where one is given; else why nothing can be asked,
-    /// as a sentence.
+    /// as a sentence. `goes` is where the call would be sent now.
     pub fn enquiry(
         &self,
         classifier: &Classifier,
         call: &CallRecord,
         attempts: &[AttemptRecord],
         probe: Option<&ProbePolicy>,
+        goes: Option<&Destination>,
     ) -> Result<Enquiry, String> {
         let probe = probe.or(call.policy.probe.as_ref()).ok_or("no policy says how to ask whether it happened")?;
         let entry = self.probe_tool(&call.name, probe)?;
         let its_policy = classifier.classify(&entry.spec, Some(&probe.arguments));
-        Enquiry::about(call, attempts, probe, &entry.spec, &its_policy).map_err(|error| format!("cannot {error}"))
+        Enquiry::about(call, attempts, probe, &entry.spec, &its_policy, goes).map_err(|error| error.to_string())
     }
 
     /// The tool that a probe names: one of the same server by its bare name, else any by its qualified one.
@@ -138,7 +139,8 @@ impl Dispatcher {
         }
         let env = self.ledger.env();
         let attempts = self.ledger.attempts(&call.call_id).await?;
-        let enquiry = match self.catalog.enquiry(&self.classifier, call, &attempts, None) {
+        let goes = self.transport.destination(call.called_tool())?;
+        let enquiry = match self.catalog.enquiry(&self.classifier, call, &attempts, None, goes.as_ref()) {
             Ok(enquiry) => enquiry,
             Err(why) => return Ok(Some(Asked::not_at_all(why, env.now()))),
         };

@@ -153,7 +153,7 @@ pub async fn list(
     listing.await
 }
 
-/// A transport for `servers`, whose locks lie in `locks`.
+/// A transport for `servers`, whose locks lie in `locks`. Where calls go it tells as every run of this root does.
 pub fn transport(
     host: &Host,
     servers: Vec<ServerSpec>,
@@ -184,6 +184,7 @@ fn transport_with(
     let env = host.env();
     let shim = ShimCommand { program: host.settings().program()?, args: vec!["__shim".into()] };
     let locks = LockDir::new(locks, run, env.clone())
+        .and_then(|locks| locks.with_destinations_of(&host.home().locks()))
         .map_err(|e| HostError::storage(format!("cannot use the folder of locks: {e}")))?;
     let mut config = McpTransportConfig::new(shim, locks, env.clone());
     config.current_span = host.spans().current();

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use ua_core::{
-    AbsentRule, CallId, CallPolicy, CallStatus, FoundBy, FoundRule, Outcome, ProbePolicy, RawReply, Seen, Settlement,
-    SideEffectClass, TemplateError, Time, Timestamp, ToolName, ToolSpec, Values, Wanted, Window, is_withheld, items_at,
-    lies_in, plain_text, template_uses, value_at,
+    AbsentRule, CallId, CallPolicy, CallStatus, Destination, FoundBy, FoundRule, Outcome, ProbePolicy, RawReply, Seen,
+    Settlement, SideEffectClass, TemplateError, Time, Timestamp, ToolName, ToolSpec, Values, Wanted, Window,
+    is_withheld, items_at, lies_in, plain_text, template_uses, value_at,
 };
 use ua_store::{AttemptRecord, CallRecord};
 
+use crate::elsewhere::elsewhere;
 use crate::interpret::{interpret, result_text};
 
 /// Why nothing can be asked about a call.
@@ -37,6 +38,12 @@ pub enum Unaskable {
         /// The argument that differs.
         argument: String,
     },
+    /// Whoever would be asked is not who got the call, and does not show what that one did.
+    #[error("cannot ask about this call: {why}")]
+    Elsewhere {
+        /// What is another one now.
+        why: String,
+    },
     /// An argument of the call is not stored as it was sent.
     #[error("cannot ask about this call: its argument `{argument}` held a secret, which is not stored")]
     Withheld {
@@ -54,7 +61,7 @@ pub enum Unaskable {
     },
 }
 
-/// A question to a read-only tool about one call.
+/// A question to a read-only tool about one call, of where the call went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Enquiry {
     tool: ToolName,
@@ -133,18 +140,22 @@ impl Asked {
 }
 
 impl Enquiry {
-    /// Fills in `probe` for `call`, to be asked of `tool`, about which `its_policy` was decided.
+    /// Fills in `probe` for `call`, to be asked of `tool`, about which `its_policy` was decided. `goes` is where the call would be sent now.
     pub fn about(
         call: &CallRecord,
         attempts: &[AttemptRecord],
         probe: &ProbePolicy,
         tool: &ToolSpec,
         its_policy: &CallPolicy,
+        goes: Option<&Destination>,
     ) -> Result<Self, Unaskable> {
         if its_policy.class.has_effect() {
             return Err(Unaskable::NotReadOnly { tool: tool.name.raw.clone(), class: its_policy.class });
         }
         let first_sent_at = first_sent(attempts).ok_or(Unaskable::NeverSent)?;
+        if let Some(why) = elsewhere(call, attempts, goes) {
+            return Err(Unaskable::Elsewhere { why });
+        }
         let nothing = Map::new();
         let arguments = call.arguments.as_object().unwrap_or(&nothing);
         // Asked for without its secret, the effect would not be found, and that would be taken for a proof.

@@ -64,7 +64,7 @@ impl Permit {
 
     /// The tool that is called: for an action of a composite tool that tool, not the action.
     pub fn name(&self) -> &ToolName {
-        self.call.policy.via.as_ref().map_or(&self.call.name, |via| &via.tool)
+        self.call.called_tool()
     }
 
     /// The key to hand to the tool.

@@ -86,11 +86,9 @@ impl Rules<'_> {
         self.definitions?.get(tool)
     }
 
-    /// Whether the tool that a call goes to is not there any more: nothing is sent to what nobody offers, whoever accepts other tools. An action
-    /// goes to the tool that it is an action of.
+    /// Whether the tool that a call goes to is not there any more: nothing is sent to what nobody offers, whoever accepts other tools.
     pub(crate) fn is_gone(&self, call: &CallRecord) -> bool {
-        let tool = call.policy.via.as_ref().map_or(&call.name.raw, |via| &via.tool.raw);
-        self.definitions.is_some_and(|there| !there.contains_key(tool))
+        self.definitions.is_some_and(|there| !there.contains_key(&call.called_tool().raw))
     }
 
     /// Whether a call that definitely failed has attempts left, and another one may end otherwise. Whoever says that it did not happen does

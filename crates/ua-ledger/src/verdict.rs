@@ -17,6 +17,7 @@ mod in_doubt;
 mod retry;
 
 use crate::admission::Facts;
+use crate::elsewhere::went_elsewhere;
 use crate::enquiry::Asked;
 use crate::interpret::interpret;
 use crate::question::Why;
@@ -216,7 +217,7 @@ impl<'v> Case<'v> {
         }
         match self.view.last_attempt().filter(|attempt| attempt.live_handle().is_some()) {
             // Another server knows nothing of it, and what a person answered was meant for the one that asked.
-            Some(attempt) => match self.went_elsewhere(attempt) {
+            Some(attempt) => match went_elsewhere(self.call, attempt, self.facts.destination.as_ref()) {
                 Some(why) => Verdict::LetGo { attempt, why },
                 None => Verdict::GoOn(attempt),
             },

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use ua_core::{ToolNamespace, nearest};
 
 use crate::definitions::Locked;
-use crate::destination::{Decides, OF_USER};
+use crate::destination::{Decides, SAY_NO_PLACE};
 use crate::dialect::Protocol;
 use crate::error::McpError;
 use crate::http::check_header_name;
@@ -109,15 +109,15 @@ impl ServerSpec {
         Self { name: name.into(), namespace, reach, protocol: Protocol::Auto, lock: None, decides }
     }
 
-    /// The same with variables that every server is given, where its own say nothing else. They do not decide where its calls go, but for the
-    /// user's folders, where programs keep whom they are logged in as.
+    /// The same with variables that every server is given, where its own say nothing else. They decide where its calls go as well, but for those
+    /// that say how words look to a person.
     #[must_use]
     pub fn with_inherited(mut self, inherited: &BTreeMap<String, String>) -> Self {
         let Reach::Stdio { env, .. } = &mut self.reach else { return self };
         for (name, value) in inherited.iter().filter(|(name, _)| !env.contains_key(*name)).collect::<Vec<_>>() {
             env.insert(name.clone(), value.clone());
             if let Decides::Entry(variables) = &mut self.decides
-                && OF_USER.contains(&name.as_str())
+                && !SAY_NO_PLACE.contains(&name.as_str())
             {
                 variables.insert(name.clone());
             }

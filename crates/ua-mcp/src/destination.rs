@@ -1,9 +1,9 @@
 //! Where calls of a configured server go and as whom: what of its entry decides that, as digests.
 //!
 //! Two entries of one name may send as two accounts: they differ in a variable or in a header alone. So all that decides where a call goes
-//! counts: program, arguments and folder, or the address; and what the entry's own variables and its headers hold. Of what a server inherits
-//! only the user's folders count, where programs keep whom they are logged in as. Our own tool server says for each tool which of its settings
-//! choose the receiver.
+//! counts: program, arguments and folder, or the address; and what its variables and its headers hold. What a server inherits counts like what its
+//! entry names: `PATH` says which program it is, and folders of the user say whom it is logged in as. Only what says how words look is left out
+//! ([`SAY_NO_PLACE`]). Our own tool server says for each tool which of its settings choose the receiver.
 //!
 //! What cannot be seen from here: what a program reads from its own files, and who a person logged in as at an address (`ua login`).
 //!
@@ -24,8 +24,9 @@ use crate::config::{Reach, ServerSpec};
 pub(crate) const KEY_FILE: &str = "destinations.key";
 /// A secret has at least so many digits; a file with less in it was cut off.
 const KEY_DIGITS: usize = 64;
-/// Inherited variables by which a program finds whom it is logged in as.
-pub(crate) const OF_USER: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
+/// Inherited variables that say how words look to a person, and so nothing about where a call goes. Whatever else is inherited counts: a list of
+/// what does count would have to know every program.
+pub(crate) const SAY_NO_PLACE: [&str; 5] = ["LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"];
 
 /// What of a server's reach decides where its calls go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +159,10 @@ mod tests {
             program("mail", &[], &[("A", "2")], None),
             program("mail", &[], &[("B", "1")], None),
             program("mail", &[], &[], None).with_inherited(&strings(&[("HOME", "/home/ada")])),
+            program("mail", &[], &[], None).with_inherited(&strings(&[("HOME", "/home/bob")])),
+            program("mail", &[], &[], None).with_inherited(&strings(&[("PATH", "/home/ada")])),
+            program("mail", &[], &[], None).with_inherited(&strings(&[("TMPDIR", "/home/ada")])),
+            program("mail", &[], &[], None).with_inherited(&strings(&[("XDG_DATA_HOME", "/home/ada")])),
             address("http://x/mcp", &[("Authorization", "1")]),
             address("http://x/mcp", &[("Authorization", "2")]),
             address("http://x/mcp", &[("X-Account", "1")]),
@@ -168,14 +173,14 @@ mod tests {
         assert_eq!(different.len(), all.len());
     }
 
-    /// What says nothing about the account makes no other destination, and what a person named outweighs what is inherited.
+    /// How words look makes no other destination, and what a person named outweighs what is inherited.
     #[test]
-    fn what_is_inherited_decides_nothing_but_whose_folders_are_used() {
+    fn what_is_inherited_decides_unless_it_only_says_how_words_look() {
         let plain = program("mail", &[], &[("A", "1")], None);
-        let inherited = strings(&[("PATH", "/bin"), ("TERM", "t"), ("A", "2")]);
+        let inherited = strings(&[("LANG", "de"), ("TERM", "t"), ("A", "2")]);
         assert_eq!(goes(&plain), goes(&plain.clone().with_inherited(&inherited)));
         let Reach::Stdio { env, .. } = plain.with_inherited(&inherited).reach else { panic!() };
-        assert_eq!(env, strings(&[("A", "1"), ("PATH", "/bin"), ("TERM", "t")]));
+        assert_eq!(env, strings(&[("A", "1"), ("LANG", "de"), ("TERM", "t")]));
         let header = |name: &str| goes(&address("http://x", &[(name, "1")]));
         assert_eq!(header("Authorization"), header("authorization"));
     }

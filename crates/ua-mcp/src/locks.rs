@@ -90,6 +90,8 @@ impl LockName {
 #[derive(Debug, Clone)]
 pub struct LockDir {
     dir: PathBuf,
+    /// The folder with the secret of destinations.
+    secrets: PathBuf,
     run: RunId,
     env: Env,
     patience: Duration,
@@ -104,7 +106,17 @@ impl LockDir {
     ///
     /// The working directory cannot be told, so a relative `dir` means nothing.
     pub fn new(dir: &Path, run: RunId, env: Env) -> io::Result<Self> {
-        Ok(Self { dir: std::path::absolute(dir)?, run, env, patience: PATIENCE, live: Arc::default() })
+        let dir = std::path::absolute(dir)?;
+        Ok(Self { secrets: dir.clone(), dir, run, env, patience: PATIENCE, live: Arc::default() })
+    }
+
+    /// The same files, with destinations that compare to those of the locks in `dir`: for what asks about calls that were sent from there.
+    ///
+    /// # Errors
+    ///
+    /// The working directory cannot be told, so a relative `dir` means nothing.
+    pub fn with_destinations_of(self, dir: &Path) -> io::Result<Self> {
+        Ok(Self { secrets: std::path::absolute(dir)?, ..self })
     }
 
     /// The same files, with another limit to how long a fence waits for a killed process (10 s).
@@ -121,7 +133,7 @@ impl LockDir {
 
     /// The file that keeps the secret by which destinations of calls are known; the first one who needs it makes it.
     pub(crate) fn destination_key(&self) -> PathBuf {
-        self.dir.join(KEY_FILE)
+        self.secrets.join(KEY_FILE)
     }
 
     /// Names a new generation of `server` and remembers it as this process's. The shim makes its file.

@@ -3,7 +3,7 @@
 //! Spec: Durable runner, current state §10 (standard outputs). Everything said by the job, the model or a tool stands in a
 //! fence that it cannot close.
 
-use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolName, ToolText, ToolUse};
+use ua_core::{Block, CallStatus, Origin, Role, SideEffectClass, ToolText, ToolUse};
 use ua_store::{CallRecord, MessageRecord, QuestionRecord, QuestionStatus, RunRecords};
 
 use ua_evidence::EvidenceReport;
@@ -137,7 +137,7 @@ fn write_message(page: &mut Page, records: &RunRecords, record: &MessageRecord, 
             Block::ToolUse(tool_use) => write_tool_use(page, calls_of(records, record.turn, &tool_use.id), tool_use),
             Block::ToolResult { tool_use_id, content, is_error } => {
                 let call = calls_of(records, record.turn, tool_use_id).next();
-                let name = call.map_or(tool_use_id, |call| &asked_for(call).raw);
+                let name = call.map_or(tool_use_id, |call| &call.called_tool().raw);
                 write_result(page, name, content, *is_error);
                 // What is put together from several calls is in their receipts.
                 if let Some(call) = call.filter(|call| call.policy.via.is_none()) {
@@ -171,11 +171,6 @@ fn calls_of<'a>(records: &'a RunRecords, turn: u32, tool_use_id: &'a str) -> imp
     let is_shared = turn <= records.run.shared_turns();
     let shared = records.lineage.calls.iter().filter(move |call| is_shared && call.position.turn == turn);
     shared.chain(records.calls_of_turn(turn)).filter(move |call| call.tool_use_id == tool_use_id)
-}
-
-/// The tool that the model asked for: of an action, the composite one.
-fn asked_for(call: &CallRecord) -> &ToolName {
-    call.policy.via.as_ref().map_or(&call.name, |via| &via.tool)
 }
 
 fn write_tool_use<'a>(page: &mut Page, calls: impl Iterator<Item = &'a CallRecord>, tool_use: &ToolUse) {

@@ -370,6 +370,13 @@ pub struct Correction {
     pub of: Option<CallId>,
 }
 
+impl CallRecord {
+    /// The tool that the call goes to: for an action of a composite tool that tool, not the action.
+    pub fn called_tool(&self) -> &ToolName {
+        self.policy.via.as_ref().map_or(&self.name, |via| &via.tool)
+    }
+}
+
 impl Correction {
     /// The correction in one sentence, for people and models. Between two corrections of a call its time tells them apart.
     pub fn sentence(&self) -> String {

@@ -125,7 +125,9 @@ async fn ask(
         let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
         // What was decided with the call comes first; a policy that was written since may at least ask.
         let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
-        let enquiry: Enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref()).map_err(|why| {
+        let goes = transport.destination(call.called_tool()).map_err(|e| HostError::usage(chain(&e)))?;
+        let enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref(), goes.as_ref());
+        let enquiry: Enquiry = enquiry.map_err(|why| {
             HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(
                 "check yourself, then run {}; docs/guide/policies.md explains how to declare a probe",
                 ua_resume::resolve_by_hand(call.call_id.as_str())

@@ -1,14 +1,15 @@
 //! A call that was sent, and nobody knows what came of it.
 
 use ua_core::{CallStatus, EvidenceLevel, OnUnknown, RawReply, Resolution, Timestamp};
-use ua_store::{AttemptRecord, CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
+use ua_store::{CallRecord, LateReply, QuestionKind, QuestionRecord, ReplayStatus, UnknownResolution};
 
 use super::{Case, Decision, Known, Verdict, Word, happened, word};
+use crate::elsewhere::elsewhere;
 use crate::enquiry::{Asked, Finding, given_up_at, horizon};
 use crate::interpret::{interpret, was_turned_away};
 use crate::late::answer_beside;
 use crate::question::{Sends, Why, shows};
-use crate::rules::{Rules, never_left};
+use crate::rules::Rules;
 
 /// Why a call in doubt is not sent again by itself when the definition of its tool is another one than it was planned with.
 const ANOTHER_TOOL: &str = "the definition of its tool has changed since it was planned";
@@ -59,35 +60,9 @@ impl<'v> Case<'v> {
         self.call.policy.on_unknown == OnUnknown::Probe && self.view.alike.is_none() && self.elsewhere().is_none()
     }
 
-    /// Why neither the call's key nor a look says anything about it, where an attempt that may have had the effect went somewhere else, or as
-    /// somebody else, than another one would. That side knows nothing of the key, and does not show what the other one did.
+    /// Why neither the call's key nor a look says anything about it.
     fn elsewhere(&self) -> Option<String> {
-        let mut attempts = self.view.attempts.iter().rev();
-        attempts.find_map(|attempt| self.may_have_had_it(attempt).then(|| self.went_elsewhere(attempt)).flatten())
-    }
-
-    /// Whether an attempt may have had the effect: the one in doubt, and what was lost since. What replaces its own output has the effect of
-    /// its newest attempt.
-    fn may_have_had_it(&self, attempt: &AttemptRecord) -> bool {
-        let newest = || self.view.attempts.iter().rev().find(|attempt| !never_left(attempt)).map(|sent| sent.attempt);
-        let Some(first) = self.call.doubt.or_else(newest) else { return false };
-        let is_open = attempt.outcome.as_deref().is_none_or(|outcome| outcome == "lost");
-        attempt.attempt == first || (attempt.attempt > first && is_open)
-    }
-
-    /// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
-    /// nobody knows where it went.
-    pub(super) fn went_elsewhere(&self, attempt: &AttemptRecord) -> Option<String> {
-        let then = attempt.destination.as_ref().filter(|_| self.call.policy.class.has_effect())?;
-        let now = self.facts.destination.as_ref();
-        (Some(then) != now).then(|| {
-            format!(
-                "its tool server is another one now than the one that got attempt {} ({}), so a repeat there would not be known as one, and \
-                 a look there would prove nothing",
-                attempt.attempt,
-                then.changes_in_words(now)
-            )
-        })
+        elsewhere(self.call, &self.view.attempts, self.facts.destination.as_ref())
     }
 
     /// A probe has seen it, and no other call can have left behind what it saw.

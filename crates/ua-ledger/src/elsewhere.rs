@@ -1,0 +1,39 @@
+//! Has what a call would be sent to now seen the call? Only where it went does its key say anything, and only there can anybody look.
+//!
+//! One place says so, for a repeat and for a look alike: the verdict takes it as a reason to ask a person, and an
+//! [`Enquiry`](crate::Enquiry) cannot be made.
+
+use ua_core::Destination;
+use ua_store::{AttemptRecord, CallRecord};
+
+use crate::rules::never_left;
+
+/// Why neither the call's key nor a look says anything about it, where an attempt that may have had the effect went somewhere else, or as
+/// somebody else, than one would that is sent `now`. That side knows nothing of the key, and does not show what the other one did.
+pub(crate) fn elsewhere(call: &CallRecord, attempts: &[AttemptRecord], now: Option<&Destination>) -> Option<String> {
+    let mut that_may = attempts.iter().rev().filter(|attempt| may_have_had_it(call, attempts, attempt));
+    that_may.find_map(|attempt| went_elsewhere(call, attempt, now))
+}
+
+/// Whether an attempt may have had the effect: the one in doubt, and what was lost since. What replaces its own output has the effect of its
+/// newest attempt.
+fn may_have_had_it(call: &CallRecord, attempts: &[AttemptRecord], attempt: &AttemptRecord) -> bool {
+    let newest = || attempts.iter().rev().find(|attempt| !never_left(attempt)).map(|sent| sent.attempt);
+    let Some(first) = call.doubt.or_else(newest) else { return false };
+    let is_open = attempt.outcome.as_deref().is_none_or(|outcome| outcome == "lost");
+    attempt.attempt == first || (attempt.attempt > first && is_open)
+}
+
+/// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
+/// nobody knows where it went.
+pub(crate) fn went_elsewhere(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
+    let then = attempt.destination.as_ref().filter(|_| call.policy.class.has_effect())?;
+    (Some(then) != now).then(|| {
+        format!(
+            "its tool server is another one now than the one that got attempt {} ({}), so a repeat there would not be known as one, and a \
+             look there would prove nothing",
+            attempt.attempt,
+            then.changes_in_words(now)
+        )
+    })
+}
