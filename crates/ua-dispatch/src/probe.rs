@@ -26,7 +26,7 @@ const MAX_ASKS: u32 = 3;
 
 impl Catalog {
     /// What there is to ask about a call by its declared probe, or by `probe` where one is given; else why nothing can be asked,
-    /// as a sentence. `goes` is where the call would be sent now.
+    /// as a clause. `goes` is where the call would be sent now.
     pub fn enquiry(
         &self,
         classifier: &Classifier,

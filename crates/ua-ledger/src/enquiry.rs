@@ -18,11 +18,11 @@ use ua_store::{AttemptRecord, CallRecord};
 use crate::elsewhere::elsewhere;
 use crate::interpret::{interpret, result_text};
 
-/// Why nothing can be asked about a call.
+/// Why nothing can be asked about a call, as a clause: "…, because …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unaskable {
     /// The tool that the probe names is not a read.
-    #[error("cannot ask `{tool}`: it is classified as {class}, and only a read_only tool may be asked")]
+    #[error("the probe's tool `{tool}` is classified as {class}, and only a read_only one may be asked")]
     NotReadOnly {
         /// The tool.
         tool: String,
@@ -30,22 +30,22 @@ pub enum Unaskable {
         class: SideEffectClass,
     },
     /// The call was never sent, so there is nothing to ask about.
-    #[error("cannot ask about a call that was never sent")]
+    #[error("it was never sent")]
     NeverSent,
     /// The probe is about calls of this tool that do something else.
-    #[error("cannot ask about this call: the probe is for calls whose `{argument}` is another")]
+    #[error("the probe is for calls whose `{argument}` is another")]
     NotAbout {
         /// The argument that differs.
         argument: String,
     },
     /// Whoever would be asked is not who got the call, and does not show what that one did.
-    #[error("cannot ask about this call: {why}")]
+    #[error("{why}")]
     Elsewhere {
         /// What is another one now.
         why: String,
     },
     /// An argument of the call is not stored as it was sent.
-    #[error("cannot ask about this call: its argument `{argument}` held a secret, which is not stored")]
+    #[error("its argument `{argument}` held a secret, which is not stored")]
     Withheld {
         /// The argument.
         argument: String,
@@ -54,7 +54,7 @@ pub enum Unaskable {
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// What the probe asks for is not a set of arguments.
-    #[error("cannot ask `{tool}`: the probe's arguments are not a table")]
+    #[error("the probe's arguments for `{tool}` are not a table")]
     NoArguments {
         /// The tool.
         tool: String,
