@@ -178,3 +178,37 @@ fn what_a_person_left_is_still_unknown_and_can_be_put_right() {
     let left = env.run(&["calls", "list", "--unknown", "--json"]).code(0).json();
     assert_eq!(left, json!([]), "nothing is in doubt any more");
 }
+
+fn mail() -> Value {
+    let input = json!({"to": ["ada@example.test"], "subject": "Report", "body": "It is done."});
+    json!([{"tools": [{"name": "mcp__ua__send_email", "input": input}]}, {"text": "Done."}])
+}
+
+/// A mail that went out and bounced: whoever sends mails knows its key, and the next one is sent all the same, once.
+#[test]
+fn a_mail_that_did_not_arrive_is_sent_again_under_another_key() {
+    let env = env();
+    let job = env.job(&json!({"constraints": {"allowed_recipients": ["ada@example.test"]}}), &mail());
+    env.run(&["job", &job, "--run-id", "r"]).code(0);
+    assert_eq!(env.mails().len(), 1);
+    let id = env.value("SELECT tool_call_id FROM tool_calls WHERE run_id = 'r'");
+    put_right(&env, &id, "not_happened");
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "f"]).code(0);
+    assert_eq!(env.mails().len(), 2, "the other one did not arrive");
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "g"]).code(0);
+    assert_eq!(env.mails().len(), 2, "this one did");
+}
+
+/// Two roots, on two machines or in two projects, name their runs alike and send by one outbox: each sends its own mail.
+#[test]
+fn runs_of_one_name_in_two_roots_send_each_their_mail() {
+    let first = env();
+    let outbox = first.arg("outbox");
+    let both = [first, env()].map(|env| env.with_env("UA_OUTBOX", &outbox));
+    for env in &both {
+        let job = env.job(&json!({"constraints": {"allowed_recipients": ["ada@example.test"]}}), &mail());
+        env.run(&["job", &job, "--run-id", "nightly"]).code(0).shows(&["send_email"]);
+    }
+    let sent = std::fs::read_dir(PathBuf::from(&outbox).join("new")).unwrap().count();
+    assert_eq!(sent, 2);
+}

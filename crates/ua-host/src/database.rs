@@ -176,6 +176,10 @@ impl Store for Database {
         self.port().calls_of(of).await
     }
 
+    async fn database_id(&self) -> Result<String, StoreError> {
+        self.port().database_id().await
+    }
+
     async fn around(
         &self,
         call: &CallId,

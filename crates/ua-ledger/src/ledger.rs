@@ -44,11 +44,21 @@ pub struct LedgerConfig {
     pub blob_threshold: u64,
 }
 
+/// Whose effects are told apart: those of a first run and of all that began from it. Two databases may have runs of one name, so it is that of
+/// a database as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lineage {
+    /// What tells the database from others ([`ua_store::Store::database_id`]).
+    pub database: String,
+    /// The first run.
+    pub root: RunId,
+}
+
 /// The ledger of one run, holding its lease.
 pub struct Ledger {
     pub(crate) store: Arc<Outbox>,
     pub(crate) lease: RunLease,
-    pub(crate) root: RunId,
+    pub(crate) lineage: Lineage,
     pub(crate) config: LedgerConfig,
     pub(crate) env: Env,
     pub(crate) people: PeopleRules,
@@ -79,8 +89,15 @@ pub enum LastAnswer {
 }
 
 impl Ledger {
-    /// Opens the ledger of the run that `lease` owns; `root` is the first run of its lineage.
-    pub fn new(store: Arc<Outbox>, lease: RunLease, root: RunId, config: LedgerConfig, env: Env, trace: Trace) -> Self {
+    /// Opens the ledger of the run that `lease` owns.
+    pub fn new(
+        store: Arc<Outbox>,
+        lease: RunLease,
+        lineage: Lineage,
+        config: LedgerConfig,
+        env: Env,
+        trace: Trace,
+    ) -> Self {
         let (people, prices, definitions) = (PeopleRules::default(), PriceTable::default(), None);
         let patience = Arc::new(NoPatience);
         let (taint, heard, answers) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -88,7 +105,7 @@ impl Ledger {
         Self {
             store,
             lease,
-            root,
+            lineage,
             config,
             env,
             people,

@@ -80,7 +80,7 @@ pub use give_answer::{MAX_ANSWER, NotTaken, give_answer};
 pub use handle::{CANCEL, Continued, Elicited, check_elicited};
 pub use interpret::interpret;
 pub use late::{LateReplies, NoLateReplies, said};
-pub use ledger::{LastAnswer, Ledger, LedgerConfig};
+pub use ledger::{LastAnswer, Ledger, LedgerConfig, Lineage};
 pub use outbox::{Outbox, Stored};
 pub use patience::{NoPatience, Patience, Tries, again};
 pub use people::{DECIDE_YOURSELF, PeopleRules, RecipientRule};

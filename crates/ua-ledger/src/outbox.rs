@@ -453,6 +453,10 @@ impl Store for Outbox {
         self.store.calls_of(of).await
     }
 
+    async fn database_id(&self) -> Result<String, StoreError> {
+        self.store.database_id().await
+    }
+
     async fn around(
         &self,
         call: &CallId,

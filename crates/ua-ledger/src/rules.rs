@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, RunId, Sha256, Time};
+use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, Sha256, Time};
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
 use crate::interpret::another_attempt_may_help;
-use crate::ledger::LedgerConfig;
+use crate::ledger::{LedgerConfig, Lineage};
 use crate::people::PeopleRules;
 use crate::sent_files::SentFiles;
 
@@ -28,8 +28,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) definitions: Option<&'a BTreeMap<String, Sha256>>,
     /// Whether a call goes to the tool that it was planned for and to no other; else a person accepts other tools for the whole run.
     pub(crate) is_held_to_definitions: bool,
-    /// The first run of the lineage.
-    pub(crate) root: &'a RunId,
+    /// Whose effects are told apart.
+    pub(crate) lineage: &'a Lineage,
     /// The epoch of the process that asks.
     pub(crate) epoch: u64,
     /// The time.
@@ -119,36 +119,39 @@ impl Rules<'_> {
         attempts.iter().rev().take_while(in_vain).count() > self.config.max_retries as usize
     }
 
-    /// The call's identity: by content for declared creating effects whose content is known, by position for everything else. A repeat that a
-    /// person ordered carries its own id, and so is another effect.
+    /// The call's identity: by content for declared creating effects whose content is known, by position for everything else. What another
+    /// effect is in the same words carries the id of a call as well: a repeat that a person ordered its own, and one in the place of a call
+    /// whose record a person put right (*it did not happen*) that call's, since the other side may know the first key.
     pub(crate) fn key(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
         call.idempotency_key.clone().unwrap_or_else(|| self.identity(call, facts, repeat))
     }
 
     /// The key of a call that definitely did nothing, for another attempt: nothing of it is outside, so it is the request that its files
     /// make it now; a repeat that a person ordered stays one.
-    pub(crate) fn key_of_retry(&self, call: &CallRecord, facts: &Facts) -> IdempotencyKey {
+    pub(crate) fn key_of_retry(&self, call: &CallRecord, facts: &Facts, place: Option<&CallId>) -> IdempotencyKey {
         let first = Facts {
             scope: call.scope.clone(),
             files: SentFiles::of_digests(call.file_digests.clone()),
             ..Facts::default()
         };
         let is_repeat = call.idempotency_key == Some(self.identity(call, &first, Some(&call.call_id)));
-        self.identity(call, facts, is_repeat.then_some(&call.call_id))
+        self.identity(call, facts, if is_repeat { Some(&call.call_id) } else { place })
     }
 
     /// The key that a call gets which has none.
     pub(crate) fn identity(&self, call: &CallRecord, facts: &Facts, repeat: Option<&CallId>) -> IdempotencyKey {
         let by_content = facts.are_by_content(call) && self.config.no_duplicate_external_actions;
+        let root = &self.lineage.root;
         let (root, position) = match (by_content, repeat) {
-            (true, None) => (self.root.as_str(), String::new()),
-            (true, Some(id)) => (self.root.as_str(), id.to_string()),
+            (true, None) => (root.as_str(), String::new()),
+            (true, Some(id)) => (root.as_str(), id.to_string()),
             (false, _) => {
                 let position = call.position;
                 (call.run_id.as_str(), format!("{}/{}/{}", call.step_id, position.turn, position.ordinal))
             }
         };
-        KeyBuilder::new("ua.idempotency.v1")
+        KeyBuilder::new("ua.idempotency.v2")
+            .field("database", &self.lineage.database)
             .field("root", root)
             .field("namespace", call.name.namespace.as_str())
             .field("server", &call.name.server)

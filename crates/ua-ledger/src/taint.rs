@@ -141,7 +141,7 @@ mod tests {
     use ua_store::conformance::samples;
 
     use super::*;
-    use crate::ledger::LedgerConfig;
+    use crate::ledger::{LedgerConfig, Lineage};
     use crate::people::PeopleRules;
 
     fn rule(allowed: &[&str]) -> TaintRule {
@@ -178,12 +178,13 @@ mod tests {
         };
         let people = PeopleRules { taint: Some(taint.clone()), ..PeopleRules::default() };
         let root = RunId::parse("run_1").unwrap();
+        let lineage = Lineage { database: "d".to_owned(), root: root.clone() };
         let rules = Rules {
             config: &config,
             people: &people,
             definitions: None,
             is_held_to_definitions: false,
-            root: &root,
+            lineage: &lineage,
             epoch: 1,
             time: Time::plain(samples::at(1)),
         };

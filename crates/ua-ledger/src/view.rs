@@ -3,10 +3,10 @@
 //! Loaded in one go, so that the [`verdict`](crate::verdict::verdict) about it is a pure function. What the call might repeat is read once
 //! more in the write that starts it.
 
-use ua_core::{CallId, CallStatus, OnUnknown, RunId};
+use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, RunId};
 use ua_store::{
-    AttemptRecord, CallRecord, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord, Relations, Store,
-    Taint, is_left_open, is_task,
+    Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord,
+    Relations, Store, StoreError, Taint, is_left_open, is_task,
 };
 
 use crate::admission::Facts;
@@ -35,6 +35,8 @@ pub(crate) struct View {
     pub(crate) relations: Relations,
     /// Another call of the family that holds the key it would be sent under.
     pub(crate) twin: Option<Twin>,
+    /// The call with the same effect under whose key it would be sent, had no person put its record right: the other side may know that key.
+    pub(crate) in_place_of: Option<CallId>,
     /// What a person wrote or approved in its run; of calls that are about to be sent.
     pub(crate) known: Named,
     /// Whether untrusted content and private data met where it comes from; of calls that are about to be sent.
@@ -67,6 +69,7 @@ impl View {
             late: Vec::new(),
             relations: Relations::default(),
             twin: None,
+            in_place_of: None,
             known: Named::default(),
             is_tainted: false,
             heard: Addresses::default(),
@@ -84,6 +87,15 @@ impl View {
     pub(crate) fn last_attempt(&self) -> Option<&AttemptRecord> {
         self.attempts.last()
     }
+}
+
+/// Whether it was done, for all that was known, until a person said that it did not happen. Whoever got it may know its key, and would not do
+/// under that key what is to be done instead. The key of a call in doubt stays good: if the person errs it is what keeps it to one.
+fn is_put_right(call: &CallRecord) -> bool {
+    call.correction.as_ref().is_some_and(|correction| {
+        correction.outcome == CorrectedTo::NotHappened
+            && !matches!(correction.was, CallStatus::Unknown | CallStatus::Running)
+    })
 }
 
 impl Ledger {
@@ -112,9 +124,9 @@ impl Ledger {
             }
             CallStatus::FailedDefinite if rules.may_retry(&view.call) || rules.asks_for_credentials(&view.call) => {
                 view.questions = self.questions_about(&view.call).await?;
-                let key = rules.key_of_retry(&view.call, facts);
-                let around = self.store.around(id, facts.scope.as_ref(), Some(&key)).await;
-                let around = around.map_err(LedgerError::at("look for what may be the same as", id))?;
+                let key = |place: Option<&CallId>| rules.key_of_retry(&view.call, facts, place);
+                let (around, in_place_of) = self.around(id, facts, key).await?;
+                view.in_place_of = in_place_of;
                 if let Some(holder) = around.holder {
                     view.twin = Some(self.as_twin(&view.call, holder).await?);
                 }
@@ -125,9 +137,9 @@ impl Ledger {
             }
             CallStatus::Prepared => {
                 // What is planned of a call never changes, so neither does its key.
-                let key = rules.key(&view.call, facts, None);
-                let around = self.store.around(id, facts.scope.as_ref(), Some(&key)).await;
-                let around = around.map_err(LedgerError::at("look for what may be the same as", id))?;
+                let key = |place: Option<&CallId>| rules.key(&view.call, facts, place);
+                let (around, in_place_of) = self.around(id, facts, key).await?;
+                view.in_place_of = in_place_of;
                 if around.call.status != CallStatus::Prepared {
                     return Box::pin(self.view(id, facts)).await; // it has moved on since
                 }
@@ -145,6 +157,49 @@ impl Ledger {
             }
         }
         Ok(view)
+    }
+
+    /// What a decision about a call goes by, and in the place of which call it is sent, if of one: its `key` is the first that is not used up.
+    async fn around(
+        &self,
+        id: &CallId,
+        facts: &Facts,
+        key: impl Fn(Option<&CallId>) -> IdempotencyKey,
+    ) -> Result<(Around, Option<CallId>), LedgerError> {
+        let failed = || LedgerError::at("look for what may be the same as", id);
+        let mut in_place_of = None;
+        let mut corrected = None;
+        loop {
+            let sent_under = key(in_place_of.as_ref());
+            let around = self.store.around(id, facts.scope.as_ref(), Some(&sent_under)).await;
+            let around = around.map_err(failed())?;
+            if around.holder.is_some() || !facts.are_by_content(&around.call) {
+                return Ok((around, in_place_of));
+            }
+            let corrected = match &corrected {
+                Some(known) => known,
+                None => corrected.insert(self.corrected(&around).await.map_err(failed())?),
+            };
+            let has_used_it_up =
+                |call: &&CallRecord| is_put_right(call) && call.idempotency_key.as_ref() == Some(&sent_under);
+            match corrected.iter().find(has_used_it_up) {
+                Some(call) if in_place_of.as_ref() != Some(&call.call_id) => in_place_of = Some(call.call_id.clone()),
+                Some(_) | None => return Ok((around, in_place_of)),
+            }
+        }
+    }
+
+    /// The calls of the lineage whose records people corrected; what began from the lineage later does not know by itself that there are some.
+    async fn corrected(&self, around: &Around) -> Result<Vec<CallRecord>, StoreError> {
+        let root = &self.lineage.root;
+        let corrected_at = match around.run.run_id == *root {
+            true => around.run.corrected_at,
+            false => self.store.run(root).await?.corrected_at,
+        };
+        match corrected_at {
+            Some(_) => self.store.calls_of(CallsOf::Corrected(root.clone())).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Whom people named, and what the run has read.
@@ -167,7 +222,7 @@ impl Ledger {
             people: &self.people,
             definitions: self.definitions.as_ref(),
             is_held_to_definitions: self.is_held_to_definitions,
-            root: &self.root,
+            lineage: &self.lineage,
             epoch: self.lease.epoch,
             time: self.time(),
         }

@@ -11,7 +11,7 @@ use ua_dispatch::{
     Catalog, DispatchError, Dispatcher, Elicitations, Fence, FileLookup, Redacting, Rules, StopSignal, ToolTransport,
     TransportError, WithAskUser, task_tool,
 };
-use ua_ledger::{LateReplies, Ledger, LedgerConfig, NoLateReplies, Outbox, Patience, PeopleRules};
+use ua_ledger::{LateReplies, Ledger, LedgerConfig, Lineage, NoLateReplies, Outbox, Patience, PeopleRules};
 use ua_store::{RunLease, RunRecord, Store};
 
 use crate::alive::{Stillness, heartbeat};
@@ -265,8 +265,9 @@ impl Desk {
             max_effects: effect_limits(&job),
             blob_threshold: run.spec.settings.blob_threshold_bytes,
         };
-        let root = run.root_run_id.clone();
-        Ok(Ledger::new(outbox.clone(), lease.clone(), root, config, env.clone(), trace.clone())
+        let database = store.database_id().await.map_err(RunError::at("look which database it is"))?;
+        let lineage = Lineage { database, root: run.root_run_id.clone() };
+        Ok(Ledger::new(outbox.clone(), lease.clone(), lineage, config, env.clone(), trace.clone())
             .with_people(self.people.clone().unwrap_or_else(|| PeopleRules::of(&job)))
             .with_prices(self.prices.clone())
             .held_to_definitions(self.is_held_to_definitions)

@@ -73,6 +73,14 @@ impl PostgresStore {
 const ANSWERS: &str = "SELECT a.question_id, a.choice, a.proof, a.note, a.answered_by, a.answered_at, a.link, q.run_id \
                        FROM answers a JOIN questions q ON q.question_id = a.question_id ORDER BY q.seq";
 
+impl Db {
+    /// What tells this database from every other one.
+    pub(crate) fn database_id(&self) -> Result<String, DbError> {
+        let sql = "SELECT value FROM meta WHERE key = 'db_uuid'";
+        Ok(self.row(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?.unwrap_or_default())
+    }
+}
+
 fn examine(db: &Db) -> Result<Health, DbError> {
     let text = |sql: &str| {
         Ok::<_, DbError>(db.row(sql, params![], |row| Ok(row.try_get::<_, String>(0)?))?.unwrap_or_default())
@@ -110,7 +118,7 @@ fn examine(db: &Db) -> Result<Health, DbError> {
     findings.extend(db.rows(ANSWERS, params![], answer)?.into_iter().flatten());
     let schema = "SELECT max(version) FROM refinery_schema_history";
     Ok(Health {
-        db_uuid: text("SELECT value FROM meta WHERE key = 'db_uuid'")?,
+        db_uuid: db.database_id()?,
         schema: db.row(schema, params![], |row| Ok(row.try_get::<_, Option<i32>>(0)?))?.flatten().unwrap_or(0),
         server_version: text("SELECT current_setting('server_version')")?,
         bytes: db

@@ -68,6 +68,13 @@ impl Db {
         self.rows(sql, params![since.to_string()], call_record)
     }
 
+    /// Calls of a lineage with an effect kind whose record a person corrected.
+    pub(crate) fn corrected_calls(&self, root: &RunId) -> DbResult<Vec<CallRecord>> {
+        let sql = "SELECT * FROM tool_calls WHERE root_run_id = $1 AND effect_kind IS NOT NULL AND correction_json IS NOT NULL \
+                   ORDER BY created_at, run_id, turn, ordinal";
+        self.rows(sql, params![root.as_str()], call_record)
+    }
+
     /// The call that holds `key`.
     pub(crate) fn key_holder(&self, key: &IdempotencyKey) -> DbResult<Option<CallRecord>> {
         if self.is_computed() {

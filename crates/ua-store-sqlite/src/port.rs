@@ -111,11 +111,16 @@ impl Store for SqliteStore {
                 self.read(all).await
             }
             CallsOf::EffectsSince(since) => self.read(move |db| db.effects_since(since)).await,
+            CallsOf::Corrected(root) => self.read(move |db| db.corrected_calls(&root)).await,
             CallsOf::Holder(root, key) => {
                 let holder = self.look(|db| db.key_holder(&key)).await?;
                 Ok(holder.filter(|call| call.root_run_id == root).into_iter().collect())
             }
         }
+    }
+
+    async fn database_id(&self) -> Result<String, StoreError> {
+        Ok(self.db_uuid().to_owned())
     }
 
     async fn around(

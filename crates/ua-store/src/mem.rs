@@ -174,11 +174,21 @@ impl Store for MemStore {
                     |call: &&CallRecord| call.attempt > 0 && call.policy.class.has_effect() && call.updated_at >= since;
                 oldest_first(model.calls.iter().filter(was_sent).cloned().collect())
             }
+            CallsOf::Corrected(root) => {
+                let was_corrected = |call: &&CallRecord| {
+                    call.root_run_id == root && call.policy.effect_kind.is_some() && call.correction.is_some()
+                };
+                oldest_first(model.calls.iter().filter(was_corrected).cloned().collect())
+            }
             CallsOf::Holder(root, key) => {
                 let is_holder = |call: &&CallRecord| call.root_run_id == root && rules::holds_key(call, &key);
                 model.calls.iter().find(is_holder).cloned().into_iter().collect()
             }
         })
+    }
+
+    async fn database_id(&self) -> Result<String, StoreError> {
+        Ok("memory".to_owned())
     }
 
     async fn around(

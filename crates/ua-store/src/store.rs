@@ -38,6 +38,8 @@ pub enum CallsOf {
     Unknown,
     /// Those of any run that were sent, may have an effect, and have changed at or after this moment, oldest first.
     EffectsSince(Timestamp),
+    /// Those of a lineage with an effect kind whose record a person corrected, oldest first.
+    Corrected(RunId),
     /// The one of a lineage that holds a key, if any.
     Holder(RunId, IdempotencyKey),
 }
@@ -130,6 +132,9 @@ pub trait Store: PastStore {
 
     /// Calls.
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// What tells this database from every other one: chance, made with it and kept by its copies. Runs of two databases may have one name.
+    async fn database_id(&self) -> Result<String, StoreError>;
 
     /// What a decision about a call goes by whose effect is `scope` and which would be sent under `key`, from one snapshot.
     async fn around(

@@ -46,7 +46,8 @@ impl<'v> Case<'v> {
         }
         let is_repeat = approved_by.is_some_and(|asked| asked.kind == QuestionKind::NearDuplicate);
         let own = Some(&self.call.call_id);
-        let mut key = self.rules.key(self.call, self.facts, own.filter(|_| is_repeat));
+        let place = if is_repeat { own } else { self.view.in_place_of.as_ref() };
+        let mut key = self.rules.key(self.call, self.facts, place);
         if let Some(twin) = self.view.twin.as_ref().filter(|_| !is_repeat) {
             // What nobody declared to be one effect in the same words is not taken for it without a person's word.
             if twin.call.status == CallStatus::Succeeded && !self.call.policy.kind_is_guessed {

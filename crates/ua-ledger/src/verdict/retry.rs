@@ -64,7 +64,7 @@ impl<'v> Case<'v> {
             return Decision { verdict: Verdict::Ask(why), closes };
         }
         let start = Verdict::Start {
-            key: self.rules.key_of_retry(self.call, self.facts),
+            key: self.rules.key_of_retry(self.call, self.facts, self.view.in_place_of.as_ref()),
             ends_doubt: false,
             approved_by: approved_by.map(|asked| asked.question_id.clone()),
             replay: None,

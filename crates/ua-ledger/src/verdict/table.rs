@@ -20,7 +20,7 @@ use ua_store::{
 use super::{Known, Verdict, verdict};
 use crate::admission::Facts;
 use crate::enquiry::{Asked, Finding};
-use crate::ledger::LedgerConfig;
+use crate::ledger::{LedgerConfig, Lineage};
 use crate::people::PeopleRules;
 use crate::question::{Reason, Sends, Why, question};
 use crate::rules::Rules;
@@ -683,6 +683,7 @@ impl Case {
             late: Vec::new(),
             relations,
             twin,
+            in_place_of: None,
             known: crate::people::Named::default(),
             is_tainted: false,
             heard: crate::exits::Addresses::default(),
@@ -743,7 +744,7 @@ impl Case {
             max_effects: BTreeMap::new(),
         };
         let people = PeopleRules { ask_on_auth_failure: true, ..PeopleRules::default() };
-        let root = RunId::parse("run_1").unwrap();
+        let lineage = Lineage { database: "d".to_owned(), root: RunId::parse("run_1").unwrap() };
         let now = match self.obstacle {
             Obstacle::HorizonAhead => samples::at(12),
             Obstacle::KeyExpired => samples::at(200),
@@ -759,7 +760,7 @@ impl Case {
             people: &people,
             definitions,
             is_held_to_definitions: true,
-            root: &root,
+            lineage: &lineage,
             epoch: 1,
             time: Time::plain(now),
         };

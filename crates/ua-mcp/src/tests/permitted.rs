@@ -12,7 +12,7 @@ use ua_core::{
     ToolUse, Trace, Usage, sha256,
 };
 use ua_dispatch::{Fence, Payload, Permit, ToolTransport, verify_key};
-use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Lineage, Outbox};
 use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunStore, TurnDraft};
 
 use super::hostile::Hostile;
@@ -139,7 +139,7 @@ impl Run {
         let ledger = Ledger::new(
             Arc::new(Outbox::new(store, lease.clone())),
             lease,
-            run_id,
+            Lineage { database: "d".to_owned(), root: run_id },
             LedgerConfig::default(),
             env.clone(),
             trace,

@@ -7,7 +7,7 @@ use super::{Scene, refused};
 use crate::error::StoreError;
 use crate::record::{Choice, QuestionStatus};
 use crate::rules::may_have_happened;
-use crate::{CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, Store};
+use crate::{CallsOf, CorrectCall, EventRecord, LedgerStore, RunRecords, RunStore, Store};
 
 const ALL: [CorrectedTo; 3] = [CorrectedTo::Happened, CorrectedTo::NotHappened, CorrectedTo::Skipped];
 
@@ -56,6 +56,9 @@ pub async fn a_record_is_put_right_whatever_it_says(store: &dyn Store) {
             let records = scene.records().await;
             assert_eq!(records.call(&call.call_id), Some(&call), "{what}");
             assert_eq!(records.run.corrected_at, Some(at(70)), "{what}");
+            let of_lineage = store.calls_of(CallsOf::Corrected(scene.run_id().clone())).await.unwrap();
+            let with_effect = Some(call.clone()).filter(|call| call.policy.effect_kind.is_some());
+            assert_eq!(of_lineage, Vec::from_iter(with_effect), "{what}");
             if outcome == CorrectedTo::Happened {
                 let receipt = store.receipt(&call.call_id).await.unwrap().unwrap();
                 assert_eq!(receipt.evidence, EvidenceLevel::Reconciled, "{what}");

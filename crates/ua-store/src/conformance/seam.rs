@@ -324,6 +324,9 @@ impl Store for StoreSeam<'_> {
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
         self.inner().calls_of(of).await
     }
+    async fn database_id(&self) -> Result<String, StoreError> {
+        self.inner().database_id().await
+    }
     async fn around(
         &self,
         call: &CallId,

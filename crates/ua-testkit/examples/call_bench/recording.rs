@@ -78,6 +78,10 @@ impl Store for Recording {
         self.inner.calls_of(of).await
     }
 
+    async fn database_id(&self) -> Result<String, StoreError> {
+        self.inner.database_id().await
+    }
+
     async fn around(
         &self,
         call: &CallId,

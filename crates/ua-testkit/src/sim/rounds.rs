@@ -117,6 +117,10 @@ impl Store for InRounds {
     async fn calls_of(&self, of: CallsOf) -> Result<Vec<CallRecord>, StoreError> {
         self.answer(self.store.calls_of(of)).await
     }
+    async fn database_id(&self) -> Result<String, StoreError> {
+        Ok("simulated".to_owned())
+    }
+
     async fn around(
         &self,
         call: &CallId,

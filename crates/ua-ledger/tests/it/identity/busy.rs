@@ -13,7 +13,7 @@ use ua_store::conformance::samples;
 use ua_store::conformance::{Crossing, Plan, StoreOutcome, StoreSeam};
 use ua_store::{CallRecord, LateReply, LedgerStore as _, MemStore, QuestionStatus, RunStore as _, Store, StoreError};
 
-use super::member::{FIRST, Member, OTHER_WORDS};
+use super::member::{FIRST, Member, OTHER_WORDS, in_database};
 
 /// The next writes of an answer come to this.
 struct Busy {
@@ -60,8 +60,9 @@ async fn answered(
     let root = member.lease.run_id.clone();
     let kept = Arc::<Kept>::default();
     let outbox = Arc::new(Outbox::new(Arc::new(seam), member.lease.clone()).with_late_replies(kept.clone()));
-    let ledger = Ledger::new(outbox, member.lease.clone(), root.clone(), LedgerConfig::default(), env, trace)
-        .with_patience(patience(store, root));
+    let ledger =
+        Ledger::new(outbox, member.lease.clone(), in_database("d", root.clone()), LedgerConfig::default(), env, trace)
+            .with_patience(patience(store, root));
     let id = member.plan(&FIRST).await;
     let Admission::Ready(prepared) = ledger.admit(&id, FIRST.facts()).await.unwrap() else { panic!("not let through") };
     let permit = ledger.start(prepared, "1").await.unwrap().unwrap();
@@ -185,7 +186,7 @@ async fn admitted_next(member: &Member, call: &CallId, kept: Arc<Kept>) -> Admis
     let outbox = Arc::new(Outbox::new(member.store.clone(), lease.clone()).with_late_replies(kept));
     let (env, root) = (Env::simulated(8), member.lease.run_id.clone());
     let trace = Trace::new(&env);
-    let ledger = Ledger::new(outbox, lease, root, LedgerConfig::default(), env, trace);
+    let ledger = Ledger::new(outbox, lease, in_database("d", root), LedgerConfig::default(), env, trace);
     let admission = ledger.admit(call, FIRST.facts()).await.unwrap();
     let Admission::Unknown(unknown) = admission else { return admission };
     let recovery = ledger.recover(&unknown, &FIRST.facts()).await.unwrap();

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 use ua_core::{
-    CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, Scope, ToolName,
-    ToolNamespace, Trace, sha256,
+    CallId, CallStatus, EffectKind, Env, OnScopeConflict, Outcome, PlannedCall, RawReply, Resolution, RunId, Scope,
+    ToolName, ToolNamespace, Trace, sha256,
 };
 use ua_ledger::{
-    Admission, Facts, FileContent, Ledger, LedgerConfig, Outbox, Prepared, Recovery, SentFile, SentFiles, UnknownCall,
+    Admission, Facts, FileContent, Ledger, LedgerConfig, Lineage, Outbox, Prepared, Recovery, SentFile, SentFiles,
+    UnknownCall,
 };
 use ua_store::conformance::samples;
 use ua_store::{CallRecord, Choice, MemStore, NewRun, QuestionKind, QuestionRecord, RunLease, RunStore as _};
@@ -90,6 +91,11 @@ pub(crate) async fn lineage() -> (Member, Member) {
     (parent, child)
 }
 
+/// The lineage of a run in a database.
+pub(crate) fn in_database(database: &str, root: RunId) -> Lineage {
+    Lineage { database: database.to_owned(), root }
+}
+
 impl Member {
     pub(crate) async fn of(store: &Arc<MemStore>, run: NewRun, no_duplicate_external_actions: bool) -> Self {
         let id = store.submit_run(run).await.unwrap().run_id;
@@ -99,7 +105,7 @@ impl Member {
         let config = LedgerConfig { no_duplicate_external_actions, max_retries: 1, ..LedgerConfig::default() };
         let port = Arc::new(Outbox::new(store.clone(), lease.clone()));
         let trace = Trace::new(&env);
-        let ledger = Ledger::new(port, lease.clone(), run.root_run_id, config, env, trace);
+        let ledger = Ledger::new(port, lease.clone(), in_database("d", run.root_run_id), config, env, trace);
         Self { ledger, store: store.clone(), lease, turn: AtomicU32::new(0) }
     }
 

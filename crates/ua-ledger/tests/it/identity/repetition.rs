@@ -1,11 +1,13 @@
 //! What is asked for again and is meant: it runs, and nothing that was never sent or has ended without effect stands in its way.
 
-use ua_core::{CallStatus, Outcome, Resolution, SideEffectClass};
-use ua_ledger::{Admission, Facts};
-use ua_store::conformance::samples;
-use ua_store::{CallRecord, RunStore as _};
+use std::sync::Arc;
 
-use super::member::{ELSEWHERE, FIRST, Fate, Member, lineage};
+use ua_core::{CallStatus, CorrectedTo, Env, Outcome, Resolution, SideEffectClass, Trace};
+use ua_ledger::{Admission, Facts, Ledger, LedgerConfig, Outbox, Recovery};
+use ua_store::conformance::samples;
+use ua_store::{CallRecord, Choice, LedgerStore as _, MemStore, RunStore as _};
+
+use super::member::{ELSEWHERE, FIRST, Fate, Member, in_database, lineage};
 
 /// Takes a call that no policy declares to its end; it must be let through.
 async fn undeclared(member: &Member, class: SideEffectClass, outcome: Outcome) -> CallRecord {
@@ -110,4 +112,65 @@ async fn the_same_name_on_another_server_is_another_tool() {
         keys.push(run.ledger.settle(permit, Outcome::Raw(samples::raw())).await.unwrap().idempotency_key);
     }
     assert_ne!(keys[0], keys[1]);
+}
+
+/// A person says that a mail that counted as sent did not happen: whoever sent it knows its key and would send nothing, so what is to be done
+/// instead has another one. It is one effect again, also when it fails once, for a fork, and when the person says so once more.
+#[tokio::test]
+async fn what_did_not_happen_after_all_is_made_under_another_key() {
+    let (parent, child) = lineage().await;
+    let mut keys = Vec::new();
+    for round in 0..3 {
+        let failed = parent.sent(&FIRST, Fate::NotSent).await;
+        let done = parent.run(&failed.call_id, &FIRST, Fate::Done).await;
+        assert_eq!((failed.idempotency_key, done.status), (done.idempotency_key.clone(), CallStatus::Succeeded));
+        keys.push(done.idempotency_key.clone().unwrap());
+        for member in [&parent, &child] {
+            let again = member.plan(&FIRST).await;
+            let again = member.settled(&again, &FIRST).await;
+            assert_eq!(again.deduplicated_from, Some(done.call_id.clone()), "{round}");
+        }
+        let correction = samples::correct(&done, CorrectedTo::NotHappened, 70 + round);
+        parent.store.correct_call(correction).await.unwrap();
+    }
+    let in_a_fork = child.sent(&FIRST, Fate::Done).await;
+    keys.push(in_a_fork.idempotency_key.unwrap());
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 4);
+}
+
+/// Where nobody knows whether it happened the key stays: if the person errs it is what keeps it to one.
+#[tokio::test]
+async fn a_call_in_doubt_that_did_not_happen_keeps_its_key_for_the_next_one() {
+    let (run, _) = lineage().await;
+    let lost = run.sent(&FIRST, Fate::Lost).await;
+    let question = run.in_doubt(&lost, &FIRST).await;
+    run.answer(&question, Choice::Execute).await;
+    let Admission::Unknown(unknown) = run.admit(&lost.call_id, &FIRST).await else { panic!("not unknown") };
+    let Recovery::Decided(decided) = run.ledger.recover(&unknown, &FIRST.facts()).await.unwrap() else {
+        panic!("not decided")
+    };
+    let Admission::Ready(prepared) = *decided else { panic!("not ready: {decided:?}") };
+    assert_eq!(run.send(prepared, Fate::Done).await.idempotency_key, lost.idempotency_key);
+}
+
+/// Two databases may each have a run of one name, a nightly one for example, and both send to one service.
+#[tokio::test]
+async fn runs_of_one_name_in_two_databases_have_two_keys() {
+    let mut keys = Vec::new();
+    for database in ["d", "e"] {
+        let store = Arc::new(MemStore::default());
+        let mut member = Member::of(&store, samples::new_run("nightly"), true).await;
+        let (env, port) = (Env::simulated(3), Arc::new(Outbox::new(store.clone(), member.lease.clone())));
+        let (lineage, trace) = (in_database(database, member.lease.run_id.clone()), Trace::new(&env));
+        let config = LedgerConfig { no_duplicate_external_actions: true, ..LedgerConfig::default() };
+        member.ledger = Ledger::new(port, member.lease.clone(), lineage, config, env, trace);
+        let by_content = member.sent(&FIRST, Fate::Done).await;
+        let by_position = undeclared(&member, SideEffectClass::External, Outcome::Raw(samples::raw())).await;
+        keys.extend([by_content.idempotency_key.unwrap(), by_position.idempotency_key.unwrap()]);
+    }
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 4);
 }
