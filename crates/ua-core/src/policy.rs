@@ -309,6 +309,11 @@ impl CallPolicy {
         if might && self.class == SideEffectClass::External { Makes::Perhaps } else { Makes::No }
     }
 
+    /// Whether some of the arguments name files, which are looked at before a call goes out.
+    pub fn names_files(&self) -> bool {
+        !self.sends_files.is_empty() || self.scope.0.iter().any(|field| matches!(field, ScopeField::Files(_)))
+    }
+
     /// Whether equal calls of a lineage are one effect (`effect_kind` with a creating verb).
     pub fn is_by_content(&self) -> bool {
         self.effect_kind.as_ref().is_some_and(EffectKind::is_creating)

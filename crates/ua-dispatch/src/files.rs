@@ -40,7 +40,8 @@ pub struct FileLookup {
 /// Where the server is that sends a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ServedFrom<'a> {
-    /// The built-in one, which knows the workspace and nothing else: what is not there is nowhere.
+    /// The built-in one, which knows the workspace and nothing else: what is not there under the very words is nowhere. It is told what was
+    /// found, and sends that or nothing.
     Workspace,
     /// It works in this folder; where it looks besides is its affair.
     Folder(&'a Path),
@@ -110,6 +111,8 @@ impl FileLookup {
     fn look(&self, text: &str, from: ServedFrom<'_>, left: &mut Left) -> Option<SentFile> {
         let unknown = |why: String| Some(SentFile { at: text.to_owned(), content: FileContent::Unknown { why } });
         let paths = match NamedFile::of(text) {
+            // It takes what it is given for a path, and for nothing else.
+            _ if matches!(from, ServedFrom::Workspace) => vec![text.to_owned()],
             NamedFile::Paths(paths) => paths,
             NamedFile::Inline => return None,
             NamedFile::Elsewhere(why) => return unknown(why.to_owned()),
@@ -457,6 +460,10 @@ mod tests {
         // Our own tools look nowhere but there.
         let looked = files.look_at(&named("missing"), ServedFrom::Workspace);
         assert!(looked.files.are_all_known() && looked.files.digests().is_empty());
+        std::fs::write(root.join("a b.txt"), "one").unwrap();
+        std::fs::write(root.join("file:a%20b.txt"), "two").unwrap();
+        let looked = files.look_at(&named("file:a%20b.txt"), ServedFrom::Workspace);
+        assert_eq!(looked.digest_of("file:a%20b.txt"), Some(ua_core::sha256("two")), "as it sends it");
         let inline = files.look_at(&named("data:,abc"), ServedFrom::Folder(&server));
         assert_eq!(inline.files, SentFiles::default());
     }

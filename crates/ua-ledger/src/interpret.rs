@@ -5,6 +5,7 @@
 //! | an answer of a composite tool | what its one result says; without one, what the whole answer says |
 //! | a tool result | succeeded; one that cannot be read is *succeeded, unparsed*: the effect happened |
 //! | `isError: true`, or an envelope with `successful: false` | failed, reported; it may have happened unless a policy says otherwise |
+//! | the same with `_meta["dev.universal-agent/changed-files"]`, where the policy says that errors are without effect | failed, definite: nothing was sent, because a file is not what the call was decided about |
 //! | `isError` that is neither true nor false | unknown: it says neither that it happened nor that it did not |
 //! | JSON-RPC −32601 | failed, definite |
 //! | JSON-RPC −32602 | failed, definite for calls that may be repeated; else reported |
@@ -23,6 +24,12 @@ use ua_store::CallRecord;
 
 /// How often one call that may not simply be made again is sent once more because the other side says that it turned it away unread.
 pub(crate) const MOST_BELIEVED: usize = 2;
+
+/// The error code of a call that was refused because a file that it sends had changed since it was looked at. Another attempt looks at it anew.
+const FILE_CHANGED: &str = "file_changed";
+
+/// Under which a refusal names the files that had changed.
+const CHANGED_FILES: &str = "dev.universal-agent/changed-files";
 
 /// The error code of a call whose session was over.
 const SESSION_OVER: &str = "session_over";
@@ -171,6 +178,11 @@ fn interpret_result(result: &Value, policy: &CallPolicy) -> Settlement {
     let envelope_failed = structured.as_ref().is_some_and(|envelope| says_failed(envelope, is_action));
     if is_error || envelope_failed {
         let effect = possible_effect(policy, &text);
+        let names_changed = result.get("_meta").and_then(|meta| meta.get(CHANGED_FILES)).is_some_and(Value::is_array);
+        // Whose errors say nothing about its effect proves nothing by this one either.
+        if is_error && names_changed && effect == PossibleEffect::None {
+            return failed(CallStatus::FailedDefinite, FILE_CHANGED, &text, None);
+        }
         return Settlement {
             status: CallStatus::FailedReported,
             content: Some(ToolContent { text: shortened(&text, MAX_TEXT).into(), is_error: true }),

@@ -103,7 +103,8 @@ impl Permit {
     }
 
     /// The request's `_meta`: key, run, step, call, attempt, epoch and W3C trace context with the ids as baggage (Durable Jobs
-    /// v1 spec §10). Servers that know none of it ignore it.
+    /// v1 spec §10). Servers that know none of it ignore it. Our own tool server is told, too, what the files hold that were looked at for this
+    /// attempt, by their places in the arguments, also that none was there: it sends these bytes or nothing.
     pub fn meta(&self) -> Map<String, Value> {
         let mut meta = Map::new();
         let mut put = |name: &str, value: Value| meta.insert(format!("{META}/{name}"), value);
@@ -113,6 +114,10 @@ impl Permit {
         put("tool-call-id", json!(self.call.call_id.as_str()));
         put("attempt", json!(self.call.attempt));
         put("epoch", json!(self.lease.epoch));
+        if self.call.name.is_of_own_server() && self.call.policy.names_files() {
+            let digests = self.call.file_digests.iter().map(|(place, digest)| (place.clone(), json!(digest.to_hex())));
+            put("files", Value::Object(digests.collect()));
+        }
         meta.insert(TRACEPARENT.to_owned(), json!(self.traceparent));
         let call = &self.call;
         meta.insert(BAGGAGE.to_owned(), json!(call_baggage(&call.run_id, &call.step_id, &call.call_id)));

@@ -8,9 +8,11 @@ use std::fmt;
 use std::io;
 
 use rmcp::ErrorData;
-use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject};
 use serde::Serialize;
 use serde_json::json;
+
+use crate::meta::CHANGED_FILES;
 
 /// Why a tool has no result.
 #[derive(Debug)]
@@ -21,9 +23,28 @@ pub(crate) enum Failure {
         problem: String,
         /// What to do about it.
         hint: String,
+        /// The file, as the caller calls it, that is not what the call was decided about; whoever decided does so anew then.
+        changed: Option<String>,
     },
     /// Something may have been changed.
     Unclear(String),
+}
+
+/// A file that was to leave is not the one that the call was decided about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the file {given:?} has changed since this call was decided, so nothing was sent: {why}")]
+pub(crate) struct ChangedFile {
+    /// What the caller calls it.
+    pub(crate) given: String,
+    /// How that is known, as a sentence.
+    pub(crate) why: String,
+}
+
+impl ChangedFile {
+    pub(crate) fn into_failure(self) -> Failure {
+        let hint = "look at the file as it is now, and make the call again if it is still to be sent".to_owned();
+        Failure::Refused { problem: self.to_string(), hint, changed: Some(self.given) }
+    }
 }
 
 /// A tool's answer before it becomes a protocol message.
@@ -31,11 +52,14 @@ pub(crate) type Answer = Result<CallToolResult, Failure>;
 
 impl Failure {
     pub(crate) fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into(), hint: hint.into() }
+        Self::Refused { problem: problem.into(), hint: hint.into(), changed: None }
     }
 
     /// Nothing was changed, because the operating system refused what `action` names.
     pub(crate) fn io(action: impl fmt::Display, error: &io::Error) -> Self {
+        if let Some(changed) = error.get_ref().and_then(|cause| cause.downcast_ref::<ChangedFile>()) {
+            return changed.clone().into_failure();
+        }
         let hints = [
             (io::ErrorKind::NotFound, "check the path; list_directory shows what is there"),
             (io::ErrorKind::PermissionDenied, "the path leads out of the workspace or is protected; use another one"),
@@ -52,7 +76,7 @@ impl Failure {
     /// The same failure, told about one item of several.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Refused { problem, hint } => format!("{problem}; {hint}"),
+            Self::Refused { problem, hint, changed: _ } => format!("{problem}; {hint}"),
             Self::Unclear(problem) => problem.clone(),
         }
     }
@@ -71,9 +95,14 @@ pub(crate) fn success(summary: impl Into<String>, value: &impl Serialize) -> Ans
 pub(crate) fn into_response(answer: Answer) -> Result<CallToolResponse, ErrorData> {
     match answer {
         Ok(result) => Ok(result.into()),
-        Err(Failure::Refused { problem, hint }) => {
+        Err(Failure::Refused { problem, hint, changed }) => {
             let mut result = CallToolResult::structured_error(json!({ "error": problem, "hint": hint }));
             result.content = vec![ContentBlock::text(format!("{problem}\nhint: {hint}"))];
+            result.meta = changed.map(|file| {
+                let mut meta = MetaObject::new();
+                meta.insert(CHANGED_FILES.to_owned(), json!([file]));
+                meta
+            });
             Ok(result.into())
         }
         Err(Failure::Unclear(problem)) => {

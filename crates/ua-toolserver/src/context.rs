@@ -14,6 +14,7 @@ use crate::answer::Failure;
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::seal::Seals;
+use crate::sent::Said;
 use crate::settings::Settings;
 use crate::workspace::Workspace;
 
@@ -36,6 +37,8 @@ pub(crate) struct Order<'a> {
     pub(crate) attempt: u64,
     /// The id of the run that asks, if the client said so.
     pub(crate) run: Option<&'a str>,
+    /// What the files hold that it sends, as the client says; by it alone a tool opens them.
+    pub(crate) files: &'a Said,
 }
 
 /// What tools are set up with, once, before the first call. They keep what they need of the settings.

@@ -28,7 +28,12 @@
 //!
 //! An answer with `isError: true` means that the effect did not happen. What cannot be told (a full disk at the
 //! wrong moment, a cut connection after a request left) is a JSON-RPC error −32603, which a durable runner reads as
-//! "outcome unknown". Standard output belongs to the protocol; logging goes through `tracing`.
+//! "outcome unknown".
+//!
+//! A caller that has decided about the files of a call says what they hold (`_meta["dev.universal-agent/files"]`). What leaves then is exactly
+//! that; where a file is another one by now, the call is refused, and `_meta["dev.universal-agent/changed-files"]` of the refusal names it.
+//!
+//! Standard output belongs to the protocol; logging goes through `tracing`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -66,6 +71,7 @@
 //! tools
 //! tool   record
 //! context
+//! sent
 //! settings   workspace
 //! area
 //! confine   regular   seal   secrets   trace   web
@@ -89,6 +95,7 @@ mod regular;
 mod schema;
 mod seal;
 mod secrets;
+mod sent;
 mod serve;
 mod server;
 mod settings;
@@ -102,7 +109,7 @@ pub use alert::post_alert;
 pub use confine::{Confiner, Limits, Offers, Sandbox, run_confined};
 pub use error::ToolServerError;
 pub use http::HttpServer;
-pub use meta::{ATTEMPT, FETCHES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
+pub use meta::{ATTEMPT, CHANGED_FILES, FETCHES, FILES, HONOURS_KEYS, IDEMPOTENCY_KEY, KEY_TTL_SECONDS, RUN_ID};
 pub use seal::{COPY_KEY, copy_key};
 pub use secrets::Secrets;
 pub use serve::{serve, serve_stdio};

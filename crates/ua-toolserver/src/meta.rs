@@ -20,3 +20,10 @@ pub const KEY_TTL_SECONDS: &str = "dev.universal-agent/key-ttl-seconds";
 /// The `_meta` field of a tool in `tools/list` that says that it reads addresses, those in its arguments or others. A durable runner asks
 /// before such a read carries something away.
 pub const FETCHES: &str = "dev.universal-agent/fetches";
+
+/// The request `_meta` field that says what the files hold that the call sends: an object with their SHA-256 by place in the arguments
+/// (`attachments[0]`). What is sent then is that or nothing; a file that the object does not name is not sent.
+pub const FILES: &str = "dev.universal-agent/files";
+
+/// The `_meta` field of a refusal that names the files, as the arguments call them, which were not what [`FILES`] says. Nothing was sent.
+pub const CHANGED_FILES: &str = "dev.universal-agent/changed-files";

@@ -18,7 +18,8 @@ use ua_core::Env;
 use crate::answer::{Answer, Failure, into_response};
 use crate::context::Order;
 use crate::error::ToolServerError;
-use crate::meta::{ATTEMPT, IDEMPOTENCY_KEY, RUN_ID};
+use crate::meta::{ATTEMPT, FILES, IDEMPOTENCY_KEY, RUN_ID};
+use crate::sent::Said;
 use crate::settings::Settings;
 use crate::tool::AnyTool;
 use crate::tools::{self, Toolbox};
@@ -112,6 +113,8 @@ impl ServerHandler for ToolServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let key = idempotency_key(&context.meta)?;
         let attempt = attempt(&context.meta)?;
+        let files = Said::read(context.meta.get(FILES))
+            .map_err(|why| ErrorData::invalid_params(format!("_meta[{FILES:?}] {why}"), None))?;
         let arguments = request.arguments.unwrap_or_default();
         tracing::debug!(keyed = key.is_some(), "call");
         // Without a run id pages are fetched anew, which is always right; so an odd one is as good as none.
@@ -124,7 +127,7 @@ impl ServerHandler for ToolServer {
                 None,
             ));
         };
-        let order = Order { key: key.as_deref(), attempt, run };
+        let order = Order { key: key.as_deref(), attempt, run, files: &files };
         let call = within(tool.deadline(), tool.may_drop(), tool.answer(self.toolbox.context(), arguments, order));
         let call = call.instrument(span.clone());
         let answer = if tool.may_drop() {

@@ -41,6 +41,7 @@ use self::outgoing::Sender;
 use self::transport::Transport;
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking, effect_id};
+use crate::sent::Said;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
@@ -137,7 +138,7 @@ impl Tool for SendEmail {
         let Context { workspace, env, .. } = context;
         let id = effect_id(order.key, env);
         let receipt = match &self.transport {
-            Transport::Maildir(outbox) => self.put_into(outbox, workspace, given, id, env).await?,
+            Transport::Maildir(outbox) => self.put_into(outbox, workspace, given, id, order.files, env).await?,
             Transport::Remote(remote) => remote.send(workspace, &self.from, given, id, order, env).await?,
         };
         let what = if receipt.already_sent { "already sent" } else { "sent" };
@@ -153,11 +154,12 @@ impl SendEmail {
         workspace: &Arc<Workspace>,
         given: Arguments,
         id: String,
+        files: &Said,
         env: &Env,
     ) -> Result<Receipt, Failure> {
         let (outbox, workspace, from) = (Arc::clone(outbox), Arc::clone(workspace), self.from.clone());
-        let now = env.now();
-        blocking(move || outbox.send(&workspace, &from, given, &id, now)).await
+        let (files, now) = (files.clone(), env.now());
+        blocking(move || outbox.send(&workspace, &files, &from, given, &id, now)).await
     }
 }
 

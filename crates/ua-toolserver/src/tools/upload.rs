@@ -9,7 +9,6 @@ mod s3;
 pub(super) mod workbench;
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +19,9 @@ use self::s3::Bucket;
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::error::ToolServerError;
+use crate::media;
 use crate::settings::Settings;
 use crate::tool::{Description, Effect, Opened, Tool};
-use crate::workspace::Workspace;
-use crate::{media, regular};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -65,25 +63,23 @@ impl Tool for Upload {
         )
     }
 
-    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
-        let workspace = Arc::clone(&context.workspace);
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let (workspace, files) = (Arc::clone(&context.workspace), order.files.clone());
         let uploaded = match self.0.as_ref() {
             ObjectStore::Directory(root) => {
                 let root = root.clone();
                 blocking(move || {
-                    let (name, mut file) = open(&workspace, &given.path)?;
-                    directory::put(&root, &name, &mut file, given.destination.as_deref())
+                    let file = files.open("path", &workspace, &given.path)?;
+                    directory::put(&root, &file.name()?, file, given.destination.as_deref())
                 })
                 .await?
             }
             ObjectStore::Bucket(bucket) => {
                 let place = bucket.place(given.destination.as_deref())?;
                 let (name, content) = blocking(move || {
-                    let (name, file) = open(&workspace, &given.path)?;
-                    let mut content = Vec::new();
-                    file.take(s3::MAX_BYTES + 1)
-                        .read_to_end(&mut content)
-                        .map_err(|error| Failure::io(format_args!("read {:?}", given.path), &error))?;
+                    let file = files.open("path", &workspace, &given.path)?;
+                    let name = file.name()?;
+                    let content = file.read(s3::MAX_BYTES, || too_large(&name, s3::MAX_BYTES))?;
                     Ok((name, content))
                 })
                 .await?;
@@ -95,15 +91,8 @@ impl Tool for Upload {
     }
 }
 
-/// The file that `path` names, and its name.
-fn open(workspace: &Workspace, given: &str) -> Result<(String, cap_std::fs::File), Failure> {
-    let path = workspace.readable(given)?;
-    let (file, metadata) = regular::open(workspace.area().dir(), &path)
-        .map_err(|error| Failure::io(format_args!("open {given:?}"), &error))?;
-    match path.file_name().and_then(|name| name.to_str()) {
-        Some(name) if metadata.is_file() => Ok((name.to_owned(), file)),
-        Some(_) | None => Err(Failure::refused(format!("{given:?} is not a file"), "name a file with a UTF-8 name")),
-    }
+fn too_large(name: &str, limit: u64) -> Failure {
+    Failure::refused(format!("{name:?} is larger than {} MiB", limit >> 20), "split or compress the file")
 }
 
 /// The name of the object that holds a file.

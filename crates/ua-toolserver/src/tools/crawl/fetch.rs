@@ -139,7 +139,7 @@ impl Fetcher {
         let permission = cell
             .get_or_init(async || {
                 self.robots(url).await.map_err(|failure| match failure {
-                    Failure::Refused { problem, hint } => (problem, hint),
+                    Failure::Refused { problem, hint, changed: _ } => (problem, hint),
                     Failure::Unclear(problem) => (problem, "try again".to_owned()),
                 })
             })
@@ -180,7 +180,7 @@ impl Fetcher {
             match hop.await {
                 Ok(Hop::Arrived(rules)) => return Ok(rules),
                 Ok(Hop::Redirected(next)) => here = next,
-                Err(Failure::Refused { problem, hint }) => {
+                Err(Failure::Refused { problem, hint, changed: _ }) => {
                     let problem = format!("{robots}, which says what programs may fetch, could not be read: {problem}");
                     return Err(Failure::refused(problem, hint));
                 }

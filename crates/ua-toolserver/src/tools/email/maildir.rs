@@ -13,6 +13,7 @@ use super::outgoing::{Bcc, OutgoingMail, Recipients, Sender};
 use super::{Arguments, Receipt, message_id};
 use crate::answer::Failure;
 use crate::area::{Area, Created};
+use crate::sent::Said;
 use crate::workspace::Workspace;
 
 const LOCK: &str = ".lock";
@@ -35,6 +36,7 @@ impl Outbox {
     pub(super) fn send(
         &self,
         workspace: &Workspace,
+        files: &Said,
         from: &Sender,
         given: Arguments,
         id: &str,
@@ -52,7 +54,7 @@ impl Outbox {
         let (path, already_sent) = if let Some(found) = find(&area, id).map_err(|error| could_not(&error))? {
             (found, true)
         } else {
-            let letter = OutgoingMail::read(workspace, from, given, people, id.to_owned())?;
+            let letter = OutgoingMail::read(workspace, files, from, given, people, id.to_owned())?;
             let message = letter.mime(Bcc::Kept, now)?.formatted();
             let target = Path::new("new").join(id);
             let (staged, ()) = area

@@ -1,6 +1,5 @@
 //! A message before it has a form: people, words and files, checked and read.
 
-use std::io::Read;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lettre::Message;
@@ -11,8 +10,9 @@ use ua_core::Timestamp;
 use super::{Arguments, message_id};
 use crate::answer::Failure;
 use crate::error::ToolServerError;
+use crate::media;
+use crate::sent::Said;
 use crate::workspace::Workspace;
-use crate::{media, regular};
 
 const MAX_ATTACHED_BYTES: u64 = 25 * 1024 * 1024;
 
@@ -58,9 +58,10 @@ pub(super) enum Bcc {
 }
 
 impl OutgoingMail {
-    /// Reads what `given` names.
+    /// Reads what `given` names, if it is what is said of it.
     pub(super) fn read(
         workspace: &Workspace,
+        files: &Said,
         from: &Sender,
         given: Arguments,
         people: Recipients,
@@ -73,7 +74,7 @@ impl OutgoingMail {
             id,
             from: from.0.clone(),
             people,
-            attachments: attach(workspace, &given.attachments)?,
+            attachments: attach(workspace, files, &given.attachments)?,
             subject: given.subject,
             body: given.body,
             html: given.html,
@@ -126,21 +127,19 @@ impl OutgoingMail {
     }
 }
 
-fn attach(workspace: &Workspace, paths: &[String]) -> Result<Vec<Attached>, Failure> {
+fn attach(workspace: &Workspace, said: &Said, paths: &[String]) -> Result<Vec<Attached>, Failure> {
     let mut left = MAX_ATTACHED_BYTES;
     let mut files = Vec::with_capacity(paths.len());
-    for given in paths {
-        let could_not = |error: &std::io::Error| Failure::io(format_args!("attach {given:?}"), error);
-        let path = workspace.readable(given)?;
-        let (file, _) = regular::open(workspace.area().dir(), &path).map_err(|error| could_not(&error))?;
-        let mut content = Vec::new();
-        let count = file.take(left + 1).read_to_end(&mut content).map_err(|error| could_not(&error))?;
-        left = left.checked_sub(count as u64).ok_or_else(|| {
+    for (index, given) in paths.iter().enumerate() {
+        let file = said.open(&format!("attachments[{index}]"), workspace, given)?;
+        let path = file.path().to_path_buf();
+        let content = file.read(left, || {
             Failure::refused(
                 format!("the attachments are larger than {} MiB, at {given:?}", MAX_ATTACHED_BYTES >> 20),
                 "upload large files and put their URLs into the body",
             )
         })?;
+        left = left.saturating_sub(content.len() as u64);
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if name.contains(['\r', '\n']) {
             return Err(Failure::refused(

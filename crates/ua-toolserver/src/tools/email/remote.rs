@@ -100,8 +100,9 @@ impl Remote {
             });
         }
         let letter = {
-            let (workspace, from, id) = (Arc::clone(workspace), from.clone(), id.clone());
-            blocking(move || OutgoingMail::read(&workspace, &from, given, people, id)).await?
+            let (workspace, files) = (Arc::clone(workspace), order.files.clone());
+            let (from, id) = (from.clone(), id.clone());
+            blocking(move || OutgoingMail::read(&workspace, &files, &from, given, people, id)).await?
         };
         let reference = self.deliver(&letter, order.key.unwrap_or(&id), journal.as_ref(), env).await?;
         Ok(Receipt { provider_reference: reference, ..receipt })

@@ -8,7 +8,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
 
 use crate::answer::Failure;
-use crate::regular;
+use crate::sent::Said;
 use crate::workspace::Workspace;
 
 /// The largest file that is read.
@@ -30,10 +30,12 @@ pub(super) struct ImageFile {
 }
 
 impl ImageFile {
-    /// Reads `given`, a path in the workspace.
-    pub(super) fn read(workspace: &Workspace, given: &str) -> Result<Self, Failure> {
-        let path = workspace.readable(given)?;
-        let bytes = regular::read_up_to(workspace.area().dir(), &path, given, MAX_FILE_BYTES)?;
+    /// Reads `given`, a path in the workspace that stands in the argument `path`, if it is what is said of it.
+    pub(super) fn read(files: &Said, workspace: &Workspace, given: &str) -> Result<Self, Failure> {
+        let bytes = files.open("path", workspace, given)?.read(MAX_FILE_BYTES, || {
+            let problem = format!("{given:?} has more bytes than the limit of {MAX_FILE_BYTES}");
+            Failure::refused(problem, "split the file, or make it smaller")
+        })?;
         Self::look(bytes).map_err(|why| {
             Failure::refused(
                 format!("{given:?} cannot be read as an image: {why}"),

@@ -14,6 +14,7 @@ use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
+use crate::sent::Said;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
@@ -105,7 +106,8 @@ impl Tool for DescribeImage {
         };
         let (sha256, media_type, data) = {
             let (workspace, path) = (Arc::clone(&context.workspace), given.path.clone());
-            blocking(move || prepare(&workspace, &path)).await?
+            let files = order.files.clone();
+            blocking(move || prepare(&files, &workspace, &path)).await?
         };
         let text =
             format!("{} Answer in at most {words} words.", question.unwrap_or("Describe what this image shows."));
@@ -135,8 +137,8 @@ fn answer(api: &ImageApi, path: &str, described: &Described, already_answered: b
 }
 
 /// The file's hash, and what is sent of it: as it is, or smaller.
-fn prepare(workspace: &Workspace, path: &str) -> Result<(String, &'static str, String), Failure> {
-    let file = ImageFile::read(workspace, path)?;
+fn prepare(files: &Said, workspace: &Workspace, path: &str) -> Result<(String, &'static str, String), Failure> {
+    let file = ImageFile::read(files, workspace, path)?;
     let sha256 = sha256_hex(&file.bytes);
     let is_plain = matches!(file.format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::WebP);
     let is_small = file.width <= MAX_SIDE && file.height <= MAX_SIDE && file.bytes.len() <= MAX_SENT_BYTES;

@@ -13,6 +13,7 @@ use super::decode::{ImageFile, pack};
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
+use crate::sent::Said;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::workspace::Workspace;
 
@@ -87,9 +88,9 @@ impl Tool for PreviewImage {
         )
     }
 
-    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
-        let workspace = Arc::clone(&context.workspace);
-        let (previewed, copy) = blocking(move || preview(&workspace, &given)).await?;
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
+        let (workspace, files) = (Arc::clone(&context.workspace), order.files.clone());
+        let (previewed, copy) = blocking(move || preview(&files, &workspace, &given)).await?;
         let Original { width, height, media_type, .. } = &previewed.original;
         let mut result = success(format!("{media_type}, {width} by {height} pixels"), &previewed)?;
         if previewed.shown {
@@ -99,13 +100,13 @@ impl Tool for PreviewImage {
     }
 }
 
-fn preview(workspace: &Workspace, given: &Arguments) -> Result<(Previewed, Vec<u8>), Failure> {
+fn preview(files: &Said, workspace: &Workspace, given: &Arguments) -> Result<(Previewed, Vec<u8>), Failure> {
     let side = given.max_side.unwrap_or(DEFAULT_SIDE);
     if !SIDES.contains(&side) {
         return Err(Failure::refused(format!("max_side {side} is not allowed"), "give 16 to 1024 pixels"));
     }
     let output = given.output.as_deref().map(|path| workspace.writable(path)).transpose()?;
-    let file = ImageFile::read(workspace, &given.path)?;
+    let file = ImageFile::read(files, workspace, &given.path)?;
     let broken = |why: String| {
         Failure::refused(format!("{:?} cannot be unpacked: {why}", given.path), "the file is damaged; create it again")
     };

@@ -5,7 +5,6 @@
 //! puts the same bytes under the same name (Durable Jobs v1 spec §7.4, §8.2).
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,13 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::open;
+use super::too_large;
 use crate::answer::{Answer, Failure, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::digest::sha256_hex;
 use crate::error::ToolServerError;
 use crate::media;
 use crate::record::{Entry, Record};
+use crate::sent::Said;
 use crate::tool::{Description, Effect, Opened, Tool};
 use crate::web::{self, NoAnswer, Patience, means_not_done};
 use crate::workspace::Workspace;
@@ -141,7 +141,8 @@ impl Tool for UploadToComposio {
         }
         let content = {
             let (workspace, path) = (Arc::clone(&context.workspace), given.path.clone());
-            blocking(move || read(&workspace, &path)).await?
+            let files = order.files.clone();
+            blocking(move || read(&files, &workspace, &path)).await?
         };
         // The same bytes under the name of the first attempt. Its address may have run out; then there is a new ticket.
         if let Some(Entry::Begun(ticket)) = earlier.filter(|earlier| is_about(earlier, &content)) {
@@ -257,15 +258,10 @@ fn is_about(earlier: &Entry<Ticket, Uploaded>, content: &Content) -> bool {
     matches!(earlier, Entry::Begun(ticket) if ticket.sha256 == content.sha256)
 }
 
-fn read(workspace: &Workspace, path: &str) -> Result<Content, Failure> {
-    let (name, file) = open(workspace, path)?;
-    let mut bytes = Vec::new();
-    let failed = |error: &std::io::Error| Failure::io(format_args!("read {path:?}"), error);
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let problem = format!("{path:?} is larger than {} MiB", MAX_BYTES >> 20);
-        return Err(Failure::refused(problem, "split or compress the file"));
-    }
+fn read(files: &Said, workspace: &Workspace, path: &str) -> Result<Content, Failure> {
+    let file = files.open("path", workspace, path)?;
+    let name = file.name()?;
+    let bytes = file.read(MAX_BYTES, || too_large(&name, MAX_BYTES))?;
     let media_type = media::type_of(Path::new(&name));
     let md5 = Md5::digest(&bytes)
         .iter()

@@ -1,6 +1,5 @@
 //! Objects in a directory of this machine.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -10,15 +9,11 @@ use crate::answer::Failure;
 use crate::area::{Area, Created, STAGED};
 use crate::digest::copy_hashing;
 use crate::regular;
+use crate::sent::Leaving;
 
 const LOCK: &str = ".lock";
 
-pub(super) fn put(
-    root: &Path,
-    name: &str,
-    file: &mut impl Read,
-    destination: Option<&str>,
-) -> Result<Uploaded, Failure> {
+pub(super) fn put(root: &Path, name: &str, file: Leaving, destination: Option<&str>) -> Result<Uploaded, Failure> {
     let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
     let below = destination.map_or_else(|| Ok(PathBuf::new()), |text| below(root, text))?;
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
@@ -27,7 +22,7 @@ pub(super) fn put(
 
     // The name depends on the content, so the content is staged under a name of its own and hashed on the way.
     let (staged, (sha256, bytes)) = area
-        .stage(below.join(format!("{STAGED}upload")), |temp| copy_hashing(file, temp))
+        .stage(below.join(format!("{STAGED}upload")), |temp| file.copy(temp))
         .map_err(|error| error.into_failure("write to the object store"))?;
     let object = below.join(object_name(&sha256, name));
     let created = staged.create(&object).map_err(|error| error.into_failure("name the object"))?;
@@ -49,12 +44,12 @@ pub(super) fn put(
 }
 
 /// Puts a file under a name of the caller's choice, in the place of what has it; its address, SHA-256 and length.
-pub(super) fn put_at(root: &Path, path: &str, file: &mut impl Read) -> Result<(String, String, u64), Failure> {
+pub(super) fn put_at(root: &Path, path: &str, file: Leaving) -> Result<(String, String, u64), Failure> {
     let could_not = |error: &std::io::Error| Failure::io("write to the object store", error);
     let area = Area::open_store(root).map_err(|error| could_not(&error))?;
     let _lock = area.lock(Path::new(LOCK)).map_err(|error| could_not(&error))?;
     let (sha256, bytes) = area
-        .replace_with(Path::new(path), |temp| copy_hashing(file, temp))
+        .replace_with(Path::new(path), |temp| file.copy(temp))
         .map_err(|error| error.into_failure("write to the object store"))?;
     Ok((address(&area.path().join(path))?, sha256, bytes))
 }

@@ -1,16 +1,15 @@
 //! `workbench_upload`: a file of the workspace, under a name of its own on the workbench.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{ObjectStore, RECEIVERS, directory, open, s3};
+use super::super::{ObjectStore, RECEIVERS, directory, s3, too_large};
 use super::{Passed, object};
-use crate::answer::{Answer, Failure, success};
+use crate::answer::{Answer, success};
 use crate::context::{Context, Order, Setup, blocking};
 use crate::media;
 use crate::tool::{Description, Effect, Opened, Tool};
@@ -48,29 +47,27 @@ impl Tool for WorkbenchUpload {
         )
     }
 
-    async fn call(&self, context: &Context, given: Arguments, _: Order<'_>) -> Answer {
+    async fn call(&self, context: &Context, given: Arguments, order: Order<'_>) -> Answer {
         let object = object(&given.remote_path)?;
         let (workspace, local) = (Arc::clone(&context.workspace), given.local_path.clone());
+        let files = order.files.clone();
+        let open = move || {
+            let file = files.open("local_path", &workspace, &local)?;
+            Ok((file.name()?, file))
+        };
         let (url, sha256, bytes) = match self.0.as_ref() {
             ObjectStore::Directory(root) => {
                 let root = root.clone();
                 blocking(move || {
-                    let (_, mut file) = open(&workspace, &local)?;
-                    directory::put_at(&root, &object, &mut file)
+                    let (_, file) = open()?;
+                    directory::put_at(&root, &object, file)
                 })
                 .await?
             }
             ObjectStore::Bucket(bucket) => {
                 let content = blocking(move || {
-                    let (_, file) = open(&workspace, &local)?;
-                    let mut content = Vec::new();
-                    let failed = |error: &std::io::Error| Failure::io(format_args!("read {local:?}"), error);
-                    file.take(s3::MAX_BYTES + 1).read_to_end(&mut content).map_err(|error| failed(&error))?;
-                    if content.len() as u64 > s3::MAX_BYTES {
-                        let problem = format!("{local:?} is larger than {} MiB", s3::MAX_BYTES >> 20);
-                        return Err(Failure::refused(problem, "split or compress the file"));
-                    }
-                    Ok(content)
+                    let (name, file) = open()?;
+                    file.read(s3::MAX_BYTES, || too_large(&name, s3::MAX_BYTES))
                 })
                 .await?;
                 bucket.put_at(&object, media::type_of(Path::new(&object)), content).await?
