@@ -529,6 +529,23 @@ mod tests {
         }
     }
 
+    /// A server of others may say it too; only whose errors are known to be without effect proves anything by it.
+    #[test]
+    fn a_refusal_because_a_file_changed_is_definite_where_errors_are_without_effect() {
+        let changed = |is_error: bool| RawReply::ToolResult {
+            result: json!({
+                "isError": is_error, "content": [{"type": "text", "text": "a.txt has changed"}],
+                "_meta": {CHANGED_FILES: ["a.txt"]},
+            }),
+        };
+        let vouched = CallPolicy { errors_without_effect: vec![".*".to_owned()], ..policy(OnUnknown::RedoKeyed) };
+        let refused = interpret(&changed(true), &vouched);
+        assert_eq!((refused.status, refused.error_code.as_deref()), (CallStatus::FailedDefinite, Some(FILE_CHANGED)));
+        assert!(another_attempt_may_help(refused.error_code.as_deref()));
+        assert_eq!(interpret(&changed(true), &policy(OnUnknown::RedoKeyed)).status, CallStatus::FailedReported);
+        assert_eq!(interpret(&changed(false), &vouched).status, CallStatus::Succeeded);
+    }
+
     #[test]
     fn only_what_another_attempt_may_change_is_tried_again() {
         for (code, may) in [

@@ -195,7 +195,7 @@ impl Reason<'_> {
             Self::Tainted(unnamed) => {
                 let named = if unnamed.is_empty() { String::new() } else { format!(" ({})", shown_addresses(unnamed)) };
                 format!(
-                    "It is {}. This run has read untrusted text and private data, and neither the job nor a person named where this \
+                    "It is {}. This job has read untrusted text and private data, and neither the job nor a person named where this \
                      goes{named}: the untrusted text may have asked for it.",
                     effect_words(call)
                 )
@@ -203,7 +203,7 @@ impl Reason<'_> {
             Self::MadeAddress(addresses) => {
                 format!(
                     "It reads {}, which appears neither in the job, nor in what a person wrote, nor in untrusted text of an \
-                     earlier result. This run has read untrusted text and private data: the address may leak it.",
+                     earlier result. This job has read untrusted text and private data: the address may leak it.",
                     shown_addresses(addresses)
                 )
             }

@@ -6,7 +6,7 @@
 use ua_core::{CallId, CallStatus, CorrectedTo, IdempotencyKey, OnUnknown, RunId};
 use ua_store::{
     Around, AttemptRecord, CallRecord, CallsOf, LateReply, LedgerStore, QuestionRecord, QuestionStatus, ReceiptRecord,
-    Relations, Store, StoreError, Taint, is_left_open, is_task,
+    Relations, RunRecord, RunsOf, Store, StoreError, Taint, is_left_open, is_task,
 };
 
 use crate::admission::Facts;
@@ -39,7 +39,7 @@ pub(crate) struct View {
     pub(crate) in_place_of: Option<CallId>,
     /// What a person wrote or approved in its run; of calls that are about to be sent.
     pub(crate) known: Named,
-    /// Whether untrusted content and private data met where it comes from; of calls that are about to be sent.
+    /// Whether untrusted content and private data met in the tree of runs that it comes from; of calls that are about to be sent.
     pub(crate) is_tainted: bool,
     /// Addresses that people or earlier results named; of calls of a tainted run that would read others.
     pub(crate) heard: Addresses,
@@ -131,7 +131,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
-                self.learn_people(&mut view, around.run.taint).await?;
+                self.learn_people(&mut view, &around.run).await?;
             }
             CallStatus::FailedDefinite | CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => {
             }
@@ -153,7 +153,7 @@ impl Ledger {
                     view.twin = Some(self.as_twin(&view.call, holder).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
-                self.learn_people(&mut view, around.run.taint).await?;
+                self.learn_people(&mut view, &around.run).await?;
             }
         }
         Ok(view)
@@ -202,18 +202,44 @@ impl Ledger {
         }
     }
 
-    /// Whom people named, and what the run has read.
-    async fn learn_people(&self, view: &mut View, taint: Taint) -> Result<(), LedgerError> {
+    /// Whom people named, and what the run and those that work with it have read.
+    async fn learn_people(&self, view: &mut View, run: &RunRecord) -> Result<(), LedgerError> {
         let rules = self.rules();
         if rules.looks_at_addresses(&view.call) {
             view.known = self.addresses_of_people(&view.call).await?;
         }
-        self.learn_taint(taint);
-        view.is_tainted = taint.is_both();
-        if view.is_tainted && !rules.made_addresses(&view.call, &Addresses::default()).is_empty() {
+        let reads_made = !rules.made_addresses(&view.call, &Addresses::default()).is_empty();
+        let matters = rules.looks_at_taint(&view.call) || reads_made;
+        view.is_tainted = self.taint_of(&view.call, run, matters).await?.is_both();
+        if view.is_tainted && reads_made {
             view.heard = self.addresses_heard(&view.call).await?;
         }
         Ok(())
+    }
+
+    /// What a run has read; where `matters`, with what every run of its tree has read by now. They share a disk: what one of them fetched or
+    /// computed lies in files that a program of another one reads, and no receipt says so ([ADR 41](../../../docs/adr/0041-a-tree-is-tainted-as-one.md)).
+    async fn taint_of(&self, call: &CallRecord, run: &RunRecord, matters: bool) -> Result<Taint, LedgerError> {
+        if run.taint.is_both() || !may_share_a_tree(run) {
+            self.learn_taint(run.taint);
+            return Ok(run.taint);
+        }
+        self.add_taint(run.taint);
+        let mut taint = run.taint;
+        if !matters {
+            return Ok(taint);
+        }
+        let failed = || LedgerError::at("look what was read beside", &call.call_id);
+        let mut left = vec![self.top_of(call).await?];
+        while let Some(above) = left.pop() {
+            taint = taint.and(self.store.run(&above).await.map_err(failed())?.taint);
+            if taint.is_both() {
+                break;
+            }
+            let below = self.store.runs_of(RunsOf::Children(above)).await.map_err(failed())?;
+            left.extend(below.into_iter().filter(is_task).map(|run| run.run_id));
+        }
+        Ok(taint)
     }
 
     pub(crate) fn rules(&self) -> Rules<'_> {
@@ -282,4 +308,9 @@ impl Ledger {
         let calls = calls.map_err(LedgerError::at("count what was asked before", &call.call_id))?;
         Ok(calls.iter().filter(|other| other.name.is_ask_user() && other.position < call.position).count())
     }
+}
+
+/// Whether a run can have others beside or below it that share its disk: it is a sub-agent, or its job lets it have some.
+fn may_share_a_tree(run: &RunRecord) -> bool {
+    is_task(run) || run.spec.subagents.is_some()
 }
