@@ -55,6 +55,8 @@ struct State {
     /// The client's `initialize`, once it was answered: the next broker makes it once more with its own tool server.
     handshake: Option<String>,
     answered_at: Option<Instant>,
+    /// What was said to a person last.
+    warned: Option<String>,
 }
 
 struct Bridge {
@@ -242,11 +244,21 @@ impl Bridge {
             match line.split_once(' ') {
                 Some(("A", answer)) => self.answered(answer)?,
                 Some(("L", message)) => write_out(message)?,
+                Some(("W", why)) => self.warn(why),
                 Some(("X", why)) => return Err(io::Error::other(why.to_owned())),
                 Some(_) | None => {}
             }
         }
         Ok(())
+    }
+
+    /// Says to a person what the broker says, each time that it is something else.
+    fn warn(&self, why: &str) {
+        let mut state = self.state();
+        if state.warned.as_deref() != Some(why) {
+            let _unread = writeln!(io::stderr(), "ua gateway: {why}");
+            state.warned = Some(why.to_owned());
+        }
     }
 
     /// Answers all requests with why they cannot be carried. One that a broker was told is not said to be undone: it is found by whoever asks again.
@@ -335,7 +347,30 @@ fn is_read_for(out: &impl AsFd, span: Duration) -> bool {
     }
 }
 
+/// Connects to the broker of this user, or of root. Another user's program that listens there is told nothing: the hello has what the client
+/// gave its tool server.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let broker = connect_to(socket)?;
+    if is_of_this_user(&broker)? {
+        return Ok(broker);
+    }
+    let why = "it is a socket of another user, to whom nothing was said; look who can write in its folder";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+#[cfg(target_os = "linux")]
+fn is_of_this_user(stream: &UnixStream) -> io::Result<bool> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
+    Ok(peer.is_root() || peer == rustix::process::geteuid())
+}
+
+/// The folder of the socket, which is its owner's alone, says it.
+#[cfg(not(target_os = "linux"))]
+fn is_of_this_user(_: &UnixStream) -> io::Result<bool> {
+    Ok(true)
+}
+
+fn connect_to(socket: &Path) -> io::Result<UnixStream> {
     if socket.as_os_str().len() <= LONGEST_ADDRESS {
         return UnixStream::connect(socket);
     }

@@ -128,7 +128,10 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
     if root.join("over_http").exists() {
         let tokens = ua_broker::Tokens::at(root.join("tokens.json"));
         let sessions = ua_broker::KeptSessions::at(root.join("http_sessions"));
-        config.http = Some(ua_broker::HttpSettings { address: "127.0.0.1:0".parse().unwrap(), tokens, sessions });
+        // Any, unless the file names one.
+        let named = std::fs::read_to_string(root.join("over_http")).unwrap();
+        let address = if named.is_empty() { "127.0.0.1:0" } else { named.as_str() }.parse().unwrap();
+        config.http = Some(ua_broker::HttpSettings { address, tokens, sessions });
         let command = [
             std::env::current_exe().unwrap().display().to_string(),
             "server".into(),

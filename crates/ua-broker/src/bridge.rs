@@ -67,6 +67,12 @@ pub(crate) async fn serve(
     lines: BufReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
 ) -> Result<(), Broken> {
+    // For whoever reads what the client keeps of its tool servers' words: it is said on the bridge's standard error.
+    let taken = lock(&broker.taken).clone();
+    let mut write = write;
+    if let Some(why) = taken {
+        let _gone = write.write_all(format!("W {why}\n").as_bytes()).await;
+    }
     let (out, outgoing) = mpsc::unbounded_channel();
     let says_again = hello.says_again;
     let talk = Arc::new(Talk::of(&hello));

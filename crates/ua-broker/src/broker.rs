@@ -82,6 +82,8 @@ pub struct Broker {
     pub(crate) spent: Spent,
     /// Where it listens for clients over HTTP.
     pub(crate) address: Mutex<Option<std::net::SocketAddr>>,
+    /// Why it does not, as long as the address is another program's.
+    pub(crate) taken: Mutex<Option<String>>,
     /// Who is connected, by bridge.
     pub(crate) connected: Mutex<HashMap<String, Connected>>,
     pub(crate) connections: AtomicUsize,
@@ -210,6 +212,7 @@ impl Broker {
             inputs: Inputs::default(),
             spent: Spent::default(),
             address: Mutex::default(),
+            taken: Mutex::default(),
             connected: Mutex::default(),
             connections: AtomicUsize::new(0),
             projects: Mutex::default(),

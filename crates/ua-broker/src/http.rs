@@ -40,6 +40,7 @@ pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
+use crate::peers;
 use crate::serve::DRAIN;
 use crate::upstream::lock;
 
@@ -49,6 +50,8 @@ const LONGEST: usize = 16 * 1024 * 1024;
 const SESSION_LIFE: Duration = Duration::from_hours(1);
 /// How much of the time that the broker takes to end is for what comes behind the last answer.
 const LAST: Duration = Duration::from_secs(1);
+/// How often an address is tried that another program has.
+const TRY_EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked for those.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// What a request says in headers and in itself is not the same.
@@ -84,8 +87,9 @@ pub(crate) struct Front {
     standing: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
 
-/// Listens, and serves whoever comes until the broker closes. The address says where it listens.
-pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Result<SocketAddr, Broken> {
+/// Listens, and serves whoever comes until the broker closes. An address that another program has is no reason to serve nobody: clients that come
+/// through bridges need none. It is said to all who ask, and tried again until it is free.
+pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Result<(), Broken> {
     let failed = |error: std::io::Error| Broken::new(format!("listen on http://{}: {error}", settings.address));
     if !settings.address.ip().is_loopback() {
         return Err(Broken::new(format!(
@@ -93,8 +97,6 @@ pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Res
             settings.address
         )));
     }
-    let listener = TcpListener::bind(settings.address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
     let front = Arc::new(Front {
         broker: broker.clone(),
         tokens: settings.tokens.clone(),
@@ -102,20 +104,70 @@ pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Res
         sessions: Mutex::default(),
         standing: Mutex::default(),
     });
-    tokio::spawn(front.serve(listener));
-    Ok(address)
+    match bind(broker, settings.address).await.map_err(failed)? {
+        Some(listener) => drop(tokio::spawn(front.serve(listener))),
+        None => drop(tokio::spawn(front.serve_when_free(settings.address))),
+    }
+    Ok(())
+}
+
+/// Takes the address; `None` when another program has it.
+async fn bind(broker: &Broker, wanted: SocketAddr) -> std::io::Result<Option<TcpListener>> {
+    let listener = match TcpListener::bind(wanted).await {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let why = taken(wanted, peers::listener_at(wanted));
+            if lock(&broker.taken).replace(why.clone()).as_ref() != Some(&why) {
+                tracing::warn!("{why}");
+            }
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let address = listener.local_addr()?;
+    tracing::info!(%address, "clients over HTTP are served");
+    *lock(&broker.address) = Some(address);
+    *lock(&broker.taken) = None;
+    Ok(Some(listener))
+}
+
+/// What it means that another program has the address.
+fn taken(address: SocketAddr, holder: Option<u32>) -> String {
+    let whose = match holder {
+        Some(user) if user == rustix::process::geteuid().as_raw() => "another program of yours".to_owned(),
+        Some(user) => format!("a program of another user (uid {user})"),
+        None => "another program".to_owned(),
+    };
+    format!(
+        "clients over HTTP are not served: {address} belongs to {whose}, which is told the token of each client that connects there. End \
+         it, or let them connect to another address (`listen` in gateway.toml); make new tokens where it is not yours"
+    )
 }
 
 impl Front {
+    async fn serve_when_free(self: Arc<Self>, address: SocketAddr) {
+        loop {
+            tokio::select! {
+                () = self.broker.env.clock.sleep(TRY_EVERY) => {}
+                () = self.broker.closing.cancelled() => return,
+            }
+            match bind(&self.broker, address).await {
+                Ok(Some(listener)) => return self.serve(listener).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, %address, "clients over HTTP cannot be served yet"),
+            }
+        }
+    }
+
     async fn serve(self: Arc<Self>, listener: TcpListener) {
         let lines = TaskTracker::new();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
                         // An event is small and somebody waits for it.
                         let _slower = stream.set_nodelay(true);
-                        lines.spawn(self.clone().serve_line(stream));
+                        lines.spawn(self.clone().serve_line(stream, peer));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a client could not be accepted");
@@ -143,10 +195,20 @@ impl Front {
     }
 
     /// Serves one connection of a client: request after request, and none any more once the broker ends.
-    async fn serve_line(self: Arc<Self>, stream: TcpStream) {
+    async fn serve_line(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let user = stream.local_addr().ok().and_then(|own| peers::user_at(peer, own));
+        let is_ours = user.is_none_or(peers::is_ours);
+        if !is_ours {
+            tracing::warn!(uid = user, "a program of another user wants to be served");
+        }
         let service = service_fn(|request| {
             let front = self.clone();
-            async move { Ok::<_, Infallible>(front.pass(request).await) }
+            async move {
+                if is_ours {
+                    return Ok::<_, Infallible>(front.pass(request).await);
+                }
+                Ok(refusal(StatusCode::FORBIDDEN, "only programs of the user whose gateway this is are served"))
+            }
         });
         let line = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())

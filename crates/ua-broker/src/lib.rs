@@ -28,6 +28,7 @@ mod http;
 mod incoming;
 mod lines;
 mod live;
+mod peers;
 mod queue;
 mod road;
 pub mod rules;

@@ -18,6 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::bridge;
 use crate::broker::{Broken, Broker};
 use crate::http;
+use crate::peers;
 use crate::session::Sessions;
 use crate::upstream::lock;
 use crate::wire::{Control, Visitor, WIRE, Wanted};
@@ -74,9 +75,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     broker.clear_up().await?;
     let listener = listen(&broker.config.socket).map_err(io("listen"))?;
     if let Some(settings) = &broker.config.http {
-        let address = http::listen(&broker, settings).await?;
-        tracing::info!(%address, "clients over HTTP are served");
-        *lock(&broker.address) = Some(address);
+        http::listen(&broker, settings).await?;
     }
     let mut idle_since = broker.env.now();
     let mut signals = Ends::listen().map_err(io("listen to signals"))?;
@@ -85,6 +84,10 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
             () = signals.asked() => break,
             accepted = listener.accept() => {
                 let (stream, _) = accepted.map_err(io("let a bridge in"))?;
+                if !is_of_this_user(&stream) {
+                    tracing::warn!("a program of another user is at the socket; it is not let in");
+                    continue;
+                }
                 let broker = broker.clone();
                 broker.connections.fetch_add(1, Ordering::AcqRel);
                 tokio::spawn(async move {
@@ -115,7 +118,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
         tokio::select! {
             // Whoever asks twice does not want to wait.
             () = signals.asked() => break,
-            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
+            accepted = listener.accept() => if let Some((stream, _)) = accepted.ok().filter(|(stream, _)| is_of_this_user(stream)) {
                 tokio::spawn(visit_at_the_end(broker.clone(), stream));
             },
             () = broker.env.clock.sleep(POLL) => {}
@@ -182,6 +185,11 @@ fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
     let name = path.file_name().unwrap_or_default();
     Ok((Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name), Some(folder)))
+}
+
+/// Whether this user, or root, has the other end. The folder of the socket keeps others out; where somebody opened that to them, this does.
+fn is_of_this_user(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peers::is_ours(peer.uid()))
 }
 
 async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
@@ -265,7 +273,7 @@ fn status(broker: &Broker) -> Value {
         .collect();
     let address = lock(&broker.address).map(|address| format!("http://{address}"));
     json!({
-        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "wire": WIRE, "http": address, "bridges": bridges,
+        "pid": std::process::id(), "version": env!("CARGO_PKG_VERSION"), "wire": WIRE, "http": address, "http_taken": *lock(&broker.taken), "bridges": bridges,
         "calls": calls, "is_ending": broker.closing.is_cancelled(),
     })
 }
@@ -300,6 +308,10 @@ async fn want(socket: &Path, control: Wanted) -> io::Result<Option<Value>> {
         }
         Err(error) => return Err(error),
     };
+    if !is_of_this_user(&stream) {
+        let why = format!("{} is a socket of another user, to whom nothing was said", socket.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     let control = Control { wire: WIRE, control };
     let mut line = serde_json::to_string(&control)?;
     line.push('\n');

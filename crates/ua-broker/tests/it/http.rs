@@ -452,3 +452,28 @@ fn a_client_over_http_finds_its_call_with_the_next_broker() {
     assert_eq!((text(said.result()).as_str(), world.effects().len()), ("done, 1 so far", 1), "one key, one effect");
     world.check();
 }
+
+/// Another program, whoever's, has the address before the broker: clients that come through bridges do not care, all are told, and clients over
+/// HTTP are served as soon as it is free.
+#[test]
+fn an_address_that_another_program_has_stops_no_client_of_a_bridge_and_is_said_plainly() {
+    let world = GatewayWorld::new();
+    let squatter = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = squatter.local_addr().unwrap().to_string();
+    std::fs::write(world.path("over_http"), &address).unwrap();
+    let mut client = world.client().greet();
+    let answer = client.result("append_line", &json!({"text": "a"}));
+    assert_eq!((text(&answer).as_str(), world.effects().len()), ("done, 1 so far", 1));
+    let status = world.status().unwrap();
+    let why = status["http_taken"].as_str().unwrap();
+    assert!(why.contains(&format!("{address} belongs to another program of yours")), "{why}");
+    assert_eq!(status["http"], Value::Null);
+    until("a word to the person", || {
+        std::fs::read_to_string(world.path("bridge.log")).ok()?.contains(why).then_some(())
+    });
+    drop(squatter);
+    let served = until("an address that is free", || Some(world.status()?["http"].as_str()?.to_owned()));
+    assert_eq!((served, world.status().unwrap()["http_taken"].clone()), (format!("http://{address}"), Value::Null));
+    let client = HttpClient { address, token: world.token("codex"), session: None }.greet();
+    assert_eq!(client.call(1, "append_line", &json!({"text": "b"})).status, 200);
+}

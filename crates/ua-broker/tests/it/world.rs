@@ -348,6 +348,8 @@ impl Client {
         let (stdout, theirs) = UnixStream::pair().unwrap();
         command.current_dir(world.path(project)).stdin(Stdio::piped()).envs(env.iter().copied());
         command.stdout(OwnedFd::from(theirs));
+        // What it says to a person.
+        command.stderr(fs::OpenOptions::new().create(true).append(true).open(world.path("bridge.log")).unwrap());
         let mut child = command.spawn().unwrap();
         // Its end is the bridge's alone.
         drop(command);

@@ -450,7 +450,11 @@ pub(super) async fn show_session(
 
 /// Starts a broker. What is wrong with the file that one would read is said even where one runs: that one keeps what it read.
 async fn start(host: &Host, root: Option<&Path>) -> Result<(), HostError> {
-    if gateway::start(host, root).await? == Started::Now {
+    let started = gateway::start(host, root).await?;
+    if let Some(why) = broker(host, root).await?.and_then(|broker| broker.http_taken) {
+        crate::output::tell(why);
+    }
+    if started == Started::Now {
         return say(&GatewayStarted { was_running: false, is_new: true }, "");
     }
     if let Err(wrong) = gateway::check(host, root) {
@@ -516,6 +520,9 @@ fn show_broker(broker: GatewayBroker, folder: &Path) -> Result<(), HostError> {
     print(format!("broker {} ({version}) in {}{ends}\n", broker.pid, folder.display()))?;
     if let Some(address) = &broker.http {
         print(format!("clients over HTTP: {address}/s/SERVER/mcp\n"))?;
+    }
+    if let Some(why) = &broker.http_taken {
+        print(format!("{}\n", plain(why)))?;
     }
     if !broker.bridges.is_empty() {
         let row =

@@ -30,6 +30,9 @@ pub(crate) struct GatewayBroker {
     /// Where clients over HTTP reach it, if they may.
     #[serde(default)]
     pub(crate) http: Option<String>,
+    /// Why they do not, while another program has that address.
+    #[serde(default)]
+    pub(crate) http_taken: Option<String>,
     /// The clients that are connected, one for each tool server.
     pub(crate) bridges: Vec<GatewayBridge>,
     /// The calls that are in flight.

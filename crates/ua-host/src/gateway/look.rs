@@ -16,6 +16,8 @@ pub struct Looked {
     pub config: Option<HostError>,
     /// The version of the broker that runs, if one does and says it.
     pub broker: Option<String>,
+    /// Why clients over HTTP do not reach that, where another program has the address.
+    pub http_taken: Option<String>,
     /// Files that others may use, though they are the owner's alone.
     pub open_to_others: Vec<PathBuf>,
     /// Tool servers of clients that go through it, and those that do not, each with the configuration's file.
@@ -57,11 +59,10 @@ pub async fn look(host: &Host, named: Option<&Path>) -> Result<Looked, HostError
     }
     looked.config = Said::read(host, &root).err();
     let socket = root.join(SOCKET);
-    looked.broker = asked(&socket, false)
-        .await
-        .ok()
-        .flatten()
-        .map(|status| status["version"].as_str().unwrap_or("an earlier version").to_owned());
+    if let Some(status) = asked(&socket, false).await.ok().flatten() {
+        looked.broker = Some(status["version"].as_str().unwrap_or("an earlier version").to_owned());
+        looked.http_taken = status["http_taken"].as_str().map(str::to_owned);
+    }
     let others = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     looked.open_to_others = [socket, root.join(super::config::TOKENS)].into_iter().filter(others).collect();
     looked.root = Some(root);

@@ -344,6 +344,9 @@ pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>
         ),
         None => findings.ok(CHECK, format!("no broker is running; the next client starts one in {}", root.display())),
     }
+    if let Some(why) = &looked.http_taken {
+        findings.fail(CHECK, why.clone(), "`ua gateway status` says when they are served");
+    }
     for path in &looked.open_to_others {
         let fix = format!("chmod 600 {}", path.display());
         findings.fail(CHECK, format!("other users can access {}", path.display()), fix);
