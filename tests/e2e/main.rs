@@ -63,6 +63,7 @@ mod same_receipts;
 mod sandbox;
 mod secret_references;
 mod secrets;
+mod sent_files;
 mod server_database;
 mod sessions;
 mod siblings;

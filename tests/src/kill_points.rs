@@ -1,6 +1,7 @@
 //! Kill points at the seams of the program under test.
 //!
-//! `UA_KILL_AT=after:tool.invoke:send_email` kills the process there with SIGKILL. `UA_BROKEN_RULE=running-after-dispatch` breaks the
+//! `UA_KILL_AT=after:tool.invoke:send_email` kills the process there with SIGKILL. `UA_REPLACE_AT=before:tool.invoke:send_email|FROM|TO` puts a
+//! copy of one file in the place of another one there, as somebody else who works in the workspace may at any moment. `UA_BROKEN_RULE=running-after-dispatch` breaks the
 //! order of intent and act, `no-redactor` stores secrets as they came, so that a harness can show that it would see it.
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub fn parts(pdf: Option<ua_pdf::Renderer>) -> Parts {
     end_with_the_harness();
     let point = variable("UA_KILL_AT").and_then(|text| KillPoint::parse(&text));
     let plan = point.map_or_else(|| Arc::new(Nowhere) as Arc<dyn Plan>, |point| Arc::new(point));
+    let replaced = variable("UA_REPLACE_AT").and_then(|text| replacing(&text));
+    let plan = replaced.map_or(plan.clone(), |replaced| Arc::new(Both(Arc::new(replaced), plan)));
     let broken = variable("UA_BROKEN_RULE").unwrap_or_default();
     Parts { pdf, seams: Some(Arc::new(KillPoints { plan, broken })) }
 }
@@ -49,6 +52,33 @@ fn variable(name: &str) -> Option<String> {
 struct KillPoints {
     plan: Arc<dyn Plan>,
     broken: String,
+}
+
+/// A point at which a copy of one file takes the place of another one.
+fn replacing(text: &str) -> Option<KillPoint> {
+    let mut parts = text.split('|');
+    let (point, from, to) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
+    Some(KillPoint::parse(point)?.instead(move || {
+        if let Err(error) = std::fs::copy(&from, &to) {
+            unreachable!("the harness names files that are there: {from} and {to}: {error}");
+        }
+    }))
+}
+
+/// Two plans, the first one first.
+struct Both(Arc<dyn Plan>, Arc<dyn Plan>);
+
+#[async_trait::async_trait]
+impl Plan for Both {
+    async fn before(&self, crossing: &Crossing) {
+        self.0.before(crossing).await;
+        self.1.before(crossing).await;
+    }
+
+    async fn after(&self, crossing: &Crossing) {
+        self.0.after(crossing).await;
+        self.1.after(crossing).await;
+    }
 }
 
 struct Nowhere;

@@ -42,11 +42,17 @@ impl Said {
         entries.map(|entries| Self(Some(Arc::new(entries)))).ok_or(WRONG)
     }
 
-    /// Opens the file that stands in `place` of the arguments, where the caller calls it `given`.
+    /// Opens the file that stands in `place` of the arguments, where the caller calls it `given`; `doing` is what an error says could not be done.
     ///
     /// # Errors
     /// It is not in the workspace, cannot be opened, or is none of those that the caller told of.
-    pub(crate) fn open(&self, place: &str, workspace: &Workspace, given: &str) -> Result<Leaving, Failure> {
+    pub(crate) fn open(
+        &self,
+        doing: &'static str,
+        place: &str,
+        workspace: &Workspace,
+        given: &str,
+    ) -> Result<Leaving, Failure> {
         let expected = match &self.0 {
             None => None,
             Some(said) => Some(said.get(place).cloned().ok_or_else(|| {
@@ -56,14 +62,15 @@ impl Said {
         };
         let path = workspace.readable(given)?;
         let (file, metadata) = regular::open(workspace.area().dir(), &path)
-            .map_err(|error| Failure::io(format_args!("open {given:?}"), &error))?;
-        Ok(Leaving { given: given.to_owned(), path, file, is_file: metadata.is_file(), expected })
+            .map_err(|error| Failure::io(format_args!("{doing} {given:?}"), &error))?;
+        Ok(Leaving { doing, given: given.to_owned(), path, file, is_file: metadata.is_file(), expected })
     }
 }
 
 /// A file that is about to leave, opened. Its bytes are had all at once and compared, or as a copy that is good only when the end says so.
 #[derive(Debug)]
 pub(crate) struct Leaving {
+    doing: &'static str,
     given: String,
     path: PathBuf,
     file: File,
@@ -100,7 +107,7 @@ impl Leaving {
             .file
             .take(limit.saturating_add(1))
             .read_to_end(&mut content)
-            .map_err(|error| Failure::io(format_args!("read {:?}", self.given), &error))?;
+            .map_err(|error| Failure::io(format_args!("{} {:?}", self.doing, self.given), &error))?;
         if count as u64 > limit {
             return Err(too_large());
         }

@@ -69,7 +69,7 @@ impl Tool for Upload {
             ObjectStore::Directory(root) => {
                 let root = root.clone();
                 blocking(move || {
-                    let file = files.open("path", &workspace, &given.path)?;
+                    let file = files.open("open", "path", &workspace, &given.path)?;
                     directory::put(&root, &file.name()?, file, given.destination.as_deref())
                 })
                 .await?
@@ -77,7 +77,7 @@ impl Tool for Upload {
             ObjectStore::Bucket(bucket) => {
                 let place = bucket.place(given.destination.as_deref())?;
                 let (name, content) = blocking(move || {
-                    let file = files.open("path", &workspace, &given.path)?;
+                    let file = files.open("open", "path", &workspace, &given.path)?;
                     let name = file.name()?;
                     let content = file.read(s3::MAX_BYTES, || too_large(&name, s3::MAX_BYTES))?;
                     Ok((name, content))

@@ -31,6 +31,7 @@ mod render;
 mod research;
 mod s3;
 mod sandbox;
+mod sent;
 mod upload;
 mod variables;
 mod workbench;

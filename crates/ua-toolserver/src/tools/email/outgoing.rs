@@ -131,7 +131,7 @@ fn attach(workspace: &Workspace, said: &Said, paths: &[String]) -> Result<Vec<At
     let mut left = MAX_ATTACHED_BYTES;
     let mut files = Vec::with_capacity(paths.len());
     for (index, given) in paths.iter().enumerate() {
-        let file = said.open(&format!("attachments[{index}]"), workspace, given)?;
+        let file = said.open("attach", &format!("attachments[{index}]"), workspace, given)?;
         let path = file.path().to_path_buf();
         let content = file.read(left, || {
             Failure::refused(

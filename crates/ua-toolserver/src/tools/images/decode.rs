@@ -32,7 +32,7 @@ pub(super) struct ImageFile {
 impl ImageFile {
     /// Reads `given`, a path in the workspace that stands in the argument `path`, if it is what is said of it.
     pub(super) fn read(files: &Said, workspace: &Workspace, given: &str) -> Result<Self, Failure> {
-        let bytes = files.open("path", workspace, given)?.read(MAX_FILE_BYTES, || {
+        let bytes = files.open("read", "path", workspace, given)?.read(MAX_FILE_BYTES, || {
             let problem = format!("{given:?} has more bytes than the limit of {MAX_FILE_BYTES}");
             Failure::refused(problem, "split the file, or make it smaller")
         })?;

@@ -259,7 +259,7 @@ fn is_about(earlier: &Entry<Ticket, Uploaded>, content: &Content) -> bool {
 }
 
 fn read(files: &Said, workspace: &Workspace, path: &str) -> Result<Content, Failure> {
-    let file = files.open("path", workspace, path)?;
+    let file = files.open("open", "path", workspace, path)?;
     let name = file.name()?;
     let bytes = file.read(MAX_BYTES, || too_large(&name, MAX_BYTES))?;
     let media_type = media::type_of(Path::new(&name));

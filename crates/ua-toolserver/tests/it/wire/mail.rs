@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use ua_testkit::{HttpFault, MailApi, MailApiConfig, SmtpFault, SmtpSink, SmtpSinkConfig};
-use ua_toolserver::{ATTEMPT, IDEMPOTENCY_KEY, Settings};
+use ua_toolserver::{ATTEMPT, FILES, IDEMPOTENCY_KEY, Settings};
 
 use super::{Came, TestServer, names, sha256};
 
@@ -359,4 +359,23 @@ fn mail_settings_that_can_not_work_are_named_at_the_start() {
     for (problem, expected) in cases {
         assert!(problem.contains(expected) && !problem.contains("hunter2"), "{problem}");
     }
+}
+
+/// The first attempt may have arrived, the probe says that it has not, and by then the file is another one.
+#[tokio::test]
+async fn what_a_probe_lets_be_sent_again_is_what_was_sent_before_or_nothing() {
+    let mail = Mail::probed([(1, SmtpFault::CutBefore)]).await;
+    let send = async |attempt: u64| {
+        let meta = json!({
+            IDEMPOTENCY_KEY: "k", ATTEMPT: attempt, FILES: { "attachments[0]": sha256("a,b\n") },
+        });
+        mail.world.send_with("send_email", message(), meta).await
+    };
+    assert!(matches!(send(1).await, Came::Broken(..)), "nobody can tell");
+    mail.world.put("data.csv", "c,d\n");
+    send(2).await.refused("\"data.csv\" has changed since");
+    assert_eq!(mail.delivered(), 0);
+    mail.world.put("data.csv", "a,b\n");
+    send(3).await.back();
+    assert_eq!(mail.delivered(), 1);
 }

@@ -52,7 +52,7 @@ impl Tool for WorkbenchUpload {
         let (workspace, local) = (Arc::clone(&context.workspace), given.local_path.clone());
         let files = order.files.clone();
         let open = move || {
-            let file = files.open("local_path", &workspace, &local)?;
+            let file = files.open("open", "local_path", &workspace, &local)?;
             Ok((file.name()?, file))
         };
         let (url, sha256, bytes) = match self.0.as_ref() {
