@@ -38,7 +38,7 @@ mod workbench;
 
 use std::path::Path;
 
-use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject, RequestParamsMeta, Tool};
+use rmcp::model::{CallToolRequestParams, CallToolResult, MetaObject, RequestMetaObject, RequestParamsMeta, Tool};
 use rmcp::service::{RunningService, ServiceError};
 use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
@@ -130,15 +130,25 @@ impl TestServer {
         self.send_with(tool, arguments, meta).await
     }
 
-    /// A call with these fields in its `_meta`.
-    async fn send_with(&self, tool: &'static str, arguments: Value, meta: Value) -> Came {
+    /// What the protocol brings back for a call with these fields in its `_meta`.
+    async fn result_of(
+        &self,
+        tool: &'static str,
+        arguments: Value,
+        meta: Value,
+    ) -> Result<CallToolResult, ServiceError> {
         let mut request = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
         let mut object = MetaObject::new();
         for (name, value) in meta.as_object().unwrap() {
             object.insert(name.clone(), value.clone());
         }
         request.set_meta(RequestMetaObject(object));
-        match self.client.call_tool(request).await {
+        self.client.call_tool(request).await
+    }
+
+    /// A call with these fields in its `_meta`.
+    async fn send_with(&self, tool: &'static str, arguments: Value, meta: Value) -> Came {
+        match self.result_of(tool, arguments, meta).await {
             Ok(result) if result.is_error == Some(true) => {
                 let text = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
                 Came::Refused(text.collect())

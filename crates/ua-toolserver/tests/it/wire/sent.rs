@@ -1,6 +1,5 @@
 //! Files that leave are those that the call was decided about, or none.
 
-use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject, RequestParamsMeta};
 use serde_json::{Value, json};
 use ua_classify::{Classifier, file_arguments};
 use ua_toolserver::{ATTEMPT, CHANGED_FILES, FILES, IDEMPOTENCY_KEY};
@@ -106,21 +105,13 @@ async fn a_file_that_is_what_was_said_is_sent_and_its_refusal_is_told_apart_from
     for tool in ["upload", "workbench_upload", "send_email"] {
         let name: &'static str = ua_toolserver::tool_names().iter().find(|name| **name == tool).unwrap();
         world.send_with(name, sends(tool), said(tool, "one")).await.back();
-        let mut request = CallToolRequestParams::new(name).with_arguments(sends(tool).as_object().unwrap().clone());
-        let mut meta = MetaObject::new();
-        meta.extend(said(tool, "two").as_object().unwrap().clone());
-        request.set_meta(RequestMetaObject(meta));
-        let refused = world.client.call_tool(request).await.unwrap();
+        let refused = world.result_of(name, sends(tool), said(tool, "two")).await.unwrap();
         assert_eq!(refused.is_error, Some(true));
         assert_eq!(refused.meta.unwrap().get(CHANGED_FILES), Some(&json!(["a.txt"])), "{tool}");
     }
     // Of what fails for another reason nobody says that.
-    let mut request =
-        CallToolRequestParams::new("upload").with_arguments(json!({"path": "gone"}).as_object().unwrap().clone());
-    let mut meta = MetaObject::new();
-    meta.extend(said("upload", "one").as_object().unwrap().clone());
-    request.set_meta(RequestMetaObject(meta));
-    assert_eq!(world.client.call_tool(request).await.unwrap().meta, None);
+    let missing = world.result_of("upload", json!({"path": "gone"}), said("upload", "one")).await.unwrap();
+    assert_eq!((missing.is_error, missing.meta), (Some(true), None));
 }
 
 /// What was sent under a key stays sent, whatever the file is by now; what was refused was not.
