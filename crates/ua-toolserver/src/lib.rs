@@ -75,7 +75,8 @@
 //! settings   workspace
 //! area
 //! confine   regular   seal   secrets   trace   web
-//! answer   closed   digest   error   media   meta   schema
+//! answer   closed   digest   error   media   schema
+//! meta
 //! ```
 
 mod alert;
