@@ -5,7 +5,7 @@
 //! starting the broker when it has to, and sends what is not answered once more under the same name. A client sees a pause.
 //!
 //! Invariants: a line reaches the broker as it came; an answer is written once; what was answered is said to the broker when it has been written,
-//! not before. No store, no lock, no runtime, and no reading of a message beyond its id and its method, by which
+//! not before; nothing is said to a broker of another user. No store, no lock, no runtime, and no reading of a message beyond its id and its method, by which
 //! nothing is decided but which lines are kept: what a line is, the broker judges.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! R <name> <line>   a request   | A <name> <line>   its answer
 //! S <name> <line>   one that an earlier broker may have had
 //! N <line>   any other message  | L <line>          any other message
-//! D <name>   its answer has been written
+//! D <name>   its answer has been written         | W <words>   for a person, on standard error
 //! E <millis> <how>   the client has gone, so long after the last answer
 //! ```
 //!
