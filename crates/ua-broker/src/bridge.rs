@@ -65,11 +65,10 @@ pub(crate) async fn serve(
     broker: Arc<Broker>,
     hello: Hello,
     lines: BufReader<OwnedReadHalf>,
-    write: OwnedWriteHalf,
+    mut write: OwnedWriteHalf,
 ) -> Result<(), Broken> {
     // For whoever reads what the client keeps of its tool servers' words: it is said on the bridge's standard error.
     let taken = lock(&broker.taken).clone();
-    let mut write = write;
     if let Some(why) = taken {
         let _gone = write.write_all(format!("W {why}\n").as_bytes()).await;
     }
