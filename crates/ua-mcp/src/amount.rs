@@ -31,41 +31,49 @@ const MOST_NAMED: usize = 20;
 /// whose answer it is and whether it is one, a name that is given twice says two things, of which neither is believed.
 fn read_loosely(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let read: Result<Value, _> = serde_json::from_slice(bytes);
-    let mut message = match read {
-        Ok(message) => {
-            is_said_once(bytes)?;
-            message
-        }
+    let (mut message, twice) = match read {
+        Ok(message) => (message, said_twice(bytes)?),
         Err(error) => match whole_characters(bytes) {
-            Some(whole) => {
-                is_said_once(&whole)?;
-                serde_json::from_slice(&whole)?
-            }
+            Some(whole) => (serde_json::from_slice(&whole)?, said_twice(&whole)?),
             None => return Err(error),
         },
     };
-    let Ok(text) = str::from_utf8(bytes) else { return Ok(message) };
-    let mut changed: Vec<String> = ua_core::inexact(text, MOST_NAMED).iter().map(ToString::to_string).collect();
-    if changed.is_empty() {
-        changed.extend(ua_core::parse_strict(text).err().map(|error| error.to_string()));
+    let inexact = str::from_utf8(bytes).map_or_else(|_| Vec::new(), |text| ua_core::inexact(text, MOST_NAMED));
+    let changed: Vec<String> = twice.iter().cloned().chain(inexact.iter().map(ToString::to_string)).collect();
+    if !changed.is_empty() {
+        mark(&mut message, &changed, !twice.is_empty());
     }
-    mark(&mut message, &changed);
     Ok(message)
 }
 
-/// Refuses a message in whose frame a name stands twice: its own, and those of its result and of its error.
-fn is_said_once(bytes: &[u8]) -> Result<(), serde_json::Error> {
+/// The names that stand twice in one object of a message, in words, each once. Refuses a message in whose frame one does: among its own
+/// members, or those of its result and of its error.
+fn said_twice(bytes: &[u8]) -> Result<Vec<String>, serde_json::Error> {
+    let mut twice = Vec::new();
     let mut reading = serde_json::Deserializer::from_slice(bytes);
-    Names { is_outermost: true }.deserialize(&mut reading)
+    Names { place: Place::Frame, twice: &mut twice }.deserialize(&mut reading)?;
+    Ok(twice)
+}
+
+/// Where in a message a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It is the message.
+    Frame,
+    /// It is the result or the error of it.
+    Answer,
+    /// Further in.
+    Inside,
 }
 
 /// Reads past a value, and over the names of its members.
-struct Names {
-    /// The members with the answer in them are read over as well.
-    is_outermost: bool,
+struct Names<'a> {
+    place: Place,
+    /// What was found to stand twice.
+    twice: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Names {
+impl<'de> DeserializeSeed<'de> for Names<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -73,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Names {
     }
 }
 
-impl<'de> Visitor<'de> for Names {
+impl<'de> Visitor<'de> for Names<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -105,51 +113,57 @@ impl<'de> Visitor<'de> for Names {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
+        while list.next_element_seed(Names { place: Place::Inside, twice: self.twice })?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let mut names = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
-            if self.is_outermost && matches!(name.as_str(), "result" | "error") {
-                members.next_value_seed(Self { is_outermost: false })?;
-            } else {
-                members.next_value::<IgnoredAny>()?;
-            }
-            if let Some(twice) = names.replace(name) {
+            let is_answer = self.place == Place::Frame && matches!(name.as_str(), "result" | "error");
+            let place = if is_answer { Place::Answer } else { Place::Inside };
+            members.next_value_seed(Names { place, twice: self.twice })?;
+            let Some(twice) = names.replace(name) else { continue };
+            if self.place != Place::Inside {
                 return Err(A::Error::custom(format!("its frame has `{twice}` twice")));
+            }
+            let words = format!("the name {twice:?} is given twice, of which the last one counts");
+            if self.twice.len() < MOST_NAMED && !self.twice.contains(&words) {
+                self.twice.push(words);
             }
         }
         Ok(())
     }
 }
 
-/// Says in a message what of it is not as it was written.
-fn mark(message: &mut Value, changed: &[String]) {
+/// Says in a message what of it is not as it was written. `says_two_things`: something of it may be read in two ways, which its reader is told in
+/// a text wherever there are texts, since what counts here may not be what its tool meant.
+fn mark(message: &mut Value, changed: &[String], says_two_things: bool) {
+    let changed_in_words = changed.join("; ");
     let place = if message.get("method").is_some() { "params" } else { "result" };
-    if let Some(error) = message.get_mut("error").and_then(|error| error.get_mut("message"))
-        && let Some(said) = error.as_str()
-    {
-        *error = format!("{said} (not carried as it was written: {})", changed.join("; ")).into();
+    if let Some(error) = message.get_mut("error").and_then(Value::as_object_mut) {
+        let said = error.get("message").and_then(Value::as_str).unwrap_or("no message");
+        let said = format!("{said} (not carried as it was written: {changed_in_words})");
+        error.insert("message".to_owned(), said.into());
     }
     let Some(body) = message.get_mut(place).and_then(Value::as_object_mut) else { return };
     // A model reads the texts of a result, which hold what they hold; beside them stands what its structured content was before it was rounded.
-    if let Some(structured) = body.get("structuredContent").map(Value::to_string)
-        && let Some(content) = body.entry("content").or_insert_with(|| json!([])).as_array_mut()
+    let structured = body.get("structuredContent").map(Value::to_string);
+    if structured.is_some() {
+        body.entry("content").or_insert_with(|| json!([]));
+    }
+    if let Some(content) = body.get_mut("content").and_then(Value::as_array_mut)
+        && (structured.is_some() || says_two_things)
     {
-        if content.is_empty() {
+        if let Some(structured) = structured.filter(|_| content.is_empty()) {
             content.push(json!({"type": "text", "text": structured}));
         }
-        let text = format!(
-            "(The structured content of this result is not carried as its tool wrote it: {}.)",
-            changed.join("; ")
-        );
+        let text = format!("(This result is not carried as its tool wrote it: {changed_in_words}.)");
         content.push(json!({"type": "text", "text": text}));
     }
-    if let Some(meta) = body.entry("_meta").or_insert_with(|| json!({})).as_object_mut() {
-        meta.insert(CHANGED.to_owned(), changed.into());
-    }
+    let mut meta = body.get_mut("_meta").and_then(Value::as_object_mut).map(std::mem::take).unwrap_or_default();
+    meta.insert(CHANGED.to_owned(), changed.into());
+    body.insert("_meta".to_owned(), meta.into());
 }
 
 /// The line with U+FFFD for each escape that is half a character (a surrogate without the other one); `None` when there is none.
@@ -345,6 +359,41 @@ mod tests {
         }
         let exact = r#"{"id":1,"result":{"structuredContent":{"n":[0.1,1e3,18446744073709551615,"\\ud83d"]}}}"#;
         assert_eq!(read_message(exact.as_bytes()).unwrap(), serde_json::from_str::<Value>(exact).unwrap());
+    }
+
+    /// A name that is given twice is said to whoever reads the result, wherever it stands, in whichever letters, and whatever else is changed.
+    #[test]
+    fn a_name_that_is_given_twice_is_told_in_a_text() {
+        for (result, names) in [
+            (r#"{"content":[{"type":"text","text":"paid","text":"not paid"}]}"#, vec!["text"]),
+            (r#"{"content":[{"type":"text","text":"paid","\u0074ext":"not paid"}]}"#, vec!["text"]),
+            (r#"{"content":[],"structuredContent":{"a":[{"b":{"id":1,"id":2}}]}}"#, vec!["id"]),
+            (r#"{"structuredContent":{"id":1,"\u0069d":2},"_meta":7}"#, vec!["id"]),
+            (
+                r#"{"content":[],"_meta":{"c":{"x":1,"x":2,"x":3},"d":{"y":1,"y":0.1000000000000000055}}}"#,
+                vec!["x", "y", "0.1000000000000000055"],
+            ),
+            (
+                r#"{"content":[{"type":"text","text":"\ud83d","\ud83d":1,"\ud83e":2}]}"#,
+                vec!["\u{fffd}", "\\ud83d", "\\ud83e"],
+            ),
+        ] {
+            let read = read_message(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).as_bytes()).unwrap();
+            let marks = read["result"]["_meta"][CHANGED].as_array().unwrap().clone();
+            let told =
+                read["result"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+            for name in &names {
+                let is_named = |mark: &Value| mark.as_str().unwrap().contains(name);
+                assert!(marks.iter().any(is_named) && told.contains(name), "{result}: {read}");
+            }
+            let twice = marks.iter().filter(|mark| mark.as_str().unwrap().contains("twice, of which the last"));
+            assert!(twice.count() == if names.contains(&"x") { 2 } else { 1 }, "{result}: {read}");
+        }
+        let read = |body: &str| read_message(format!(r#"{{"id":1,{body}}}"#).as_bytes()).unwrap();
+        let error = read(r#""error":{"code":1,"data":{"a":1,"a":2}}"#);
+        assert!(error["error"]["message"].as_str().unwrap().contains("twice"), "{error}");
+        let list = read(r#""result":{"tools":[{"name":"a","name":"b"}]}"#);
+        assert!(list["result"].get("content").is_none() && list["result"]["_meta"][CHANGED][0].is_string(), "{list}");
     }
 
     /// Two ids, or two words about how it ended, are two answers.
