@@ -21,8 +21,8 @@ pub(crate) const DOUBTS_BESIDE: &str = "SELECT c.* FROM gateway_sessions s CROSS
 pub(crate) const RUNNING_BESIDE: &str = "SELECT c.* FROM gateway_sessions s CROSS JOIN tool_calls c ON c.root_run_id = s.run_id \
     WHERE c.side_effect_scope = ?3 AND c.status = 'running' AND c.doubt IS NULL AND s.project = ?1 AND s.run_id <> ?2";
 /// Who asked for the same.
-pub(crate) const SAME: &str = "SELECT * FROM gateway_arrivals WHERE project = ?1 AND raw_tool_name = ?2 AND args_hash = ?3 \
-    ORDER BY arrived_at, arrival_id";
+pub(crate) const SAME: &str =
+    "SELECT * FROM gateway_arrivals WHERE project = ?1 AND raw_tool_name = ?2 AND args_hash = ?3";
 
 impl Db<'_> {
     pub(crate) fn insert_session(&self, session: &SessionRecord) -> DbResult<()> {
@@ -100,8 +100,13 @@ impl Db<'_> {
                 let sql = "SELECT * FROM gateway_arrivals WHERE tool_call_id = ?1 ORDER BY arrived_at, arrival_id";
                 self.rows(sql, [call.as_str()], arrival_record)
             }
-            ArrivalsOf::Same { project, tool, args_hash } => {
-                self.rows(SAME, params![project, tool, text(args_hash)], arrival_record)
+            ArrivalsOf::Same(same) => {
+                let mut all = Vec::new();
+                for (project, tool, args_hash) in same.each() {
+                    all.append(&mut self.rows(SAME, params![project, tool, text(args_hash)], arrival_record)?);
+                }
+                all.sort_by(|a, b| (a.arrived_at, &a.arrival_id).cmp(&(b.arrived_at, &b.arrival_id)));
+                Ok(all)
             }
             ArrivalsOf::NewestEffectOf(run) => {
                 let sql = "SELECT a.* FROM gateway_arrivals a JOIN tool_calls c ON c.tool_call_id = a.tool_call_id \

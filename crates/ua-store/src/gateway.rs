@@ -106,6 +106,26 @@ pub enum SessionsOf {
     Newest(u32),
 }
 
+/// What is the same call, under all names that it may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SameCall {
+    /// In one of these projects.
+    pub projects: Vec<String>,
+    /// Of a tool with one of these names.
+    pub tools: Vec<String>,
+    /// With arguments of one of these digests.
+    pub args_hashes: Vec<ArgsHash>,
+}
+
+impl SameCall {
+    /// Each project with each tool and each digest.
+    pub fn each(&self) -> impl Iterator<Item = (&str, &str, &ArgsHash)> {
+        let tools = |project| self.tools.iter().map(move |tool| (project, tool.as_str()));
+        let hashes = |(project, tool)| self.args_hashes.iter().map(move |args_hash| (project, tool, args_hash));
+        self.projects.iter().map(String::as_str).flat_map(tools).flat_map(hashes)
+    }
+}
+
 /// Which arrivals are read, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArrivalsOf {
@@ -113,15 +133,8 @@ pub enum ArrivalsOf {
     One(String),
     /// Those for a call.
     Call(CallId),
-    /// Those of a project for a tool with these arguments.
-    Same {
-        /// The project.
-        project: String,
-        /// The tool.
-        tool: String,
-        /// Digest of the arguments.
-        args_hash: ArgsHash,
-    },
+    /// Those for the same.
+    Same(SameCall),
     /// The newest of a session for a call with an effect, if there is one.
     NewestEffectOf(RunId),
     /// All that a session asked for, and what others asked for that is a call of it.

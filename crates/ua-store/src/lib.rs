@@ -63,7 +63,7 @@ pub use fleet::{
 };
 pub use forgotten::Forgotten;
 pub use gateway::{
-    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession,
+    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, GatewayOf, GatewayRecords, GatewayStore, NewArrival, NewSession, SameCall,
     SessionRecord, SessionsOf, is_gateway,
 };
 pub use iteration::{NewIteration, max_iterations_with};

@@ -7,7 +7,9 @@ use super::{Scene, refused};
 use crate::change::{Author, Batch, Change};
 use crate::commit::{NewRun, StartAttempt};
 use crate::error::StoreError;
-use crate::gateway::{ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SessionRecord, SessionsOf};
+use crate::gateway::{
+    ArrivalRecord, ArrivalsOf, GATEWAY_MODE, NewArrival, NewSession, SameCall, SessionRecord, SessionsOf,
+};
 use crate::record::RunLease;
 use crate::{GatewayStore, LedgerStore, Store};
 
@@ -106,14 +108,24 @@ pub async fn a_request_and_its_call_are_one_write(store: &dyn Store) {
     // In no turn, so it can be started at any time.
     store.start_attempt(&scene.lease, samples::start("call_1", 1, "call_1")).await.unwrap();
     write(store, &scene.lease, Change::Arrive(arrival(&scene, "a2", None, "call_1"))).await.unwrap();
-    let same = ArrivalsOf::Same {
-        project: "/home/ada/project".to_owned(),
-        tool: planned.name.raw.clone(),
-        args_hash: planned.args_hash,
+    let same = |projects: &[&str], tools: &[&str], args_hashes: &[ua_core::ArgsHash]| {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        ArrivalsOf::Same(SameCall { projects: owned(projects), tools: owned(tools), args_hashes: args_hashes.to_vec() })
     };
-    for of in [same, ArrivalsOf::Call(call_id("call_1"))] {
+    let (project, tool, own) = ("/home/ada/project", planned.name.raw.as_str(), planned.args_hash);
+    let other = ua_core::sha256("other arguments");
+    for (of, wanted) in [
+        (ArrivalsOf::Call(call_id("call_1")), &["a1", "a2"][..]),
+        (same(&[project], &[tool], &[own]), &["a1", "a2"]),
+        // Under whichever of its names, and each once.
+        (same(&["/nowhere", project], &["another", tool], &[other, own]), &["a1", "a2"]),
+        (same(&["/nowhere"], &[tool], &[own]), &[]),
+        (same(&[project], &["another"], &[own]), &[]),
+        (same(&[project], &[tool], &[other]), &[]),
+        (same(&[project], &[tool], &[]), &[]),
+    ] {
         let ids: Vec<String> = store.arrivals_of(of).await.unwrap().into_iter().map(|a| a.arrival_id).collect();
-        assert_eq!(ids, ["a1", "a2"]);
+        assert_eq!(ids, wanted);
     }
     assert_eq!(store.arrivals_of(ArrivalsOf::One("a1".to_owned())).await.unwrap(), std::slice::from_ref(&new.arrival));
     let newest = store.arrivals_of(ArrivalsOf::NewestEffectOf(run_id("run_1"))).await.unwrap();

@@ -31,8 +31,9 @@ impl Model {
         let is_wanted = |arrival: &&ArrivalRecord| match of {
             ArrivalsOf::One(id) => arrival.arrival_id == *id,
             ArrivalsOf::Call(call) => arrival.call_id == *call,
-            ArrivalsOf::Same { project, tool, args_hash } => {
-                arrival.project == *project && arrival.tool == *tool && arrival.args_hash == *args_hash
+            ArrivalsOf::Same(same) => {
+                let own = (arrival.project.as_str(), arrival.tool.as_str(), &arrival.args_hash);
+                same.each().any(|wanted| wanted == own)
             }
             ArrivalsOf::NewestEffectOf(run) => {
                 let has_effect = |call: CallRecord| call.policy.class.has_effect();
