@@ -210,6 +210,14 @@ impl Env {
         self.clock.now()
     }
 
+    /// Waits so long; for ever where there is no such time.
+    pub async fn sleep_or_never(&self, span: Option<Duration>) {
+        match span {
+            Some(span) => self.clock.sleep(span).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// 32 hexadecimal digits of a version 7 UUID: the time in front, then random bits.
     pub fn uuid_v7(&self) -> String {
         let mut random = [0_u8; 10];

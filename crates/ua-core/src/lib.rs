@@ -106,4 +106,4 @@ pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
-pub use words::{counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};
+pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};

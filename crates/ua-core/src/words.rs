@@ -1,4 +1,4 @@
-//! Numbers of things, as people write them.
+//! Numbers of things, names and errors, as people write and read them.
 
 use std::fmt::Display;
 
@@ -20,6 +20,23 @@ pub fn counted(count: impl Display, one: &str) -> String {
         _ if one.ends_with(['s', 'x']) || one.ends_with("ch") => format!("{count} {one}es"),
         _ => format!("{count} {one}s"),
     }
+}
+
+/// An error and its causes in one line, each said once.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        // A database's code in front of the words that stand there already says no more to a person.
+        let words = inner_text.strip_prefix("Error code ").and_then(|rest| rest.split_once(": "));
+        let words = words.map_or(inner_text.as_str(), |(_, words)| words);
+        if !text.contains(words) {
+            text = format!("{text}: {words}");
+        }
+        cause = inner.source();
+    }
+    text
 }
 
 /// How like two names are, from 0 to 1, where one of them may be meant by the other.

@@ -2,6 +2,7 @@
 //!
 //! How it is shown, and with which exit code a program ends, is the front door's.
 
+pub use ua_core::chain;
 use ua_dispatch::DispatchError;
 use ua_runner::{LockError, ResumeError, RunError, WorkError};
 use ua_store::StoreError;
@@ -184,23 +185,6 @@ impl HostError {
 /// Whether whoever was `doing` this only looked: then there may be no run that could be resumed.
 fn is_look(doing: &str) -> bool {
     ["list ", "look ", "look for "].iter().any(|begin| doing.starts_with(begin))
-}
-
-/// An error and its causes, in one sentence.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        // A database's code in front of the words that stand there already says no more to a person.
-        let words = inner_text.strip_prefix("Error code ").and_then(|rest| rest.split_once(": "));
-        let words = words.map_or(inner_text.as_str(), |(_, words)| words);
-        if !text.contains(words) {
-            text = format!("{text}: {words}");
-        }
-        cause = inner.source();
-    }
-    text
 }
 
 /// The store's error somewhere among the causes.

@@ -151,13 +151,6 @@ pub(crate) async fn open(
     opening.initialized().await.map_err(|why| format!("the handshake failed: {why}"))
 }
 
-pub(crate) async fn sleep_or_never(span: Option<Duration>, env: &Env) {
-    match span {
-        Some(span) => env.clock.sleep(span).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// What a call came to whose time was up.
 pub(crate) fn not_in_time(limit: Option<Duration>) -> Outcome {
     Outcome::Lost { why: format!("no answer within {} s", limit.unwrap_or_default().as_secs_f64()) }

@@ -42,7 +42,7 @@ pub(crate) use self::headers::ParamHeaders;
 pub use self::horizon::Horizon;
 pub use self::relay::{Relay, Relayed, argument_headers, header_text};
 use crate::dialect::{Dialect, Protocol};
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
 use crate::host::{Host, UnderWay};
 use crate::logins::{Bearer, Logins};
 use crate::wire::bounded;
@@ -258,7 +258,7 @@ impl HttpConnection {
         let reply = tokio::select! {
             biased;
             reply = self.exchange(headers, body) => reply,
-            () = sleep_or_never(timeout, env) => return not_in_time(timeout),
+            () = env.sleep_or_never(timeout) => return not_in_time(timeout),
         };
         match reply {
             Ok(reply) => {

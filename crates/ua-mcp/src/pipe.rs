@@ -13,7 +13,7 @@ use ua_core::{Env, Outcome, RawReply};
 
 use crate::client::Client;
 use crate::dialect::{Dialect, Protocol};
-use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time, sleep_or_never};
+use crate::exchange::{self, Opening, Sending, Unanswered, completed, not_in_time};
 use crate::host::Host;
 use crate::launch::Pipes;
 use crate::wire::{Wire, WireState};
@@ -120,7 +120,7 @@ impl PipeConnection {
         let answer = tokio::select! {
             biased;
             answer = &mut answer => answer,
-            () = sleep_or_never(timeout, env) => return self.told_of_stray(not_in_time(timeout), strays),
+            () = env.sleep_or_never(timeout) => return self.told_of_stray(not_in_time(timeout), strays),
         };
         waiting.answered = true;
         if let (Some(under_way), Ok(Ok(_) | Err(ServiceError::McpError(_)))) = (under_way, &answer) {

@@ -22,7 +22,7 @@ use crate::config::ServerSpec;
 use crate::connection::Connection;
 use crate::definitions::{DefinitionLock, skeleton};
 use crate::destination::destination_key;
-use crate::exchange::{Sending, not_in_time, sleep_or_never};
+use crate::exchange::{Sending, not_in_time};
 use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
@@ -287,7 +287,7 @@ impl McpTransport {
             let look = resources::look(&connection, resource, &arguments);
             return tokio::select! {
                 looked = look => looked,
-                () = sleep_or_never(self.timeout_of(permit), self.env()) => not_in_time(self.timeout_of(permit)),
+                () = self.env().sleep_or_never(self.timeout_of(permit)) => not_in_time(self.timeout_of(permit)),
             };
         }
         let mut sending = match self.sending(server, permit, &connection) {

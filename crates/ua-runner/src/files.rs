@@ -229,7 +229,7 @@ fn judge(
 /// Notes that a file could not be written, and nothing else.
 pub(crate) fn note(what: &'static str, written: Result<(), WorkspaceError>) {
     if let Err(error) = written {
-        let error = crate::ports::chain(&error);
+        let error = ua_core::chain(&error);
         tracing::warn!(error, "{what} could not be written; `ua runs export` makes it again");
     }
 }

@@ -186,17 +186,3 @@ pub(crate) fn run_end(status: RunStatus, detail: Option<String>, held_millis: u6
         at,
     }
 }
-
-/// An error and its causes on one line, each said once.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
-}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ua_core::{RunStatus, RunStop, Timestamp};
+use ua_core::{RunStatus, RunStop, Timestamp, chain};
 use ua_dispatch::DispatchError;
 use ua_llm::{LlmProvider, RedactingProvider};
 use ua_store::{EndMark, RunEnd, RunRecord, RunStore, is_task};
@@ -14,7 +14,7 @@ use crate::drive::drive;
 use crate::error::RunError;
 use crate::host::owner_stamp;
 use crate::machine::Conclusion;
-use crate::ports::{Ports, ResultCheck, RunSettings, chain, park_for_orphan, park_for_tool_server, run_end};
+use crate::ports::{Ports, ResultCheck, RunSettings, park_for_orphan, park_for_tool_server, run_end};
 use crate::watch::RunEvent;
 
 /// A run's desk, and the model that works at it.

@@ -5,10 +5,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ua_core::ToolNamespace;
+use ua_core::{ToolNamespace, chain};
 use ua_mcp::{Decides, Protocol, Reach, ServerSpec};
 
-use crate::error::{Error, chain};
+use crate::error::Error;
 
 /// The word by which it is started.
 pub(crate) const WORD: &str = "__toolserver";

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ua_classify::PolicyError;
-use ua_core::{FailureClass, InvalidId, RunId};
+use ua_core::{FailureClass, InvalidId, RunId, chain};
 use ua_llm::LlmError;
 use ua_runner::{Differs, ForkError, LockError, PastError, ResumeError, RunError, StepError, StepOutcome};
 use ua_store::{Forgotten, StoreError};
@@ -212,18 +212,3 @@ impl Error {
 
 /// The store's name for runs.
 const RUNS: &str = "runs";
-
-/// An error and its causes, in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
-}

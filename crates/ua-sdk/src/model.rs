@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use ua_core::chain;
 #[cfg(any(feature = "anthropic", feature = "openai"))]
 use ua_llm::ModelTable;
 use ua_llm::{LlmProvider, ModelFacts, Script, ScriptedProvider};
 
-use crate::error::{Error, chain};
+use crate::error::Error;
 
 /// A model of a provider.
 #[derive(Clone)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ua_classify::Classifier;
-use ua_core::{Env, Redactor, RunId, ToolNamespace};
+use ua_core::{Env, Redactor, RunId, ToolNamespace, chain};
 use ua_mcp::{LockDir, McpConfig, McpTransport, McpTransportConfig, Reach, ServerSpec, ShimCommand, run_shim};
 
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::step::Step;
 
 /// The word by which the helper is started. Others know a helper by it, so it is the program `ua`'s.

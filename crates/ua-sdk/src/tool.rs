@@ -68,7 +68,7 @@ impl Failure {
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(ToolFailure::Unknown(crate::error::chain(&error)))
+        Self(ToolFailure::Unknown(ua_core::chain(&error)))
     }
 }
 

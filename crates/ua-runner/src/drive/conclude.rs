@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use ua_checkpoint::{ArtifactRef, BudgetsUsed, Checkpoint, Cursor, Snapshot};
-use ua_core::{CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition};
+use ua_core::{
+    CallStatus, CheckpointId, Message, Origin, QuestionId, RunStatus, RunStop, StepStatus, StopCondition, chain,
+};
 use ua_dispatch::OutputSchema;
 use ua_evidence::{Artifact, EvidenceReport};
 use ua_ledger::{is_left_open, settle_late_answers};
@@ -19,7 +21,7 @@ use crate::cancel::{apply_words, never_sent};
 use crate::error::RunError;
 use crate::files::{self, NextFiles, write_conclusion_with, write_packet};
 use crate::machine::{Conclusion, Event, Missing, Word};
-use crate::ports::{chain, run_end};
+use crate::ports::run_end;
 use crate::recover::InFlight;
 use crate::spans;
 use crate::standing::load_standing;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ua_core::{Sha256, Usage};
+use ua_core::{Sha256, Usage, chain};
 use ua_ledger::{Tries, again};
 use ua_llm::{ESTIMATOR, LlmError, Measured, ModelRequest, tell_tool_uses_apart};
 use ua_store::{RequestEnd, RequestReservation, RequestStatus, RunStore};
@@ -15,7 +15,6 @@ use super::{Driver, Reserved};
 use crate::budget::{Estimate, Spent};
 use crate::error::RunError;
 use crate::machine::Event;
-use crate::ports::chain;
 use crate::retry::{Refusal, ThinkFailure};
 use crate::spans;
 use crate::watch::RunEvent;

@@ -1,6 +1,6 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
-use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge};
+use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge, chain};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
 use ua_llm::{Conversation, ModelRequest, ToolOffer};
@@ -16,7 +16,6 @@ use crate::cancel::ABOVE_ENDED;
 use crate::compose::compose;
 use crate::error::RunError;
 use crate::machine::{Event, Guidance, OpenCall};
-use crate::ports::chain;
 use crate::recover::start_of;
 use crate::spans;
 use crate::standing::load_standing;
