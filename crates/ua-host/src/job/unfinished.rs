@@ -212,6 +212,36 @@ pub(crate) fn refusal(
     Some(if more.is_empty() { refused } else { refused.and(&more.join("; ")) })
 }
 
+/// What another run of the same job would be.
+#[derive(Clone, Copy)]
+enum Another {
+    /// Beside one that does, or will do, the same.
+    Beside,
+    /// After one that did some of it, as far as it came.
+    After,
+}
+
+/// The refusal of a job of which there is a run already. `how` is how that stands, as the end of a sentence; `first`, what to do about it.
+fn refused(
+    request: &JobRequest,
+    run: &RunRecord,
+    kind: &'static str,
+    how: &str,
+    first: &str,
+    another: Another,
+) -> HostError {
+    let begins = if request.for_queue { "queues" } else { "starts" };
+    let means = match another {
+        Another::Beside => " beside it, which repeats what that run does outside",
+        Another::After => ", which may do again what that run did outside",
+    };
+    HostError::waiting(format!("run {} of the same job {how}", run.run_id))
+        .hint(format!("{first}; `{}` {begins} another run{means}; {}", request.anew(), request.nothing_done()))
+        .field("kind", kind)
+        .field("run_id", &run.run_id)
+        .field("status", run.status)
+}
+
 /// The refusal of a job of which a run was begun in another place.
 fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostError {
     let (id, turn, shown) = (&run.run_id, run.turn_index, line(place, 80));
@@ -223,32 +253,18 @@ fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostEr
             format!("is at work in {shown}, or was left there after turn {turn}{seen}")
         }
     };
-    let first = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
-    HostError::waiting(format!("run {id} of the same job {how}"))
-        .hint(format!(
-            "{first}`ua resume {id}` in that place finishes it, or `ua submit --run {id}` there has a worker of that machine do it; if that              machine is gone for good, `ua workers forget` lets it go on here; `{}` {} another run, which may do again what that run did              outside; {}",
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
-        .field("kind", "run_elsewhere")
-        .field("run_id", id)
-        .field("status", run.status)
-        .field("place", place)
+    let answer = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
+    let first = format!(
+        "{answer}`ua resume {id}` in that place finishes it, or `ua submit --run {id}` there has a worker of that machine do it; if that \
+         machine is gone for good, `ua workers forget` lets it go on here"
+    );
+    refused(request, run, "run_elsewhere", &how, &first, Another::After).field("place", place)
 }
 
 /// The refusal of a job of which a run is being driven.
 fn at_work(request: &JobRequest, run: &RunRecord) -> HostError {
-    HostError::waiting(format!("run {} of the same job is being worked on by another process", run.run_id))
-        .hint(format!(
-            "`ua runs tail {}` follows it; `{}` starts another run beside it, which repeats what that run does outside; {}",
-            run.run_id,
-            request.anew(),
-            request.nothing_done()
-        ))
-        .field("kind", "run_at_work")
-        .field("run_id", &run.run_id)
-        .field("status", run.status)
+    let follow = format!("`ua runs tail {}` follows it", run.run_id);
+    refused(request, run, "run_at_work", "is being worked on by another process", &follow, Another::Beside)
 }
 
 /// The refusal of a job of which a run is in the queue.
@@ -271,16 +287,7 @@ fn in_queue(host: &Host, request: &JobRequest, run: &RunRecord, entry: &QueueEnt
             format!("a worker (`ua worker`) takes it, and `{resume}` runs it here"),
         ),
     };
-    HostError::waiting(format!("run {id} of the same job {how}"))
-        .hint(format!(
-            "{then}; `{}` {} another run beside it, which repeats what that run does outside; {}",
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
-        .field("kind", "run_queued")
-        .field("run_id", id)
-        .field("status", run.status)
+    refused(request, run, "run_queued", &how, &then, Another::Beside)
         .field("queue", &entry.options.queue)
         .field("state", stored_name(&entry.state).to_string())
 }
@@ -311,16 +318,7 @@ fn unfinished_run(
     } else {
         format!("`{resume}` {does}")
     };
-    HostError::waiting(format!("run {id} of the same job {}", left_as(run, standing)))
-        .hint(format!(
-            "{finish}; `{}` {} another run, which may do again what that run did outside; {}",
-            request.anew(),
-            if request.for_queue { "queues" } else { "starts" },
-            request.nothing_done()
-        ))
-        .field("kind", "unfinished_run")
-        .field("run_id", id)
-        .field("status", run.status)
+    refused(request, run, "unfinished_run", &left_as(run, standing), &finish, Another::After)
 }
 
 /// How a run was left that nobody drives and that stands like this, as the end of a sentence.
