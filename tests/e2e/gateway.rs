@@ -303,6 +303,54 @@ wc -l < posts
     assert!(said.trim().ends_with('1'), "it was posted once: {said}");
 }
 
+/// What a person records about a call in doubt whose client waits for it is what the client has as its result; it is settled once, by whoever
+/// has the call. That it did not happen says nothing about whether it is sent, which is said in a word of its own.
+#[test]
+fn what_a_person_records_of_a_call_that_its_client_waits_for_is_its_result() {
+    for (word, told, status) in
+        [("happened", "This happened", "succeeded"), ("skipped", "its outcome is unknown", "unknown")]
+    {
+        let env = env();
+        let said = env.run_by_bash(&format!(
+            "{NOTES}{}",
+            r#"
+coproc G { "$1" gateway "$2" "$3" --name notes -- bash notes.sh; }
+greet
+call post_note
+until [ -s posts ]; do sleep 0.02; done
+kill -9 "$(cat pid)"
+until "$1" "$2" "$3" questions --json | grep -q call_; do sleep 0.05; done
+id=$("$1" "$2" "$3" calls list --json | grep -o 'call_[0-9a-z-]*' | head -1)
+record() { "$1" "$2" "$3" calls resolve "$id" --as "$4" --reason 'I looked' --yes 2>&1; }
+record "$1" "$2" "$3" not_happened
+record "$1" "$2" "$3" WORD
+hear
+record "$1" "$2" "$3" WORD
+gone
+"$1" "$2" "$3" gateway stop
+wc -l < posts
+"#
+            .replace("WORD", word)
+        ));
+        let said = said.code(0).stdout;
+        for words in [
+            "if it did not happen, it is sent again or left",
+            "answered; ",
+            told,
+            &format!("is already recorded as {word}"),
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(said.trim().ends_with('1'), "it was posted once: {said}");
+        let rows = env.rows(
+            "SELECT c.status, q.status, a.note FROM tool_calls c JOIN questions q USING (tool_call_id) JOIN answers a USING (question_id)",
+        );
+        assert_eq!(rows, [format!("{status} closed I looked")]);
+        assert_eq!(env.value("SELECT count(*) FROM tool_attempts"), "1");
+        env.run(&["db", "check", "--invariants"]).code(0);
+    }
+}
+
 /// The user's own gateway, whose questions are in a folder of its own.
 #[test]
 fn a_question_of_the_gateway_is_said_wherever_a_person_looks() {

@@ -549,7 +549,7 @@ pub(crate) struct Resolved {
     pub(crate) question_id: Option<String>,
     /// The answer, by the word for it.
     pub(crate) choice: Option<&'static str>,
-    /// With --as: the call as it is recorded now.
+    /// With --as: the call as it is recorded now; null where that was given as the answer to its question (a gateway whose client is connected).
     pub(crate) call: Option<CallRow>,
 }
 

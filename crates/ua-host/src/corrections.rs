@@ -2,17 +2,21 @@
 //!
 //! Durable Jobs v1 spec §8.3. A call of a turn that is over is corrected whoever drives the run; the owner tells its model. A call of the
 //! open turn belongs to whoever drives the run: it is corrected only while nobody does, and after what an earlier process left behind is
-//! gone, so that nothing can still happen that was just said not to have happened.
+//! gone, so that nothing can still happen that was just said not to have happened. A gateway's broker has a call in doubt as long as its client is
+//! connected; there the same word is the answer to its question, which the broker alone acts on, so that the call is settled once.
 
 use crate::Database;
 use ua_core::{CallStatus, CorrectedTo, Trace};
 use ua_dispatch::{Fence, ToolTransport as _};
 use ua_runner::{LockError, RunLock, owner_stamp};
-use ua_store::{CallRecord, Correction, LedgerStore as _, RunQuery, RunRecord, RunStore as _, Store, StoreError};
+use ua_store::{
+    Answer, CallRecord, Choice, Correction, LedgerStore as _, QuestionRecord, RunQuery, RunRecord, RunStore as _,
+    Store, StoreError,
+};
 
 use crate::error::HostError;
 use crate::host::Host;
-use crate::{restart, servers, tree};
+use crate::{questions, restart, servers, tree};
 
 /// The most bytes of a reason; it becomes part of the conversation.
 const MAX_REASON: usize = 16 * 1024;
@@ -64,8 +68,22 @@ pub fn check(call: &CallRecord, said: &NewCorrection) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Stores what a person says about a call, as that person saw it, and writes the files anew that tell about it. Returns the call as it is
-/// now, and what comes of it.
+/// How a person's word about a call was taken.
+#[derive(Debug)]
+pub enum Taken {
+    /// The record says so: the call as it is now.
+    Recorded(Box<CallRecord>),
+    /// It is the answer to the question about the call, and the gateway's broker acts on it.
+    Answered {
+        /// The question.
+        question: Box<QuestionRecord>,
+        /// What it was answered with.
+        choice: Choice,
+    },
+}
+
+/// Stores what a person says about a call, as that person saw it, and writes the files anew that tell about it. Returns how it was taken, and what
+/// comes of it.
 ///
 /// # Errors
 /// When it is refused; then nothing was changed.
@@ -74,13 +92,19 @@ pub async fn correct(
     store: &Database,
     call: &CallRecord,
     said: NewCorrection,
-) -> Result<(CallRecord, String), HostError> {
+) -> Result<(Taken, String), HostError> {
     check(call, &said)?;
     let env = host.env();
     let run = store.run(&call.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
+    crate::gateway::only_people(&run, &format!("what became of call {} must be recorded", call.call_id))?;
     let is_open = !run.status.is_terminal();
     let top = tree::top(store, &run.run_id).await?;
-    let lock = if is_open { idle_lock(host, store, call, &run).await? } else { None };
+    let holder = if is_open { holder(host, store, call, &run).await? } else { Holder::PastIt };
+    let lock = match holder {
+        Holder::Nobody(lock) => Some(lock),
+        Holder::PastIt => None,
+        Holder::Broker => return answered(host, store, call, said).await,
+    };
     if said.outcome == CorrectedTo::NotHappened {
         let attempts = store.attempts(&call.call_id).await.map_err(|e| HostError::store("read the attempts", &e))?;
         if let Some(until) = ua_ledger::absent_from(call, &attempts, env.now()) {
@@ -110,32 +134,61 @@ pub async fn correct(
         String::new()
     };
     let then = format!("call {} is recorded as {} now{then}", corrected.call_id, said.outcome);
-    Ok((corrected, then))
+    Ok((Taken::Recorded(Box::new(corrected)), then))
 }
 
-/// For a call of the open turn the lock of its tree, with what an earlier process left behind gone. `None` for other calls while somebody
-/// drives the run.
-async fn idle_lock(
+/// The same as an answer to the question about the call.
+async fn answered(
     host: &Host,
     store: &Database,
     call: &CallRecord,
-    run: &RunRecord,
-) -> Result<Option<RunLock>, HostError> {
+    said: NewCorrection,
+) -> Result<(Taken, String), HostError> {
+    let id = &call.call_id;
+    let choice = match said.outcome {
+        CorrectedTo::Happened => Choice::Happened,
+        CorrectedTo::Skipped => Choice::Skip,
+        // Its client wants it made. No answer says that it did not happen and is not sent either.
+        CorrectedTo::NotHappened => {
+            return Err(HostError::usage(format!(
+                "call {id} belongs to a client that is still connected: if it did not happen, it is sent again or left"
+            ))
+            .hint(format!(
+                "`ua calls resolve {id} --retry` sends it again, `--skip` sends nothing and leaves it unknown; once the client has gone, \
+                 `--as not_happened` records it, too"
+            )));
+        }
+    };
+    let mut open = questions::open(store, Some(&call.run_id)).await?;
+    open.retain(|question| question.call_id.as_ref() == Some(id));
+    let Some(question) = open.pop() else {
+        return Err(HostError::usage(format!("call {id} is being decided by the gateway at this moment"))
+            .hint(format!("`ua calls show {id}` shows what came of it")));
+    };
+    let answer = Answer { choice, proof: said.proof, text: Some(said.reason.trim().to_owned()) };
+    let then = questions::answer(host, store, &question, answer).await?;
+    Ok((Taken::Answered { question: Box::new(question), choice }, then))
+}
+
+/// Who has a call that a person speaks about.
+enum Holder {
+    /// Nobody, as long as this lock of its tree is held; what an earlier process left behind is gone.
+    Nobody(RunLock),
+    /// Whoever drives its run is past it.
+    PastIt,
+    /// A gateway's broker, which sends nothing of it before a person decides.
+    Broker,
+}
+
+async fn holder(host: &Host, store: &Database, call: &CallRecord, run: &RunRecord) -> Result<Holder, HostError> {
     let is_of_open_turn = call.position.turn > run.turn_index;
     let top = tree::top(store, &run.run_id).await?;
     let locks = host.home().locks();
     let lock = match RunLock::take(&locks, &top, &owner_stamp(Trace::new(host.env()))) {
         Ok(lock) => lock,
-        Err(LockError::Held { .. }) if !is_of_open_turn => return Ok(None),
-        // Its broker works on nothing: it waits for a person, and its client with it.
+        Err(LockError::Held { .. }) if !is_of_open_turn => return Ok(Holder::PastIt),
         Err(LockError::Held { .. }) if ua_store::is_gateway(run) && call.status == CallStatus::Unknown => {
-            let id = &call.call_id;
-            return Err(HostError::usage(format!(
-                "call {id} waits for your decision, and its client with it: it is decided by an answer, and not by a correction"
-            ))
-            .hint(format!(
-                "decide it: `ua calls resolve {id} --happened`, --retry or --skip; once the client has gone, --as works, too"
-            )));
+            return Ok(Holder::Broker);
         }
         Err(LockError::Held { owner, .. }) => {
             let who = owner.map_or_else(|| "another process".to_owned(), |owner| format!("process {}", owner.pid));
@@ -160,7 +213,7 @@ async fn idle_lock(
             .hint("end that process, then run the command again: until then the call may still happen"));
         }
     }
-    Ok(Some(lock))
+    Ok(Holder::Nobody(lock))
 }
 
 fn refused(call: &CallRecord, top: &ua_core::RunId, error: &StoreError) -> HostError {

@@ -36,7 +36,7 @@ pub use lately::{CallsLately, calls_beside};
 pub use look::{Looked, look};
 pub use ua_broker::Served;
 
-pub(crate) use agent::above as agent_above;
+pub(crate) use agent::only_people;
 
 /// The key with which accounts are told apart, in the gateway's folder.
 const ACCOUNT_KEY: &str = "account.key";
@@ -324,6 +324,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
             address,
             tokens: tokens(&root),
             sessions: KeptSessions::at(root.join(HTTP_SESSIONS)),
+            away_after: HttpSettings::AWAY_AFTER,
         }),
         entries,
         remote_horizon: HORIZON,

@@ -308,13 +308,7 @@ pub async fn answer(
 ) -> Result<String, HostError> {
     let run = store.run(&question.run_id).await.map_err(|e| HostError::store("read the run", &e))?;
     let is_gateway = ua_store::is_gateway(&run);
-    if is_gateway && let Some(agent) = crate::gateway::agent_above() {
-        return Err(HostError::usage(format!(
-            "question {} must be answered by a person, and this command was started by an agent ({agent})",
-            question.question_id
-        ))
-        .hint("answer it in a terminal of your own"));
-    }
+    crate::gateway::only_people(&run, &format!("question {} must be answered", question.question_id))?;
     let choice = answer.choice;
     // A gateway answers its client's calls by itself, and its sessions have no process that drives them.
     let may_be_driven = |run: &RunRecord| ua_store::is_gateway(run) || ua_runner::may_be_driven(run);

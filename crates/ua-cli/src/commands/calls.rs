@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use ua_core::{CallStatus, CorrectedTo, Resolution, Timestamp};
-use ua_host::corrections::{self, NewCorrection};
+use ua_host::corrections::{self, NewCorrection, Taken};
 use ua_host::home::Home;
 use ua_host::{Host, questions};
 use ua_store::{
@@ -434,11 +434,19 @@ async fn put_right(host: &Host, args: &ResolveArgs, said: NewCorrection) -> Resu
     }
     ua_host::home::close(look);
     let store = host.home().open()?;
-    let (call, then) = corrections::correct(host, &store, &seen, said).await?;
+    let (taken, then) = corrections::correct(host, &store, &seen, said).await?;
     ua_host::home::close(store);
     if crate::terminal::is_json() {
-        let (run_id, call) = (call.run_id.to_string(), Some(CallRow::of(&call)));
-        print_json(&Resolved { run_id, question_id: None, choice: None, call })?;
+        let run_id = seen.run_id.to_string();
+        print_json(&match taken {
+            Taken::Recorded(call) => {
+                Resolved { run_id, question_id: None, choice: None, call: Some(CallRow::of(&call)) }
+            }
+            Taken::Answered { question, choice } => {
+                let choice = Some(ua_resume::answers::word(question.kind, choice));
+                Resolved { run_id, question_id: Some(question.question_id.to_string()), choice, call: None }
+            }
+        })?;
     }
     tell(then);
     Ok(OK)

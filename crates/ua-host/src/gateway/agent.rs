@@ -4,6 +4,10 @@
 
 use std::fs;
 
+use ua_store::RunRecord;
+
+use crate::error::HostError;
+
 /// What agents set for what they start, each with the agent.
 const MARKS: [(&str, &str); 9] = [
     ("CLAUDECODE", "Claude Code"),
@@ -36,8 +40,20 @@ fn parent_of(process: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Refuses what only a person may say of a session of the gateway where an agent stands above. `what` is that, as the beginning of a sentence:
+/// "question q must be answered".
+///
+/// # Errors
+/// It was started by an agent.
+pub(crate) fn only_people(run: &RunRecord, what: &str) -> Result<(), HostError> {
+    let agent = if ua_store::is_gateway(run) { above() } else { None };
+    let Some(agent) = agent else { return Ok(()) };
+    Err(HostError::usage(format!("{what} by a person, and this command was started by an agent ({agent})"))
+        .hint("run it in a terminal of your own"))
+}
+
 /// The agent that this process, or one above it, was started by, as far as can be seen.
-pub(crate) fn above() -> Option<&'static str> {
+fn above() -> Option<&'static str> {
     let mut own = std::iter::once("self".to_owned()).chain(ancestors().into_iter().map(|process| process.to_string()));
     own.find_map(|process| marked(&fs::read(format!("/proc/{process}/environ")).ok()?))
 }
