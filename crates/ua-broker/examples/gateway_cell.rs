@@ -131,7 +131,9 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         // Any, unless the file names one.
         let named = std::fs::read_to_string(root.join("over_http")).unwrap();
         let address = if named.is_empty() { "127.0.0.1:0" } else { named.as_str() }.parse().unwrap();
-        config.http = Some(ua_broker::HttpSettings { address, tokens, sessions });
+        let away = fs::read_to_string(root.join("away_after")).ok().map(|millis| millis.parse().unwrap());
+        let away_after = away.map_or(ua_broker::HttpSettings::AWAY_AFTER, Duration::from_millis);
+        config.http = Some(ua_broker::HttpSettings { address, tokens, sessions, away_after });
         let command = [
             std::env::current_exe().unwrap().display().to_string(),
             "server".into(),
@@ -164,7 +166,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
     }
 }
 
-/// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect until the file is gone, `die` ends it there,
+/// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect, and before it asks for something, until the file is gone, `die` ends it there,
 /// `die_before` in front of it, `end` ends it behind the next answer, `mute` leaves the call unanswered, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
 fn server(folder: &Path) -> ExitCode {
     append(&folder.join("servers"), &std::process::id().to_string());
@@ -184,8 +186,7 @@ fn server(folder: &Path) -> ExitCode {
         if is_call && folder.join("mute").exists() {
             continue;
         }
-        let raw = fs::read_to_string(folder.join("raw")).ok().filter(|_| message["method"] == "tools/call");
-        let answer = raw.map_or_else(|| answer.to_string(), |raw| raw.replace("ID", &id.to_string()));
+        let answer = written(folder, &message, &answer);
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             break;
         }
@@ -196,6 +197,12 @@ fn server(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// An answer as it is written: as the folder has it, for a call where it does.
+fn written(folder: &Path, message: &Value, answer: &Value) -> String {
+    let raw = fs::read_to_string(folder.join("raw")).ok().filter(|_| message["method"] == "tools/call");
+    raw.map_or_else(|| answer.to_string(), |raw| raw.replace("ID", &message["id"].to_string()))
+}
+
 /// The answer to a request; `None` when there is to be none. `newer` in the folder makes it a tool server of the newer era alone.
 fn answer(
     folder: &Path,
@@ -204,6 +211,9 @@ fn answer(
     more: &mut dyn Iterator<Item = Value>,
 ) -> Option<Value> {
     let (id, params) = (&message["id"], &message["params"]);
+    while message["method"] == "tools/call" && asks(params) && folder.join("hold").exists() {
+        thread::sleep(POLL);
+    }
     if folder.join("newer").exists() {
         return Some(newer(folder, message, out));
     }
@@ -399,7 +409,7 @@ fn exchange(folder: &Path, sessions: &Mutex<Sessions>, stream: TcpStream) -> io:
         sessions.lock().unwrap().kept = Some(answer);
         return write!(out, "id: e1\nretry: 1\ndata:\n\n");
     }
-    write!(out, "data: {answer}\n\n")
+    write!(out, "data: {}\n\n", written(folder, &message, &answer))
 }
 
 /// With `changed` in the folder `read_page` is another tool: it writes, and says so; and `charge_card` and `wire_money` take more. With

@@ -9,11 +9,12 @@ use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, GatewayStore as _, LedgerS
 
 use crate::ask::{Known, Reply};
 use crate::broker::{Broken, Unanswerable};
-use crate::connection::{Asker, Connection};
+use crate::connection::Connection;
+use crate::open_requests::Asker;
 use crate::queue::Place;
 use crate::rules::Rule;
 use crate::session::InUse;
-use crate::upstream::lock;
+use crate::sync::lock;
 
 impl Connection {
     /// The answer to a request that came under this name before, with the session that asked; `None` when its client wants none any more.

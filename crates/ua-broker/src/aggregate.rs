@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 
 use crate::batches;
 use crate::broker::{Broken, Broker, Way};
-use crate::connection::{Connection, ToClient};
+use crate::connection::Connection;
 use crate::era;
 use crate::incoming::{Aside, Request};
-use crate::upstream::lock;
+use crate::outgoing::ToClient;
+use crate::sync::lock;
 use crate::wire::Hello;
 
 /// What stands between a server's name and its tool's.

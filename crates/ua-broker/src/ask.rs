@@ -9,20 +9,21 @@ use ua_core::{
 };
 use ua_store::{
     ArrivalRecord, ArrivalsOf, CallRecord, Change, GatewayStore as _, LedgerStore as _, NewArrival, QuestionKind,
-    SessionRecord, SessionsOf, rules, whole_reply,
+    SameCall, SessionRecord, SessionsOf, rules, whole_reply,
 };
 
 use crate::broker::{Broken, Unanswerable};
 use crate::client::{Expected, Wanted};
-use crate::connection::{Asker, Connection};
+use crate::connection::Connection;
 use crate::given::{FromClient, Given};
 use crate::live::{Ended, LiveCall, Reached, Sent, State, Waiting};
+use crate::open_requests::Asker;
 use crate::queue::Place;
 use crate::road::Road;
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
 use crate::session::{InUse, client_call, clients_key, own_call};
+use crate::sync::lock;
 use crate::texts::{Notice, Told, with_notice};
-use crate::upstream::lock;
 
 /// How long a call waits for its turn behind another one before its client is told what it waits for, however long that would wait; half of
 /// its patience, if that is less.
@@ -426,14 +427,13 @@ impl Connection {
             // What earlier versions kept is under the folder itself.
             let mut projects = vec![&self.project, &self.folder];
             projects.dedup();
-            for (project, tool) in
-                projects.iter().flat_map(|of| self.names_of(planned).into_iter().map(move |name| (*of, name)))
-            {
-                for args_hash in wanted.hashes {
-                    let same = ArrivalsOf::Same { project: project.clone(), tool: tool.clone(), args_hash };
-                    arrivals.extend(store.arrivals_of(same).await.map_err(Broken::at("look for the same call"))?);
-                }
-            }
+            let same = SameCall {
+                projects: projects.into_iter().cloned().collect(),
+                tools: self.names_of(planned),
+                args_hashes: wanted.hashes.to_vec(),
+            };
+            let same = store.arrivals_of(ArrivalsOf::Same(same)).await;
+            arrivals.extend(same.map_err(Broken::at("look for the same call"))?);
         }
         let mut ids: Vec<CallId> = arrivals.iter().map(|arrival| arrival.call_id.clone()).collect();
         ids.sort();
@@ -500,11 +500,11 @@ impl Connection {
         let mut state = waiting.call().state.subscribe();
         let mut listens = asker.listens.clone();
         waiting.listen(*listens.borrow_and_update());
-        let early = sleep_or_never(patience, env);
+        let early = env.sleep_or_never(patience);
         let mut early = std::pin::pin!(early);
-        let mut held = std::pin::pin!(sleep_or_never(None, env));
+        let mut held = std::pin::pin!(env.sleep_or_never(None));
         let queue_patience = patience.map_or(QUEUE_PATIENCE, |patience| QUEUE_PATIENCE.min(patience / 2));
-        let mut queued = std::pin::pin!(sleep_or_never(Some(queue_patience), env));
+        let mut queued = std::pin::pin!(env.sleep_or_never(Some(queue_patience)));
         let mut may_be_queued = true;
         let mut asked = None;
         loop {
@@ -520,8 +520,8 @@ impl Connection {
                         self.spawn(self.clone().ask_for_decision((*question).clone()));
                     }
                     // Where the client's dialogue had nobody in front of it, there is nobody to wait for.
-                    let is_in_vain = self.is_in_vain(&question.question_id);
-                    held.set(sleep_or_never(Some(if is_in_vain { Duration::ZERO } else { hold_wait }), env));
+                    let is_in_vain = self.presence.is_in_vain(&question.question_id);
+                    held.set(env.sleep_or_never(Some(if is_in_vain { Duration::ZERO } else { hold_wait })));
                     asked = Some(question);
                 }
                 State::Held(_) => {}
@@ -547,7 +547,7 @@ impl Connection {
                         break;
                     }
                 }
-                () = self.undecided(asked.as_ref().map(|question| &question.question_id)) => break,
+                () = self.presence.undecided(asked.as_ref().map(|question| &question.question_id)) => break,
             }
         }
         let live = waiting.call().clone();
@@ -682,11 +682,4 @@ enum Waited {
     Told(Told),
     /// The client wants no answer.
     Cancelled,
-}
-
-async fn sleep_or_never(span: Option<Duration>, env: &ua_core::Env) {
-    match span {
-        Some(span) => env.clock.sleep(span).await,
-        None => std::future::pending().await,
-    }
 }

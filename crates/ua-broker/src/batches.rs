@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-use crate::connection::ToClient;
 use crate::incoming::{Incoming, Judged};
-use crate::upstream::lock;
+use crate::outgoing::ToClient;
+use crate::sync::lock;
 
 /// What stands between a batch's name and a place in it; no other name has it.
 const BETWEEN: char = '.';

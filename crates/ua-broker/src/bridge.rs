@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use crate::aggregate::Aggregate;
 use crate::batches::Batches;
 use crate::broker::{Broken, Broker};
-use crate::connection::{Connection, MOST_CARRIED, ToClient};
+use crate::connection::Connection;
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Refused, Request, has_batches, no_batches};
-use crate::upstream::lock;
+use crate::outgoing::{MOST_CARRIED, ToClient};
+use crate::sync::lock;
 use crate::wire::{BridgeLine, Hello};
 
 /// Whom a client speaks with.

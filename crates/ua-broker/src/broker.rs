@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -21,6 +21,7 @@ use crate::http::HttpSettings;
 use crate::live::{LiveCall, LiveCalls};
 use crate::session::Sessions;
 use crate::settings::{Entries, GatewayRules};
+use crate::sync::lock;
 
 /// Of how many processes it is kept at least what their hooks said.
 const MOST_HOOKS: usize = 1_000;
@@ -224,31 +225,31 @@ impl Broker {
 
     /// In a project one request after the other is told apart; what it comes to is known before the next is looked at.
     pub(crate) fn project(&self, project: &str) -> Arc<AsyncMutex<()>> {
-        let mut projects = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut projects = lock(&self.projects);
         projects.entry(project.to_owned()).or_default().clone()
     }
 
     /// A session reaches a tool server by this name.
     pub(crate) fn note_name(&self, session: &SessionRecord) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         names.entry((session.project.clone(), session.reach.clone())).or_default().insert(session.server.clone());
     }
 
     /// By which other names sessions of a project reach this tool server, or did.
     pub(crate) fn other_names(&self, project: &str, reach: &str, own: &str) -> Vec<String> {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = lock(&self.names);
         let all = names.get(&(project.to_owned(), reach.to_owned())).into_iter().flatten();
         all.filter(|name| *name != own).cloned().collect()
     }
 
     /// The session that a client's own hook named for the process that started the bridge.
     pub(crate) fn hooked(&self, parent: u32) -> Option<String> {
-        self.hooks.lock().unwrap_or_else(PoisonError::into_inner).get(&parent).cloned()
+        lock(&self.hooks).get(&parent).cloned()
     }
 
     /// A client's hook says which session its process is in from now on.
     pub(crate) fn hook(&self, process: u32, session: String) {
-        let mut hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hooks = lock(&self.hooks);
         // Processes that have gone are forgotten when there are many.
         if hooks.len() >= MOST_HOOKS {
             hooks.retain(|process, _| std::path::Path::new("/proc").join(process.to_string()).exists());
@@ -257,10 +258,10 @@ impl Broker {
     }
 
     pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<CallId, Arc<LiveCall>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     pub(crate) fn connected(&self) -> MutexGuard<'_, HashMap<String, Connected>> {
-        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connected)
     }
 }

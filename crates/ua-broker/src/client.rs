@@ -18,8 +18,9 @@ use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 use crate::broker::Broken;
 use crate::connection::Connection;
 use crate::era::Era;
-use crate::live::{Ask, ComesBack, LiveCall};
-use crate::upstream::lock;
+use crate::input::{Ask, ComesBack};
+use crate::live::LiveCall;
+use crate::sync::lock;
 
 /// Under which name a decision is asked for.
 const DECISION: &str = "decision";
@@ -89,7 +90,7 @@ impl Connection {
         let client = self.client();
         let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
         if self.era() == Era::Stateless && can && !ask.is_taken() {
-            let comes_back = ComesBack::with(call, ask);
+            let comes_back = call.comes_back(ask);
             let expected = Expected::Tool { of: self.hello.bridge.clone(), comes_back };
             let state = self.broker.inputs.expect(expected, &self.broker.env);
             return Some(Wanted { requests: ask.requests.clone(), state });
@@ -124,7 +125,7 @@ impl Connection {
         let (answered, answer) = oneshot::channel();
         lock(&self.asks).insert(id.clone(), answered);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.tell_client(message, self.newest_open());
+        self.tell_client(message, self.open.newest());
         let answer = tokio::select! {
             answer = answer => answer.ok(),
             () = self.broker.env.clock.sleep(patience) => None,
@@ -156,6 +157,11 @@ impl Connection {
     pub(crate) async fn has_gone(&self) {
         self.nobody_is_there().await;
         self.broker.inputs.forget(&self.hello.bridge);
+        self.leave_alone();
+    }
+
+    /// What calls of its tool server ask is for those alone who wait for them, or were told to come back.
+    pub(crate) fn leave_alone(&self) {
         let live: Vec<_> = self.broker.live().values().cloned().collect();
         live.iter().filter(|live| live.holder == *self.upstream.holder()).for_each(|live| live.leave_alone());
     }
@@ -163,7 +169,7 @@ impl Connection {
     /// Whether this client's own dialogue may be asked a question about a call.
     pub(crate) fn may_decide(&self, question: &QuestionId) -> bool {
         let client = self.client();
-        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && !self.is_in_vain(question)
+        client.has_forms() && self.broker.config.rules.may_decide(&client.name) && !self.presence.is_in_vain(question)
     }
 
     /// What to answer the client with, so that it comes back with a person's decision.
@@ -190,7 +196,7 @@ impl Connection {
     async fn decided(&self, question: &QuestionRecord, answer: &Value, after: Duration) -> Result<(), Broken> {
         let chosen = answer["content"][DECISION].as_str().filter(|_| answer["action"] == "accept");
         let Some(choice) = chosen.and_then(|word| chosen_by(question, word)) else {
-            self.was_not_decided(&question.question_id, after < NOBODY);
+            self.presence.was_not_decided(&question.question_id, after < NOBODY);
             return Ok(());
         };
         let redactor = &self.broker.redactor;

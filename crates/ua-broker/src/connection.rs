@@ -1,44 +1,33 @@
 //! One client's connection to one tool server, whichever way it came: through a bridge, or over HTTP.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use ua_core::{QuestionId, RunId, Sha256, sha256};
-use ua_dispatch::{Catalog, Rules};
-use ua_store::{ArrivalRecord, ArrivalsOf, Change, GatewayStore as _};
+use ua_core::RunId;
 
 use crate::ask::Reply;
-use crate::batches;
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
+use crate::deliveries::{Deliveries, heard_before};
 use crate::era::{self, Client, Era};
-use crate::incoming::{Answer, Aside, CANCELLED, INITIALIZED, Request};
+use crate::incoming::{Aside, CANCELLED, INITIALIZED, Request};
+use crate::open_requests::{Asker, OpenRequests, Opened};
+use crate::outgoing::{MOST_CARRIED, ToClient, error, length};
+use crate::presence::Presence;
 use crate::queue::{Place, Queue};
 use crate::road::Road;
 use crate::session::{HOLDER, Identity, InUse, wrong_names};
 use crate::settings::Patience;
-use crate::subscriptions::{Subscriptions, is_subscribed};
+use crate::subscriptions::Subscriptions;
+use crate::sync::lock;
 use crate::texts::Told;
-use crate::upstream::{Launch, Reach, Unanswered, Upstream, lock, spec};
+use crate::upstream::{Launch, Reach, Upstream};
 use crate::wire::Hello;
-
-/// The longest answer that is handed to a bridge, which carries lines of 64 MiB with its own words in front of them.
-pub(crate) const MOST_CARRIED: usize = 64 * 1024 * 1024 - 64 * 1024;
-
-/// What goes to the client.
-#[derive(Debug)]
-pub(crate) enum ToClient {
-    /// The answer to the request of this name; `None` when the client wants none any more.
-    Answer { name: String, answer: Option<Value> },
-    /// Anything else, with the request that it is about, where there is one.
-    Tell { message: Value, about: Option<String> },
-}
 
 /// A connection.
 pub(crate) struct Connection {
@@ -56,11 +45,8 @@ pub(crate) struct Connection {
     client: Mutex<(Era, Arc<Client>)>,
     sessions: AsyncMutex<HashMap<Identity, InUse>>,
     roads: AsyncMutex<HashMap<RunId, (InUse, Arc<Road>)>>,
-    /// Answers that are on their way to the client, and that were written to it, with the session they are of.
-    written: Mutex<HashMap<String, (String, InUse)>>,
-    heard: Mutex<Vec<(String, InUse)>>,
-    /// Requests under way, by the client's id.
-    open: Mutex<HashMap<String, Open>>,
+    deliveries: Deliveries,
+    pub(crate) open: OpenRequests,
     tasks: Mutex<JoinSet<()>>,
     /// Our own requests to the client, by our id.
     pub(crate) asks: Mutex<HashMap<String, oneshot::Sender<Value>>>,
@@ -68,55 +54,11 @@ pub(crate) struct Connection {
     /// Requests of the tool server to the client, by its id: nothing else is answered there, and each of them is, by somebody.
     pub(crate) asked_by_server: Mutex<HashMap<String, Value>>,
     /// What the tool server says by itself.
-    from_server: Arc<AsyncMutex<mpsc::UnboundedReceiver<Value>>>,
-    /// Whether somebody sits in front of the client's dialogue, and what was not decided there.
-    away: watch::Sender<Away>,
+    pub(crate) from_server: Arc<AsyncMutex<mpsc::UnboundedReceiver<Value>>>,
+    pub(crate) presence: Presence,
     pub(crate) subscriptions: Subscriptions,
     /// What is listened to at a tool server of the newer era for a client of the older one.
-    listening: Mutex<HashMap<String, CancellationToken>>,
-}
-
-/// Whether somebody sits in front of a client's dialogue.
-#[derive(Debug, Default)]
-struct Away {
-    is_nobody_there: bool,
-    undecided: Vec<QuestionId>,
-}
-
-impl Away {
-    fn is_in_vain(&self, question: &QuestionId) -> bool {
-        self.is_nobody_there || self.undecided.contains(question)
-    }
-}
-
-/// Who waits for a tool call.
-pub(crate) struct Asker {
-    /// The name under which its request came first.
-    pub(crate) arrival: String,
-    /// Nobody sent it before under this name.
-    pub(crate) is_first: bool,
-    /// Cancelled when the client wants no answer any more.
-    pub(crate) cancel: CancellationToken,
-    /// Whether the client has its end of the line in hand.
-    pub(crate) listens: watch::Receiver<bool>,
-}
-
-struct Open {
-    name: String,
-    /// What the client calls it.
-    id: Value,
-    /// Of a tool call: the name under which it came first, and what it says. The same one that comes again before it is answered is no other.
-    came_as: Option<(String, Sha256)>,
-    cancel: CancellationToken,
-    /// Whether the client has its end of the line in hand. One whose line was cut may take it up again, and waits for nothing until then.
-    listens: watch::Sender<bool>,
-    /// What it is called at the tool server, if it was passed on as it is.
-    relayed: Arc<Mutex<Option<u64>>>,
-    /// Under which token its client wants to hear how far it is.
-    token: Value,
-    /// Whether its client wants logs of it.
-    wants_logs: bool,
-    is_call: bool,
+    pub(crate) listening: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Connection {
@@ -162,15 +104,14 @@ impl Connection {
             order: Arc::default(),
             sessions: AsyncMutex::default(),
             roads: AsyncMutex::default(),
-            written: Mutex::default(),
-            heard: Mutex::default(),
-            open: Mutex::default(),
+            deliveries: Deliveries::default(),
+            open: OpenRequests::default(),
             tasks: Mutex::default(),
             asks: Mutex::default(),
             asked: AtomicU64::new(1),
             asked_by_server: Mutex::default(),
             from_server: Arc::new(AsyncMutex::new(from_server)),
-            away: watch::Sender::default(),
+            presence: Presence::default(),
             subscriptions: Subscriptions::default(),
             listening: Mutex::default(),
             hello,
@@ -213,7 +154,7 @@ impl Connection {
         lock(&self.client).0
     }
 
-    fn greet(&self, era: Era, client: Client) {
+    pub(crate) fn greet(&self, era: Era, client: Client) {
         *lock(&self.client) = (era, Arc::new(client));
         self.show("connection");
     }
@@ -233,34 +174,8 @@ impl Connection {
         Some(Duration::from_millis(seconds * 900))
     }
 
-    /// Whether a question is put in the client's dialogue in vain: nobody is there, or it was not decided there before.
-    pub(crate) fn is_in_vain(&self, question: &QuestionId) -> bool {
-        self.away.borrow().is_in_vain(question)
-    }
-
-    /// The client's dialogue did not decide a question; so quickly that nobody can have read it.
-    pub(crate) fn was_not_decided(&self, question: &QuestionId, by_nobody: bool) {
-        self.away.send_modify(|away| {
-            away.is_nobody_there |= by_nobody;
-            away.undecided.push(question.clone());
-        });
-    }
-
-    /// Waits until the client's dialogue did not decide a question.
-    pub(crate) async fn undecided(&self, question: Option<&QuestionId>) {
-        let Some(question) = question else { return std::future::pending().await };
-        if self.away.subscribe().wait_for(|away| away.is_in_vain(question)).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-
     pub(crate) fn tell_client(&self, message: Value, about: Option<String>) {
         let _gone = self.out.send(ToClient::Tell { message, about });
-    }
-
-    /// The request of the client that came last and is not answered; a tool call, if there is one.
-    pub(crate) fn newest_open(&self) -> Option<String> {
-        lock(&self.open).values().max_by_key(|open| (open.is_call, &open.name)).map(|open| open.name.clone())
     }
 
     /// The place of a request that was read just now, behind those that were read before.
@@ -288,30 +203,8 @@ impl Connection {
                 self.greet(era, client);
             }
         }
-        let says = is_call.then(|| sha256(params.to_string()));
-        let mut all = lock(&self.open);
-        // A client has no two requests of one name open; without sessions several clients share this, and know nothing of each other's names.
-        let again = all.values().filter(|open| era == Era::Handshake && open.id == id).find_map(|open| {
-            let (came_as, said) = open.came_as.as_ref()?;
-            (Some(*said) == says).then(|| came_as.clone())
-        });
-        let is_first = is_first && again.is_none();
-        let arrival = again.unwrap_or_else(|| name.clone());
-        let open = Open {
-            name: name.clone(),
-            id: id.clone(),
-            came_as: says.map(|says| (arrival.clone(), says)),
-            listens: watch::Sender::new(true),
-            cancel: CancellationToken::new(),
-            relayed: Arc::default(),
-            token: params["_meta"]["progressToken"].clone(),
-            wants_logs: era == Era::Handshake || params["_meta"].get(era::LOG_LEVEL).is_some(),
-            is_call,
-        };
-        let (cancel, relayed) = (open.cancel.clone(), open.relayed.clone());
-        let asker = Asker { arrival, is_first, cancel: cancel.clone(), listens: open.listens.subscribe() };
-        all.insert(name.clone(), open);
-        drop(all);
+        let params = Arc::new(params);
+        let Opened { asker, relayed } = self.open.open(&name, &id, era, &params, is_call, is_first);
         let key = name.clone();
         let connection = self.clone();
         // Only calls have an order among each other.
@@ -320,102 +213,16 @@ impl Connection {
             match (method.as_str(), place) {
                 (_, Some(place)) => connection.call(name, id, era, &params, asker, place).await,
                 ("subscriptions/listen", None) if era == Era::Stateless => {
-                    let answer = connection.subscribe(&name, &id, params, &cancel).await;
+                    let answer = connection.subscribe(&name, &id, Arc::unwrap_or_clone(params), &asker.cancel).await;
                     connection.answer(&name, id, era, &method, answer);
                 }
                 (_, None) => {
-                    let answer = connection.other(&method, params, relayed).await;
+                    let answer = connection.other(&method, Arc::unwrap_or_clone(params), relayed).await;
                     connection.answer(&name, id, era, &method, answer);
                 }
             }
-            lock(&connection.open).remove(&key);
+            connection.open.close(&key);
         });
-    }
-
-    /// The client does not want the answer to this request any more.
-    pub(crate) fn let_go_of(&self, name: &str) {
-        for open in lock(&self.open).values().filter(|open| batches::whole(&open.name) == name) {
-            open.cancel.cancel();
-        }
-    }
-
-    /// The client's line for the answer to this request was cut, or taken up again.
-    pub(crate) fn listens(&self, name: &str, listens: bool) {
-        for open in lock(&self.open).values().filter(|open| batches::whole(&open.name) == name) {
-            open.listens.send_replace(listens);
-        }
-    }
-
-    /// Any request but for a tool call: the client and the tool server speak with each other.
-    async fn other(self: &Arc<Self>, method: &str, params: Value, relayed: Arc<Mutex<Option<u64>>>) -> Value {
-        let answer = match method {
-            "ping" => return json!({"result": {}}),
-            "server/discover" => self.upstream.discover(&self.client()).await.map(says_changes),
-            "initialize" => {
-                self.greet(Era::Handshake, Client::of_handshake(&params));
-                self.upstream.initialize(params).await.map(says_changes)
-            }
-            "resources/subscribe" | "resources/unsubscribe" if self.upstream.era() == Some(Era::Stateless) => {
-                let uri = params["uri"].as_str().unwrap_or_default();
-                if method == "resources/subscribe" {
-                    self.listen(uri, json!({"resourceSubscriptions": [uri]}));
-                } else if let Some(cancel) = lock(&self.listening).remove(uri) {
-                    cancel.cancel();
-                }
-                return json!({"result": {}});
-            }
-            _ => self.upstream.relay(method, params, |id| *lock(&relayed) = Some(id)).await,
-        };
-        match answer {
-            Ok(mut answer) => {
-                if method == "tools/list" {
-                    self.upstream.note_schemas(&answer["result"]);
-                    self.without_keys(&mut answer["result"]);
-                }
-                answer
-            }
-            Err(why @ Unanswered::NotSent(_)) => {
-                error(-32603, &format!("the tool server could not be reached: {why}"), Value::Null)
-            }
-            Err(why) => error(-32603, &format!("the tool server did not answer: {why}"), Value::Null),
-        }
-    }
-
-    /// Listens for a client that began with a handshake to what a tool server of the newer era only tells who asks.
-    fn listen(self: &Arc<Self>, what: &str, filter: Value) {
-        let cancel = CancellationToken::new();
-        if lock(&self.listening).insert(what.to_owned(), cancel.clone()).is_some() {
-            return;
-        }
-        let connection = self.clone();
-        self.spawn(async move {
-            let number = Mutex::new(None);
-            tokio::select! {
-                _over = connection.upstream.relay("subscriptions/listen", json!({"notifications": filter}), |id| *lock(&number) = Some(id)) => {}
-                () = cancel.cancelled() => {}
-            }
-            let number = *lock(&number);
-            if let Some(number) = number.filter(|_| cancel.is_cancelled()) {
-                connection.upstream.tell(&Aside::cancelled(number)).await;
-            }
-        });
-    }
-
-    /// Takes out of a list of tools the arguments that are not the model's to choose; all else stays as it came.
-    fn without_keys(&self, page: &mut Value) {
-        let Some(tools) = page.get_mut("tools").and_then(Value::as_array_mut) else { return };
-        let specs = tools.iter().filter_map(|tool| spec(&self.hello.name, tool)).collect();
-        let Ok(catalog) = Catalog::new(specs, &self.broker.classifier, &Rules::default()) else { return };
-        let shown: HashMap<&str, &Value> =
-            catalog.offers().map(|offer| (offer.name.as_str(), &offer.input_schema)).collect();
-        for tool in tools {
-            let name = format!("mcp__{}__{}", self.hello.name, tool["name"].as_str().unwrap_or_default());
-            if let Some(schema) =
-                shown.get(name.as_str()).filter(|schema| tool.get("inputSchema").is_some_and(|own| own != **schema))
-            {
-                tool["inputSchema"] = (*schema).clone();
-            }
-        }
     }
 
     async fn call(self: &Arc<Self>, name: String, id: Value, era: Era, params: &Value, asker: Asker, place: Place<()>) {
@@ -436,24 +243,7 @@ impl Connection {
     /// Takes up a call that an earlier broker was asked for, or whose answer is not at hand any more, by the name under which it came: its client
     /// waits for the answer anew.
     pub(crate) fn take_up(self: &Arc<Self>, name: String, id: Value) {
-        let open = Open {
-            name: name.clone(),
-            id: id.clone(),
-            came_as: None,
-            listens: watch::Sender::new(true),
-            cancel: CancellationToken::new(),
-            relayed: Arc::default(),
-            token: Value::Null,
-            wants_logs: true,
-            is_call: true,
-        };
-        let asker = Asker {
-            arrival: name.clone(),
-            is_first: false,
-            cancel: open.cancel.clone(),
-            listens: open.listens.subscribe(),
-        };
-        lock(&self.open).insert(name.clone(), open);
+        let Opened { asker, .. } = self.open.open_again(&name, &id);
         let place = self.place();
         let connection = self.clone();
         self.spawn(async move {
@@ -461,7 +251,7 @@ impl Connection {
             let (session, found) = connection.found_again(&asker, place).await;
             let found = found.map_err(Unanswerable::of_one_that_comes_again);
             connection.hand_back(name.clone(), id, Era::Handshake, asker.arrival, session, found);
-            lock(&connection.open).remove(&name);
+            connection.open.close(&name);
         });
     }
 
@@ -475,26 +265,15 @@ impl Connection {
         session: Option<InUse>,
         asked: Result<Option<Reply>, Unanswerable>,
     ) {
+        let is_owed = matches!(asked, Ok(Some(Reply::Result { is_final: true, .. } | Reply::Error { .. })));
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
                 let _gone = self.out.send(ToClient::Answer { name, answer: None });
                 return;
             }
-            Ok(Some(Reply::Result { result, is_final })) => {
-                // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
-                let is_final = is_final && self.too_long(&result).is_none();
-                if let (Some(session), true) = (session, is_final) {
-                    lock(&self.written).insert(name.clone(), (arrival, session));
-                }
-                json!({"result": result})
-            }
-            Ok(Some(Reply::Error { code, message, data })) => {
-                if let Some(session) = session {
-                    lock(&self.written).insert(name.clone(), (arrival, session));
-                }
-                error(code, &message, data)
-            }
+            Ok(Some(Reply::Result { result, .. })) => json!({"result": result}),
+            Ok(Some(Reply::Error { code, message, data })) => error(code, &message, data),
             Ok(Some(Reply::Refused { code, message })) => error(code, &message, Value::Null),
             Ok(Some(Reply::Wanted(wanted))) => json!({"result": wanted.as_result()}),
             Err(error) => {
@@ -507,17 +286,24 @@ impl Connection {
                 json!({"result": told.as_result(call.as_ref(), &self.broker.config.person)})
             }
         };
-        self.answer(&name, id, era, "tools/call", answer);
+        let (answer, is_carried) = self.as_carried(id, era, "tools/call", answer);
+        // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
+        if let Some(session) = session.filter(|_| is_owed && is_carried) {
+            self.deliveries.begin(name.clone(), arrival, session);
+        }
+        let _gone = self.out.send(ToClient::Answer { name, answer: Some(answer) });
     }
 
-    /// How long a value is, where the client's way does not carry it.
-    fn too_long(&self, value: &Value) -> Option<usize> {
-        let length = if self.hello.way == Way::Bridge { length(value) } else { 0 };
-        (length > MOST_CARRIED).then_some(length)
+    fn answer(&self, name: &str, id: Value, era: Era, method: &str, answer: Value) {
+        let (answer, _) = self.as_carried(id, era, method, answer);
+        let _gone = self.out.send(ToClient::Answer { name: name.to_owned(), answer: Some(answer) });
     }
 
-    fn answer(&self, name: &str, id: Value, era: Era, method: &str, mut answer: Value) {
-        if let Some(length) = self.too_long(&answer) {
+    /// An answer as it goes to the client; `false` when the client's way does not carry it, and it only says so.
+    fn as_carried(&self, id: Value, era: Era, method: &str, mut answer: Value) -> (Value, bool) {
+        let length = if self.hello.way == Way::Bridge { length(&answer) } else { 0 };
+        let is_carried = length <= MOST_CARRIED;
+        if !is_carried {
             answer = match method {
                 "tools/call" => json!({"result": Told::TooLong { length }.as_result(None, &self.broker.config.person)}),
                 _ => error(
@@ -534,20 +320,14 @@ impl Connection {
         }
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = id;
-        let _gone = self.out.send(ToClient::Answer { name: name.to_owned(), answer: Some(answer) });
+        (answer, is_carried)
     }
 
     /// What wants no answer, or is one.
     pub(crate) async fn message(self: &Arc<Self>, aside: Aside) {
         if let Aside::Notification { method: CANCELLED, params } = &aside {
-            let id = &params["requestId"];
-            let mut found = None;
-            for open in lock(&self.open).values().filter(|open| open.id == *id) {
-                // Whoever asked for a tool goes away; the call goes on.
-                open.cancel.cancel();
-                found = *lock(&open.relayed);
-            }
-            if let Some(relayed) = found {
+            // Whoever asked for a tool goes away; the call goes on.
+            if let Some(relayed) = self.open.cancelled(&params["requestId"]) {
                 let mut params = params.clone();
                 params["requestId"] = json!(relayed);
                 self.upstream.tell(&Aside::Notification { method: CANCELLED, params }).await;
@@ -576,24 +356,12 @@ impl Connection {
 
     /// An answer was written to the client.
     pub(crate) async fn delivered(&self, name: &str) {
-        let of_name: Vec<_> =
-            lock(&self.written).extract_if(|written, _| batches::whole(written) == name).map(|(_, of)| of).collect();
-        for (arrival, session) in of_name {
-            self.note(&session, vec![arrival.clone()], false).await;
-            lock(&self.heard).push((arrival, session));
-        }
+        self.deliveries.wrote(name, &self.broker.env).await;
     }
 
     /// The client goes on, so it has what was written to it before.
     pub(crate) async fn acknowledge(&self) {
-        let heard = std::mem::take(&mut *lock(&self.heard));
-        for (name, session) in heard {
-            self.note(&session, vec![name], true).await;
-        }
-    }
-
-    async fn note(&self, session: &InUse, arrivals: Vec<String>, is_acknowledged: bool) {
-        session.later(Change::Deliver { arrivals, is_acknowledged, at: self.broker.env.now() }).await;
+        self.deliveries.acknowledge(&self.broker.env).await;
     }
 
     async fn session(&self, meta: &Value) -> Result<InUse, Broken> {
@@ -614,26 +382,10 @@ impl Connection {
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
         if identity.is_connection() {
-            self.heard_before(&session).await?;
+            heard_before(&session, self.broker.store.as_ref(), &self.broker.env).await?;
         }
         sessions.insert(identity, session.again());
         Ok(session)
-    }
-
-    /// What an earlier broker wrote to this very client, which goes on now, so that it has it.
-    async fn heard_before(&self, session: &InUse) -> Result<(), Broken> {
-        let of = ArrivalsOf::Session(session.run.run_id.clone());
-        let arrivals = self.broker.store.arrivals_of(of).await.map_err(Broken::at("read what was answered"))?;
-        let is_unheard = |arrival: &ArrivalRecord| {
-            let is_own = arrival.run_id == session.run.run_id;
-            is_own && arrival.answered_at.is_some() && arrival.acknowledged_at.is_none()
-        };
-        let unheard = arrivals.into_iter().filter(is_unheard).map(|arrival| arrival.arrival_id);
-        let unheard: Vec<String> = unheard.collect();
-        if !unheard.is_empty() {
-            self.note(session, unheard, true).await;
-        }
-        Ok(())
     }
 
     /// The road from a session to this connection's tool server, by the tools that it offers now. A server that cannot be looked at is not in
@@ -654,82 +406,6 @@ impl Connection {
         Ok(road)
     }
 
-    /// What the tool server says by itself, for the client.
-    async fn pass_on(self: Arc<Self>) {
-        let mut from_server = self.from_server.lock().await;
-        while let Some(message) = from_server.recv().await {
-            if message["method"] == "notifications/tools/list_changed" {
-                self.upstream.tools_may_have_changed();
-            }
-            let is_request = message.get("id").is_some();
-            if is_request && !self.is_asked(&message) {
-                self.upstream.answer_for_nobody(&message).await;
-                continue;
-            }
-            match self.era() {
-                Era::Handshake if self.upstream.era() == Some(Era::Stateless) && is_subscribed(&message) => {
-                    if message["method"] != "notifications/subscriptions/acknowledged" {
-                        self.tell_client(untagged(message), None);
-                    }
-                }
-                Era::Handshake => {
-                    let about = self.about(&message);
-                    self.tell_client(message, about);
-                }
-                Era::Stateless if is_request => self.ask_whoever_called(message),
-                Era::Stateless if is_subscribed(&message) => self.publish(&message),
-                Era::Stateless => {
-                    let about = self.about(&message);
-                    if about.is_some() {
-                        self.tell_client(message, about);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Which request of the client a message is about.
-    fn about(&self, message: &Value) -> Option<String> {
-        let open = lock(&self.open);
-        let newest = |of: &dyn Fn(&&Open) -> bool| {
-            open.values().filter(of).max_by_key(|open| (open.is_call, &open.name)).map(|open| open.name.clone())
-        };
-        match message["method"].as_str().unwrap_or_default() {
-            "notifications/progress" => {
-                let token = &message["params"]["progressToken"];
-                newest(&|open| open.token == *token && !token.is_null())
-            }
-            "notifications/message" => newest(&|open| open.wants_logs),
-            _ if is_subscribed(message) => None,
-            _ => newest(&|_| true),
-        }
-    }
-
-    /// A request of a tool server of the older era, for a client that is asked by answering it.
-    fn ask_whoever_called(self: &Arc<Self>, message: Value) {
-        let connection = self.clone();
-        self.spawn(async move {
-            let live = {
-                let live = lock(&connection.broker.live);
-                let ours = live.values().filter(|live| live.holder == *connection.upstream.holder() && live.is_awaited());
-                ours.max_by(|a, b| (a.since, &a.call).cmp(&(b.since, &b.call))).cloned()
-            };
-            let request = json!({"method": message["method"], "params": message.get("params").cloned().unwrap_or_else(|| json!({}))});
-            let name = "asked";
-            let answers = match live {
-                Some(live) => live.ask_for(Map::from_iter([(name.to_owned(), request)]), &connection.broker.env).await,
-                None => None,
-            };
-            let outcome = match answers.and_then(|mut answers| answers.remove(name)) {
-                Some(result) => json!({"result": result}),
-                None => error(-32601, "the client cannot be asked for that now", Value::Null),
-            };
-            if lock(&connection.asked_by_server).remove(&message["id"].to_string()).is_some() {
-                connection.upstream.tell(&Aside::Answer(Answer::new(message["id"].clone(), outcome))).await;
-            }
-        });
-    }
-
     /// The client has gone: nobody waits here any more, and what was under way goes on. In an orderly way it had what was written to it.
     pub(crate) async fn close(self: Arc<Self>, is_orderly: bool) {
         if is_orderly {
@@ -744,8 +420,7 @@ impl Connection {
 
     /// Lets go of everything. The tool server stays while a call is under way.
     async fn leave(self: Arc<Self>) {
-        lock(&self.written).clear();
-        lock(&self.heard).clear();
+        self.deliveries.forget();
         self.roads.lock().await.clear();
         let sessions: Vec<InUse> = self.sessions.lock().await.drain().map(|(_, session)| session).collect();
         for session in sessions {
@@ -761,47 +436,4 @@ impl Connection {
             upstream.shut_down().await;
         });
     }
-}
-
-/// How many bytes a value has as text.
-fn length(value: &Value) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Nothing in it fails: a value is JSON, and counting takes all.
-    let _counted = serde_json::to_writer(&mut count, value);
-    count.0
-}
-
-/// What a server says about itself, and that its client is told when its tools change: the gateway looks at them again whenever the server was
-/// started again, whether or not that one tells such things.
-fn says_changes(mut answer: Value) -> Value {
-    if let Some(tools) = answer.pointer_mut("/result/capabilities/tools").and_then(Value::as_object_mut) {
-        tools.insert("listChanged".to_owned(), Value::Bool(true));
-    }
-    answer
-}
-
-fn error(code: i64, message: &str, data: Value) -> Value {
-    let mut error = json!({"error": {"code": code, "message": message}});
-    if !data.is_null() {
-        error["error"]["data"] = data;
-    }
-    error
-}
-
-/// A message without the tool server's number of a subscription that the client knows nothing of.
-fn untagged(mut message: Value) -> Value {
-    if let Some(meta) = message["params"].get_mut("_meta").and_then(Value::as_object_mut) {
-        meta.remove(era::SUBSCRIPTION);
-    }
-    message
 }

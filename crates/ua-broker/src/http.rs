@@ -42,7 +42,7 @@ use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
 use crate::peers;
 use crate::serve::DRAIN;
-use crate::upstream::lock;
+use crate::sync::lock;
 
 /// The longest message.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -73,6 +73,13 @@ pub struct HttpSettings {
     pub tokens: Tokens,
     /// Where sessions are kept.
     pub sessions: KeptSessions,
+    /// How long no stream of a client is open before nobody is taken to be there: what its tools ask is declined then.
+    pub away_after: Duration,
+}
+
+impl HttpSettings {
+    /// How long that is where nothing else is said.
+    pub const AWAY_AFTER: Duration = Duration::from_mins(1);
 }
 
 /// What serves clients over HTTP.
@@ -85,6 +92,7 @@ pub(crate) struct Front {
     sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
     /// What serves clients without sessions, by the name under which it is kept.
     standing: Mutex<HashMap<String, Arc<HttpSession>>>,
+    away_after: Duration,
 }
 
 /// Listens, and serves whoever comes until the broker closes. An address that another program has is no reason to serve nobody: clients that come
@@ -103,6 +111,7 @@ pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Res
         kept: settings.sessions.clone(),
         sessions: Mutex::default(),
         standing: Mutex::default(),
+        away_after: settings.away_after,
     });
     match bind(broker, settings.address).await.map_err(failed)? {
         Some(listener) => drop(tokio::spawn(front.serve(listener))),
@@ -161,6 +170,9 @@ impl Front {
 
     async fn serve(self: Arc<Self>, listener: TcpListener) {
         let lines = TaskTracker::new();
+        let look_every = LOOK_EVERY.min(self.away_after);
+        // However often somebody comes, it is looked.
+        let mut look = std::pin::pin!(self.broker.env.clock.sleep(look_every));
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -174,7 +186,10 @@ impl Front {
                         self.broker.env.clock.sleep(Duration::from_millis(200)).await;
                     }
                 },
-                () = self.broker.env.clock.sleep(LOOK_EVERY) => self.tend().await,
+                () = look.as_mut() => {
+                    self.tend().await;
+                    look.set(self.broker.env.clock.sleep(look_every));
+                }
                 () = self.broker.closing.cancelled() => break,
             }
         }
@@ -265,10 +280,8 @@ impl Front {
             session.close(true).await;
         }
         // One whose client is not to be found is asked nothing more, and its tools wait for nobody.
-        let away: Vec<_> =
-            lock(&self.sessions).values().filter(|session| session.is_away_since(now)).cloned().collect();
-        for session in away {
-            session.nobody_is_there().await;
+        for session in self.all(|session| session.is_away_since(now, self.away_after)) {
+            session.is_away().await;
         }
         self.kept.forget_old(now);
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use crate::upstream::lock;
+use crate::sync::lock;
 
 /// A queue of those who stand as a `T`.
 #[derive(Debug)]

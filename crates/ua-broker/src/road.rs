@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use ua_core::chain;
 
 use serde_json::{Map, Value};
 use ua_dispatch::{DispatchError, Dispatcher};
@@ -9,7 +10,6 @@ use ua_ledger::PeopleRules;
 use ua_runner::{Desk, DeskPorts, Workspace};
 
 use crate::broker::{Broken, Broker};
-use crate::live::chain;
 use crate::session::InUse;
 use crate::upstream::{AsListed, Upstream};
 

@@ -20,7 +20,7 @@ use crate::broker::{Broken, Broker};
 use crate::http;
 use crate::peers;
 use crate::session::Sessions;
-use crate::upstream::lock;
+use crate::sync::lock;
 use crate::wire::{Control, Visitor, WIRE, Wanted};
 
 /// How often it is looked whether anybody needs the broker.

@@ -7,13 +7,14 @@
 //! Proved by: this file's tests, `tests/it/accounts`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 use ua_core::{keyed_digest, sha256};
 use ua_mcp::own_secret;
 
 use crate::broker::{Broken, Broker};
+use crate::sync::lock;
 use crate::wire::Hello;
 
 impl Broker {
@@ -28,7 +29,7 @@ impl Broker {
 
     /// The key of this gateway, with which digests are made of what is stored nowhere.
     pub(crate) fn own_key(&self) -> Result<Arc<str>, Broken> {
-        let mut key = self.account_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = lock(&self.account_key);
         if let Some(key) = &*key {
             return Ok(key.clone());
         }

@@ -17,7 +17,7 @@ use ua_store::{
 };
 
 use crate::broker::{Broken, Broker};
-use crate::live::Turns;
+use crate::turns::Turns;
 use crate::wire::Hello;
 
 /// Where clients say which session a call is of, best first. What a client's environment says is inherited by whatever it starts.

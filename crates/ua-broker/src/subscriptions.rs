@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
 use crate::era::{Era, SUBSCRIPTION};
-use crate::upstream::lock;
+use crate::sync::lock;
 
 /// The requests that are open.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Connection {
     pub(crate) fn end_subscriptions(&self) {
         let names: Vec<String> = lock(&self.subscriptions.0).iter().map(|open| open.name.clone()).collect();
         for name in names {
-            self.let_go_of(&name);
+            self.open.let_go_of(&name);
         }
     }
 

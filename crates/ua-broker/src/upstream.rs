@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -31,7 +31,9 @@ pub(crate) use self::transport::{AsListed, spec};
 use crate::era::{self, Client, Era};
 use crate::given::Given;
 use crate::incoming::{Answer, Aside, CALL, CANCELLED};
-use crate::live::{LiveCalls, of_nobody};
+use crate::input::of_nobody;
+use crate::live::LiveCalls;
+use crate::sync::lock;
 
 /// How long a server may take to answer what we ask it for ourselves.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -103,10 +105,6 @@ pub(crate) struct Upstream {
     tools: Tools,
     /// The calls that are under way, of all connections.
     live: LiveCalls,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Upstream {

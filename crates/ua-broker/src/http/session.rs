@@ -15,14 +15,12 @@ use super::streams::{EventName, Log, Reader};
 use super::text_of;
 use crate::batches::{self, Batches};
 use crate::broker::{Broken, Broker, Way};
-use crate::connection::{Connection, ToClient};
+use crate::connection::Connection;
 use crate::incoming::{self, Aside, Incoming, Judged, Request};
+use crate::outgoing::ToClient;
 use crate::queue::Place;
-use crate::upstream::lock;
+use crate::sync::lock;
 use crate::wire::Hello;
-
-/// How long no stream of a client is open before nobody is taken to be there.
-const AWAY: Duration = Duration::from_mins(1);
 
 /// Of how many answers that were given the streams are kept.
 const MOST_ENDED: usize = 64;
@@ -130,19 +128,23 @@ impl HttpSession {
     }
 
     /// Whether no stream of its client has been open for so long that it may have gone. What runs behind its requests goes on.
-    pub(super) fn is_away_since(&self, now: Timestamp) -> bool {
-        self.open.load(Ordering::Acquire) == 0 && now.since(*lock(&self.used_at)) >= AWAY
+    pub(super) fn is_away_since(&self, now: Timestamp, after: Duration) -> bool {
+        self.open.load(Ordering::Acquire) == 0 && now.since(*lock(&self.used_at)) >= after
     }
 
-    /// What its tool server asks is declined.
-    pub(super) async fn nobody_is_there(&self) {
-        self.connection.nobody_is_there().await;
+    /// Its client is not to be found: what its tool server asks is declined. One without sessions may be with a person to whom it put what it
+    /// was told to come back with; what was not put to it is asked in vain.
+    pub(super) async fn is_away(&self) {
+        if !self.is_stateless {
+            self.connection.nobody_is_there().await;
+        }
+        self.connection.leave_alone();
     }
 
     pub(super) fn stream_opened(&self, log: &Log) {
         self.open.fetch_add(1, Ordering::AcqRel);
         if let Some(request) = &log.request {
-            self.connection.listens(request, true);
+            self.connection.open.listens(request, true);
         }
     }
 
@@ -152,9 +154,9 @@ impl HttpSession {
         let Some(request) = log.request.as_ref().filter(|_| !is_done) else { return };
         // A client of the newer era that closes a stream waits for nothing there any more; one of the older may take it up again.
         if self.is_stateless {
-            self.connection.let_go_of(request);
+            self.connection.open.let_go_of(request);
         } else {
-            self.connection.listens(request, false);
+            self.connection.open.listens(request, false);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::session::HttpSession;
 use super::{Body, as_json};
-use crate::upstream::lock;
+use crate::sync::lock;
 
 /// How much is kept of what nobody reads.
 const MOST_KEPT: usize = 1_000;

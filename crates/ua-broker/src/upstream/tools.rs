@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 use ua_core::{CanonicalJson, Sha256, sha256};
 
-use super::Upstream;
 use super::process::Process;
+use super::{Upstream, lock};
 
 /// How many pages of a list are read.
 const MAX_PAGES: usize = 1_000;
@@ -42,7 +42,7 @@ struct Known {
 
 impl Tools {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Whether no newer edition is known.

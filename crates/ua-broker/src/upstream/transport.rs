@@ -3,13 +3,12 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use ua_core::{
-    CallId, Destination, Env, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations,
-    ToolName, ToolNamespace, ToolSpec,
+    CallId, Destination, KeyChannel, Outcome, RawReply, RunId, SideEffectClass, Timestamp, ToolAnnotations, ToolName,
+    ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 use ua_mcp::{Horizon, LockDir, argument_headers};
@@ -217,7 +216,7 @@ impl Upstream {
         let answer = async {
             tokio::select! {
                 answer = self.rounds(&process, call, params, &headers) => answer,
-                () = sleep_or_never(deadline, &self.env) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
+                () = self.env.sleep_or_never(deadline) => Err(Unanswered::Lost("it did not answer in time".to_owned())),
             }
         };
         let outcome = match answer.await {
@@ -301,13 +300,6 @@ impl Upstream {
     /// A generation's name in the ledger says whose lock it has, since the next broker knows nothing of this connection.
     fn generation_of(&self, process: &Process) -> String {
         format!("{}/{}", self.launch.holder, process.generation)
-    }
-}
-
-async fn sleep_or_never(span: Option<Duration>, env: &Env) {
-    match span {
-        Some(span) => env.clock.sleep(span).await,
-        None => std::future::pending().await,
     }
 }
 

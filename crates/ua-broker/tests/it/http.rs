@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+use ua_core::CallStatus;
 
 use crate::eras::signed;
 use crate::world::{GatewayWorld, kill, mail, notice, text, told, until};
@@ -63,8 +64,13 @@ impl HttpClient {
         self.send("POST", &[], &message.to_string())
     }
 
-    pub(crate) fn greet(mut self) -> Self {
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "codex", "version": "1"}});
+    pub(crate) fn greet(self) -> Self {
+        self.greet_with(&json!({}))
+    }
+
+    /// Greets as a client with these capabilities.
+    fn greet_with(mut self, capabilities: &Value) -> Self {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "codex", "version": "1"}});
         let said = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!((said.status, said.result()["serverInfo"]["name"].as_str()), (200, Some("stub")));
         self.session = said.session;
@@ -89,6 +95,13 @@ impl HttpClient {
         headers.extend(name.map(|name| ("Mcp-Name", name)));
         self.send("POST", &headers, &message.to_string())
     }
+}
+
+/// Reads events of a stream that stays open until one of them `is_it`.
+fn hear(stream: &TcpStream, is_it: impl Fn(&Value) -> bool) -> Value {
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+    let mut said = lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
+    said.find(|message| is_it(message)).unwrap()
 }
 
 /// Reads a response to its end, whichever way it is written.
@@ -433,6 +446,95 @@ fn a_request_that_stands_for_itself_is_served_without_a_session() {
     assert!(text(read(waiting).result()).starts_with("done, 2 so far"));
     assert_eq!(world.effects().len(), 2);
     world.check();
+}
+
+/// How a client over HTTP goes away while its tool asks it for something.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Leaves {
+    /// It ends its session.
+    Ends,
+    /// Its stream is cut, and it does not come back.
+    Vanishes,
+    /// The same, before its tool asks.
+    VanishesBefore,
+}
+
+/// A tool asks, and its client over HTTP goes instead of answering: the tool hears that nobody answers, its call ends, and nobody else waits
+/// for it. However many others come meanwhile.
+#[test]
+fn a_tool_that_asks_a_client_over_http_that_goes_is_told_so() {
+    for (leaves, is_newer_server, is_newer_client) in [
+        (Leaves::Ends, false, false),
+        (Leaves::Ends, true, false),
+        (Leaves::Vanishes, false, false),
+        (Leaves::Vanishes, true, false),
+        (Leaves::VanishesBefore, false, false),
+        (Leaves::VanishesBefore, true, false),
+        (Leaves::VanishesBefore, false, true),
+        (Leaves::VanishesBefore, true, true),
+    ] {
+        let what = format!("{leaves:?}, server {is_newer_server}, client {is_newer_client}");
+        eprintln!("{what}");
+        let world = GatewayWorld::new();
+        std::fs::write(world.path("away_after"), "200").unwrap();
+        if is_newer_server {
+            world.behave("newer");
+        }
+        let forms = json!({"elicitation": {}});
+        let is_question = |message: &Value| message["method"] == "elicitation/create";
+        let params = json!({"name": "tell_secret", "arguments": {"to": "ask"}});
+        let new = HttpClient::new(&world, "codex");
+        let other = HttpClient { token: world.token("claude"), ..new.clone() };
+        let client = if is_newer_client { new.clone() } else { new.clone().greet_with(&forms) };
+        if leaves == Leaves::VanishesBefore {
+            world.behave("hold");
+        }
+        let stream = if is_newer_client {
+            let params = signed(&forms, params.clone());
+            let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
+            let headers =
+                [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "tell_secret")];
+            client.write("POST", &headers, &message.to_string())
+        } else {
+            let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
+            client.write("POST", &[], &message.to_string())
+        };
+        if leaves == Leaves::VanishesBefore {
+            until("the call to be sent", || {
+                world.said().iter().any(|said| said["method"] == "tools/call").then_some(())
+            });
+        } else {
+            hear(&stream, is_question);
+        }
+        drop(stream);
+        match leaves {
+            Leaves::Ends => assert_eq!(client.send("DELETE", &[], "").status, 204),
+            Leaves::Vanishes => {}
+            Leaves::VanishesBefore => {
+                world.until_askers(0);
+                world.let_go();
+            }
+        }
+        until("the call to end", || {
+            // Somebody else comes again and again.
+            let found = other.alone(1, "server/discover", None, json!({}));
+            assert_eq!(found.status, 200);
+            world.status()?["calls"].as_array()?.is_empty().then_some(())
+        });
+        let record = world.calls("tell_secret").pop().unwrap();
+        assert_eq!(record.status, CallStatus::Succeeded, "{what}: {record:?}");
+        assert!(world.questions().is_empty(), "{what}");
+        // Whoever asks for the same is asked, and waits for nobody.
+        let next = new.greet_with(&forms);
+        let message = json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": params});
+        let waiting = next.write("POST", &[], &message.to_string());
+        let asked = hear(&waiting, is_question);
+        let answer = json!({"action": "accept", "content": {"size": "L"}});
+        assert_eq!(next.post(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": answer})).status, 202);
+        let had = hear(&waiting, |message| message["id"] == 6);
+        assert_eq!(text(&had["result"]), "L", "{what}");
+        world.check();
+    }
 }
 
 /// The broker is killed in a call: the client is cut off, begins anew with the next broker, and is told what is known.

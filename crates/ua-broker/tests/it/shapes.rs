@@ -93,10 +93,7 @@ fn no_value_is_changed_without_a_word() {
         client.say_bytes(line.as_bytes());
         let refused = client.hear("a refusal", |message| message["id"] == "v");
         assert!(refused["error"]["message"].as_str().unwrap().contains(word), "{refused}");
-        // Of a key that a result has twice the last counts, as for whoever reads it behind the gateway.
-        if word == "twice" {
-            continue;
-        }
+        let value = value.replace("amount", "n");
         let raw =
             format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{{"content":[],"structuredContent":{{"n":{value}}}}}}}"#);
         std::fs::write(world.path("stub/raw"), raw).unwrap();
@@ -110,4 +107,52 @@ fn no_value_is_changed_without_a_word() {
     assert!(world.effects().is_empty());
     client.done();
     world.check();
+}
+
+/// A tool server whose answer says two things: further in, the client has the one reading that the ledger has, and is told; in the frame,
+/// by which it is told whether the call happened, there is no reading, and the call is in doubt.
+#[test]
+fn of_a_result_that_says_two_things_the_client_has_what_the_ledger_has() {
+    for is_remote in [false, true] {
+        let world = if is_remote { GatewayWorld::remote() } else { GatewayWorld::new() };
+        let mut client = world.client().greet();
+        for (number, (result, read)) in [
+            (r#"{"content":[{"type":"text","text":"paid","text":"declined"}]}"#, "declined"),
+            (r#"{"content":[{"type":"text","text":"paid","\u0074ext":"declined"}]}"#, "declined"),
+            (
+                r#"{"content":[{"type":"text","text":"in all"}],"structuredContent":{"a":[{"paid":1,"paid":2}]}}"#,
+                "in all",
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            std::fs::write(world.path("stub/raw"), format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{result}}}"#))
+                .unwrap();
+            let had = client.result("append_line", &json!({"text": format!("{number}")}));
+            assert!(text(&had).starts_with(read) && text(&had).contains("given twice"), "{had}");
+            assert!(had["_meta"]["dev.universal-agent/changed"][0].as_str().unwrap().contains("twice"), "{had}");
+            let call = world.calls("append_line").pop().unwrap();
+            let kept = world.receipt(&call).unwrap();
+            assert_eq!((call.status, kept), (ua_core::CallStatus::Succeeded, had));
+        }
+        for (number, frame) in [
+            r#""result":{"content":[],"isError":true,"is\u0045rror":false}"#,
+            r#""result":{"content":[]},"result":{"content":[]}"#,
+            r#""result":{"content":[]},"error":{"code":-32601,"message":"no"},"id":ID"#,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            std::fs::write(world.path("stub/raw"), format!(r#"{{"jsonrpc":"2.0","id":ID,{frame}}}"#)).unwrap();
+            let had = client.result("append_line", &json!({"text": format!("frame {number}")}));
+            assert_eq!(crate::world::told(&had), "unknown", "{frame}: {had}");
+            let call = world.calls("append_line").pop().unwrap();
+            assert_eq!((call.status, world.receipt(&call)), (ua_core::CallStatus::Unknown, None));
+        }
+        assert_eq!(world.effects().len(), 6);
+        std::fs::remove_file(world.path("stub/raw")).unwrap();
+        client.done();
+        world.check();
+    }
 }

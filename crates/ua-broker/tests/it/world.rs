@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process};
 use serde_json::{Value, json};
+use ua_core::RawReply;
 use ua_store::{
     ArrivalRecord, ArrivalsOf, AttemptRecord, CallRecord, Choice, GatewayStore as _, NewAnswer, QuestionRecord,
     RunStore as _,
@@ -243,6 +244,18 @@ impl GatewayWorld {
     pub(crate) fn attempts(&self, call: &CallRecord) -> Vec<AttemptRecord> {
         let (store, runtime) = self.store();
         runtime.block_on(ua_store::LedgerStore::attempts(&store, &call.call_id)).unwrap()
+    }
+
+    /// What its tool answered to a call, as the ledger has it.
+    pub(crate) fn receipt(&self, call: &CallRecord) -> Option<Value> {
+        let (store, runtime) = self.store();
+        runtime.block_on(async {
+            let receipt = ua_store::Store::receipt(&store, &call.call_id).await.unwrap()?;
+            match ua_store::whole_reply(&store, &receipt).await.unwrap() {
+                RawReply::ToolResult { result } => Some(result),
+                other => panic!("{other:?}"),
+            }
+        })
     }
 
     pub(crate) fn answer(&self, question: &QuestionRecord, choice: Choice) {

@@ -1,0 +1,188 @@
+//! A call on its way to its receipt: dispatched in its turn, held while a person decides, and let go of where nobody waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ua_core::{CallId, CallStatus, Timestamp, chain};
+use ua_dispatch::{DispatchError, Dispatched, Handed};
+use ua_ledger::LedgerError;
+use ua_store::{AttemptRecord, CallRecord, LedgerStore as _, QuestionRecord, QuestionStatus, RunStore as _};
+
+use crate::broker::{Broken, Broker};
+use crate::late::NotOver;
+use crate::live::{Ended, LiveCall, Sent, State};
+use crate::road::Road;
+use crate::session::InUse;
+use crate::turns::{Standing, Turn};
+
+/// How often a question is looked at while somebody waits for its answer.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often a call is looked at again because the tools of its server changed while it was about to be sent.
+const MOST_LOOKS: u32 = 3;
+
+impl Broker {
+    /// When a call was handed to its tool server last, as its attempts have it: one that never left does not count. `None` when it never was, or
+    /// that cannot be read.
+    pub(crate) async fn sent_at(&self, call: &CallId) -> Option<Timestamp> {
+        let attempts = self.store.attempts(call).await.ok()?;
+        let may_have_left = |attempt: &&AttemptRecord| attempt.outcome.as_deref() != Some("not_sent");
+        attempts.iter().filter(may_have_left).map(|attempt| attempt.started_at).max()
+    }
+
+    /// When a call in doubt was sent before, as it has to be said of one that is taken up again.
+    pub(crate) async fn sent_before(&self, call: &CallRecord) -> Option<Sent> {
+        let is_in_doubt = matches!(call.status, CallStatus::Running | CallStatus::Unknown) || call.doubt.is_some();
+        if !is_in_doubt {
+            return None;
+        }
+        let at = self.sent_at(&call.call_id).await.unwrap_or(call.created_at);
+        Some(Sent { at, attempt: call.attempt })
+    }
+
+    /// Takes a call to its receipt. Nobody who waits for it can end this, and nobody has to wait for it.
+    pub(crate) async fn take_to_receipt(
+        self: Arc<Self>,
+        session: InUse,
+        road: Arc<Road>,
+        call: CallRecord,
+        is_new: bool,
+        (live, turn): (Arc<LiveCall>, Turn),
+    ) {
+        let carried = self.carried(&session, road.clone(), &call, is_new, &live, turn).await;
+        road.upstream.drop_given(&call.call_id);
+        let reply = road.upstream.take_reply(&call.call_id);
+        let ended = match carried {
+            None => return,
+            Some(Ok(record)) => {
+                // The tool's own words are what it ended with, if nobody else said what became of it.
+                let is_own = record.resolution.is_none() && record.deduplicated_from.is_none();
+                Ended { told: None, reply: Some(record).filter(|_| is_own).zip(reply) }
+            }
+            Some(Err(why)) => self.ended_without(why, &session, &call, &live, reply.as_ref()),
+        };
+        self.live().remove(&call.call_id);
+        live.state.send_replace(State::Over(Arc::new(ended)));
+    }
+
+    /// How it ended. `None` when it waits, for a person or its turn, and nobody waits for it.
+    async fn carried(
+        &self,
+        session: &InUse,
+        mut road: Arc<Road>,
+        call: &CallRecord,
+        is_new: bool,
+        live: &LiveCall,
+        turn: Turn,
+    ) -> Option<Result<Box<CallRecord>, NotOver>> {
+        let mut turn = Some(turn);
+        let mut planned = if is_new { std::slice::from_ref(call) } else { &[] };
+        let mut looks = 0;
+        let mut is_first = true;
+        let has_effect = call.policy.class.has_effect();
+        loop {
+            // One that a person decided about comes behind those that were asked for meanwhile.
+            let own = turn.take().unwrap_or_else(|| session.turns.place(Standing::of(call)));
+            own.comes(has_effect).await;
+            // Said before it is looked whether anybody waits: who lets go of it and then finds it not begun, knows that it will not be.
+            live.begins();
+            // Whoever asked may have gone while it waited for its turn: then it is not begun, and is there for whoever asks for it again.
+            if std::mem::take(&mut is_first) && self.is_let_go(session, call, live).await {
+                return None;
+            }
+            // What a read brought is written with what comes next: it is made again for whoever asks again.
+            let is_last = !has_effect;
+            let handed = Handed { planned: std::mem::take(&mut planned), is_last, reads_wait: is_last };
+            let ids = std::slice::from_ref(&call.call_id);
+            let dispatch = Box::pin(road.dispatcher.dispatch_group(ids, handed, &self.stop));
+            let (dispatched, own) = live.in_turn(dispatch, own, has_effect).await;
+            if is_last {
+                session.soon();
+            }
+            let why = match dispatched.map(|mut all| all.pop()) {
+                Ok(Some(Dispatched::Settled(record))) => return Some(Ok(record)),
+                Ok(Some(Dispatched::Held(question))) => {
+                    // Others go on while a person decides.
+                    drop(own);
+                    drop(road.upstream.take_reply(&call.call_id));
+                    live.state.send_replace(State::Held(question.clone()));
+                    if !self.answered(session, call, &question, live).await {
+                        return None;
+                    }
+                    live.state.send_replace(State::UnderWay);
+                    // Its tool server may have other tools by now.
+                    match self.newest_road(session, &road).await {
+                        Ok(newest) => road = newest,
+                        Err(error) => return Some(Err(NotOver::Failed(error.to_string()))),
+                    }
+                    continue;
+                }
+                Ok(Some(Dispatched::Parked { detail, .. })) => NotOver::Failed(detail),
+                Ok(Some(Dispatched::Stopped) | None) => {
+                    NotOver::Failed("the gateway is stopping; ask again in a moment".to_owned())
+                }
+                Err(DispatchError::Ledger(LedgerError::Aborted { .. })) => NotOver::Ended,
+                // Nothing goes by a list of tools that is not the newest one. By that one it is looked at again what this call is: whether its own
+                // tool is another one now, or only others are.
+                Err(error) if looks < MOST_LOOKS && !road.listed.may_be_planned_by() => {
+                    looks += 1;
+                    // Nothing that was asked for behind it goes first.
+                    turn = own;
+                    session.flush().await;
+                    match self.newest_road(session, &road).await {
+                        Ok(newest) => road = newest,
+                        Err(_) => return Some(Err(NotOver::Failed(chain(&error)))),
+                    }
+                    continue;
+                }
+                Err(error) => NotOver::Failed(chain(&error)),
+            };
+            return Some(Err(why));
+        }
+    }
+
+    /// The road to the same tool server by the tools that it offers now. A server that cannot be looked at is not in the way of what needs none.
+    async fn newest_road(&self, session: &InUse, road: &Arc<Road>) -> Result<Arc<Road>, Broken> {
+        if let Err(why) = road.upstream.edition().await {
+            tracing::debug!(why, "the tools of a server could not be looked at");
+        }
+        if road.listed.may_be_planned_by() {
+            return Ok(road.clone());
+        }
+        self.road(session, &road.upstream).await.map(Arc::new)
+    }
+
+    /// Lets a call go for which nobody waits. Nobody joins between this look and its end.
+    async fn is_let_go(&self, session: &InUse, call: &CallRecord, live: &LiveCall) -> bool {
+        if live.is_awaited() {
+            return false;
+        }
+        let project = self.project(&session.record.project);
+        let _quiet = project.lock().await;
+        let is_left = !live.is_awaited();
+        if is_left {
+            // Whoever asks for it next finds it among those under way, or written.
+            session.flush().await;
+            self.live().remove(&call.call_id);
+        }
+        is_left
+    }
+
+    /// Waits until a question is answered. `false` when nobody waits for it any more: then the call is let go, and whoever asks next takes it up.
+    async fn answered(&self, session: &InUse, call: &CallRecord, question: &QuestionRecord, live: &LiveCall) -> bool {
+        loop {
+            let left = live.somebody_leaves();
+            let stored = session.outbox.question(&question.question_id).await;
+            if stored.is_ok_and(|stored| stored.status != QuestionStatus::Open) {
+                return true;
+            }
+            if self.is_let_go(session, call, live).await {
+                return false;
+            }
+            tokio::select! {
+                () = self.env.clock.sleep(LOOK_EVERY) => {}
+                () = left => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The requests of one client that have no answer yet: which one comes again, which one is meant, and who waits for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::batches;
+use crate::era::{self, Era};
+use crate::sync::lock;
+
+/// Requests under way, by the name under which they came.
+#[derive(Debug, Default)]
+pub(crate) struct OpenRequests(Mutex<HashMap<String, Open>>);
+
+#[derive(Debug)]
+struct Open {
+    name: String,
+    /// What the client calls it.
+    id: Value,
+    /// Of a tool call: the name under which it came first, and what it says. The same one that comes again before it is answered is no other.
+    came_as: Option<(String, Arc<Value>)>,
+    cancel: CancellationToken,
+    /// Whether the client has its end of the line in hand. One whose line was cut may take it up again, and waits for nothing until then.
+    listens: watch::Sender<bool>,
+    /// What it is called at the tool server, if it was passed on as it is.
+    relayed: Relayed,
+    /// Under which token its client wants to hear how far it is.
+    token: Value,
+    /// Whether its client wants logs of it.
+    wants_logs: bool,
+    is_call: bool,
+}
+
+/// What a request is called at the tool server, once it was passed on.
+pub(crate) type Relayed = Arc<Mutex<Option<u64>>>;
+
+/// Who waits for a tool call.
+pub(crate) struct Asker {
+    /// The name under which its request came first.
+    pub(crate) arrival: String,
+    /// Nobody sent it before under this name.
+    pub(crate) is_first: bool,
+    /// Cancelled when the client wants no answer any more.
+    pub(crate) cancel: CancellationToken,
+    /// Whether the client has its end of the line in hand.
+    pub(crate) listens: watch::Receiver<bool>,
+}
+
+/// A request that was opened.
+pub(crate) struct Opened {
+    /// Who waits for it.
+    pub(crate) asker: Asker,
+    /// Where it is noted what it is called at the tool server.
+    pub(crate) relayed: Relayed,
+}
+
+impl OpenRequests {
+    /// A request that came under this name. `is_first`: nobody sent it before under it. One whose very call is open already is that call.
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        id: &Value,
+        era: Era,
+        params: &Arc<Value>,
+        is_call: bool,
+        is_first: bool,
+    ) -> Opened {
+        let mut all = lock(&self.0);
+        // A client has no two requests of one name open; without sessions several clients share this, and know nothing of each other's names.
+        let again = all.values().filter(|open| era == Era::Handshake && open.id == *id).find_map(|open| {
+            let (came_as, said) = open.came_as.as_ref()?;
+            (is_call && said == params).then(|| came_as.clone())
+        });
+        let is_first = is_first && again.is_none();
+        let arrival = again.unwrap_or_else(|| name.to_owned());
+        let open = Open {
+            came_as: is_call.then(|| (arrival.clone(), params.clone())),
+            token: params["_meta"]["progressToken"].clone(),
+            wants_logs: era == Era::Handshake || params["_meta"].get(era::LOG_LEVEL).is_some(),
+            ..Open::of(name, id, is_call)
+        };
+        let opened = open.opened(arrival, is_first);
+        all.insert(name.to_owned(), open);
+        opened
+    }
+
+    /// A tool call that an earlier broker was asked for, by the name under which it came.
+    pub(crate) fn open_again(&self, name: &str, id: &Value) -> Opened {
+        let open = Open { wants_logs: true, ..Open::of(name, id, true) };
+        let opened = open.opened(name.to_owned(), false);
+        lock(&self.0).insert(name.to_owned(), open);
+        opened
+    }
+
+    /// It has its answer.
+    pub(crate) fn close(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+
+    /// The client does not want the answer to this request any more.
+    pub(crate) fn let_go_of(&self, name: &str) {
+        for open in lock(&self.0).values().filter(|open| batches::whole(&open.name) == name) {
+            open.cancel.cancel();
+        }
+    }
+
+    /// The same, where the client names it by its own id. What it is called at the tool server, if it was passed on.
+    pub(crate) fn cancelled(&self, id: &Value) -> Option<u64> {
+        let mut found = None;
+        for open in lock(&self.0).values().filter(|open| open.id == *id) {
+            open.cancel.cancel();
+            found = *lock(&open.relayed);
+        }
+        found
+    }
+
+    /// The client's line for the answer to this request was cut, or taken up again.
+    pub(crate) fn listens(&self, name: &str, listens: bool) {
+        for open in lock(&self.0).values().filter(|open| batches::whole(&open.name) == name) {
+            open.listens.send_replace(listens);
+        }
+    }
+
+    /// The one that came last; a tool call, if there is one.
+    pub(crate) fn newest(&self) -> Option<String> {
+        self.newest_of(|_| true)
+    }
+
+    fn newest_of(&self, of: impl Fn(&Open) -> bool) -> Option<String> {
+        let open = lock(&self.0);
+        let newest = open.values().filter(|open| of(open)).max_by_key(|open| (open.is_call, &open.name));
+        newest.map(|open| open.name.clone())
+    }
+
+    /// Which one a message of the tool server is about.
+    pub(crate) fn about(&self, message: &Value) -> Option<String> {
+        match message["method"].as_str().unwrap_or_default() {
+            "notifications/progress" => {
+                let token = &message["params"]["progressToken"];
+                self.newest_of(|open| open.token == *token && !token.is_null())
+            }
+            "notifications/message" => self.newest_of(|open| open.wants_logs),
+            _ => self.newest(),
+        }
+    }
+}
+
+impl Open {
+    fn of(name: &str, id: &Value, is_call: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            id: id.clone(),
+            came_as: None,
+            listens: watch::Sender::new(true),
+            cancel: CancellationToken::new(),
+            relayed: Arc::default(),
+            token: Value::Null,
+            wants_logs: false,
+            is_call,
+        }
+    }
+
+    fn opened(&self, arrival: String, is_first: bool) -> Opened {
+        let (cancel, listens) = (self.cancel.clone(), self.listens.subscribe());
+        Opened { asker: Asker { arrival, is_first, cancel, listens }, relayed: self.relayed.clone() }
+    }
+}
