@@ -320,7 +320,7 @@ call post_note
 until [ -s posts ]; do sleep 0.02; done
 kill -9 "$(cat pid)"
 until "$1" "$2" "$3" questions --json | grep -q call_; do sleep 0.05; done
-id=$("$1" "$2" "$3" calls list --json | grep -o 'call_[0-9a-z-]*' | head -1)
+id=$("$1" "$2" "$3" calls list --json | grep -oE 'call_[0-9a-f-]{20,}' | head -1)
 record() { "$1" "$2" "$3" calls resolve "$id" --as "$4" --reason 'I looked' --yes 2>&1; }
 record "$1" "$2" "$3" not_happened
 record "$1" "$2" "$3" WORD
