@@ -206,11 +206,33 @@ fn an_approval_is_good_for_the_account_that_it_was_given_for() {
     env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     serve(&env, Provider::Stripe, "a.log", "2");
-    env.run(&["resume", "r"]).code(75);
+    env.run(&["resume", "r"]).code(75).shows(&[
+        "it would now go to another place, or as another account, than the one that you approved (changed: variable ACCOUNT)",
+    ]);
     assert_eq!(made(&env, "a.log"), 0);
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
     assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
+}
+
+/// The sender of a message is a part of it that its arguments do not say.
+#[test]
+fn an_approved_message_is_not_sent_as_somebody_else() {
+    let env = env().with_env("UA_MAIL_FROM", "work@example.test");
+    let mail = json!({"name": "mcp__ua__send_email", "input": {"to": ["a@example.test"], "subject": "s", "body": "b"}});
+    let fields = json!({"escalation": {"ask_human_before": ["send_email"]}});
+    let job = env.job(&fields, &json!([{"tools": [mail]}, {"text": "Done."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    let env = env.with_env("UA_MAIL_FROM", "private@example.test");
+    env.run(&["resume", "r"]).code(75).shows(&["than the one that you approved (changed: variable UA_MAIL_FROM)"]);
+    assert!(env.mails().is_empty());
+    let env = env.with_env("UA_MAIL_FROM", "work@example.test");
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(75);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(env.mails().len(), 1);
 }
 
 /// A run that has nothing in doubt goes on wherever its servers go.

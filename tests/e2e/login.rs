@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use ua_e2e::{TestEnv, eventually};
+use ua_e2e::{TestEnv, eventually, until};
 
 use super::env;
 
@@ -34,6 +36,8 @@ struct State {
     posted: Mutex<Vec<Value>>,
     calls: Mutex<u32>,
     renewals: Mutex<u32>,
+    /// Whether a call is carried out and never answered.
+    is_silent: AtomicBool,
     /// What becomes of the token after so many calls, counted from 1.
     after: Mutex<Option<(u32, Ends)>>,
 }
@@ -145,10 +149,18 @@ impl State {
                 json!({"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "web", "version": "1"}})
             }
-            "tools/list" => json!({"tools": [{"name": "post_comment", "description": "Posts a comment.",
-                "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}]}),
+            "tools/list" => {
+                let tool = |name: &str| {
+                    json!({"name": name, "description": "Posts a comment.",
+                    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}})
+                };
+                json!({"tools": [tool("post_comment"), tool("post_keyed")]})
+            }
             "tools/call" => {
                 self.posted.lock().unwrap().push(message["params"]["arguments"].clone());
+                if self.is_silent.load(Ordering::SeqCst) {
+                    return stay_silent(stream);
+                }
                 json!({"content": [{"type": "text", "text": "posted"}]})
             }
             _ => return write(stream, if asked.body.is_empty() { 405 } else { 202 }, "", &json!(null)),
@@ -181,6 +193,11 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Asked { target, body: String::from_utf8(body).ok()?, token })
+}
+
+/// Says nothing until whoever asked is gone.
+fn stay_silent(mut stream: &TcpStream) {
+    stream.read_to_end(&mut Vec::new()).ok();
 }
 
 /// Whoever asked may be gone; then nobody misses the answer.
@@ -321,4 +338,57 @@ fn logging_out_forgets_the_login_and_what_cannot_be_logged_in_at_says_why() {
     env.run(&["login", "own", "--mcp-config", &file]).refused(2, &["is a program, not a remote server"]);
     env.run(&["login", "token", "--mcp-config", &file]).refused(2, &["a token of its own"]);
     env.run(&["login", "plain", "--mcp-config", &file]).refused(1, &["needs https"]);
+}
+
+/// Who logs in anew may do so as anybody: what was sent as the one is not repeated as the other, and what was approved for the one is asked again.
+#[test]
+fn a_login_as_somebody_else_is_another_place_for_what_is_in_doubt_and_for_an_approval() {
+    let rules = "[[rule]]\nid = \"keyed\"\nname = \"post_keyed\"\nserver = \"web\"\nside_effect_class = \"external\"\n\
+                 on_unknown = \"redo_keyed\"\nkey_channel = \"meta\"\n";
+    let keyed = json!({"tools": [{"name": "mcp__web__post_keyed", "input": {"text": "first"}}]});
+    let killed = || {
+        let (env, site) = (env(), Site::start());
+        site.configure(&env);
+        let policy = env.write("work/policy.toml", rules);
+        log_in(&env);
+        let job = env.job(&json!({"tools": {"builtin": false}}), &json!([keyed, {"text": "Posted."}]));
+        site.state.is_silent.store(true, Ordering::SeqCst);
+        let live = env.start(&["job", &job, "--run-id", "r", "--policy", &policy]);
+        until("it is posted", || site.posted().len() == 1);
+        live.signal(Signal::KILL);
+        live.wait().killed();
+        site.state.is_silent.store(false, Ordering::SeqCst);
+        (env, site)
+    };
+    // With the same login, renewed meanwhile, it is repeated under its key.
+    let (env_of_same, site) = killed();
+    site.state.good.lock().unwrap().retain(|one| one.starts_with("rt-"));
+    env_of_same.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((site.posted().len(), *site.state.renewals.lock().unwrap()), (2, 1));
+    // Another login is asked about, and named; so is one that is gone.
+    let (env_of_other, site) = killed();
+    env_of_other.run(&["logout", "web"]).code(0);
+    log_in(&env_of_other);
+    let output = env_of_other.run(&["resume", "r"]).code(75);
+    output.shows(&["its tool server is another one now", "changed: login"]);
+    assert_eq!(site.posted().len(), 1);
+    let question = env_of_other.value("SELECT question_id FROM questions WHERE status = 'open'");
+    env_of_other.run(&["answer", &question, "retry"]).code(0);
+    env_of_other.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(site.posted().len(), 2);
+    // An approval.
+    let (env, site) = (env(), Site::start());
+    site.configure(&env);
+    log_in(&env);
+    let fields = json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["post_comment"]}});
+    let job = env.job(&fields, &json!([post("first"), {"text": "Posted."}]));
+    env.run(&["job", &job, "--run-id", "r"]).code(75);
+    let open = || env.value("SELECT question_id FROM questions WHERE status = 'open'");
+    env.run(&["answer", &open(), "approve"]).code(0);
+    log_in(&env);
+    env.run(&["resume", "r"]).code(75).shows(&["than the one that you approved (changed: login)"]);
+    assert_eq!(site.posted(), [json!(null); 0]);
+    env.run(&["answer", &open(), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(site.posted(), [json!({"text": "first"})]);
 }

@@ -65,8 +65,14 @@ impl Server {
     }
 
     fn configure(&self, env: &TestEnv) {
+        self.configure_as(env, "ada");
+    }
+
+    /// The same as another account of it.
+    fn configure_as(&self, env: &TestEnv, account: &str) {
         let url = format!("http://{}/mcp", self.address);
-        env.mcp_config("work/.mcp.json", &json!({"shop": {"type": "http", "url": url}}));
+        let headers = json!({"X-Account": account});
+        env.mcp_config("work/.mcp.json", &json!({"shop": {"type": "http", "url": url, "headers": headers}}));
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -214,6 +220,49 @@ fn a_task_is_asked_for_until_it_is_done_however_often_the_process_dies() {
     assert_eq!(server.state().calls.len(), 1, "it is called once");
     assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
     env.run(&["db", "check", "--invariants"]).code(0);
+}
+
+/// Another account has nothing of the task, and of the question that was answered: both wait until the configuration is put back.
+#[test]
+fn a_task_and_an_answer_wait_while_the_server_is_set_to_another_account() {
+    let elsewhere = |env: &TestEnv, server: &Server| {
+        server.configure_as(env, "bob");
+        let counts = || (server.state().calls.len(), server.state().asked.values().sum::<u32>());
+        let before = counts();
+        let shown = ["its tool server is another one now", "changed: header x-account", "with the old settings back"];
+        let mut asked = Vec::new();
+        for _ in 0..2 {
+            env.run(&["resume", "r"]).code(75).shows(&shown);
+            asked.push(env.value("SELECT question_id FROM questions WHERE status = 'open'"));
+            assert_eq!(env.value("SELECT status FROM tool_calls"), "running", "it stays as it is");
+        }
+        assert_eq!(asked[0], asked[1], "it is asked once");
+        assert_eq!(counts(), before, "nothing was asked of another account");
+        server.configure_as(env, "ada");
+    };
+    let finished = |env: &TestEnv| {
+        env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+        assert_eq!(env.value("SELECT status || ' ' || attempt FROM tool_calls"), "succeeded 1");
+        assert_eq!(env.value("SELECT count(*) FROM questions WHERE status = 'open'"), "0");
+        env.run(&["db", "check", "--invariants"]).code(0);
+    };
+    let (env_of_task, server) = (env(), Server::start(2));
+    server.configure(&env_of_task);
+    let render = job(&env_of_task, "render", &json!({"text": "x", "expect": {"contains": ["a picture of a mug"]}}));
+    env_of_task.run_killed_at("after:tool.go_on:render", &["job", &render, "--run-id", "r"]);
+    elsewhere(&env_of_task, &server);
+    finished(&env_of_task);
+    assert_eq!(server.state().ordered.len(), 1);
+
+    let (env, server) = (env(), Server::start(0));
+    server.configure(&env);
+    let order = job(&env, "order", &json!({"text": "Ordered.", "expect": {"contains": ["ordered"]}}));
+    env.run(&["job", &order, "--run-id", "r"]).code(75);
+    let question = env.value("SELECT question_id FROM questions");
+    env.run(&["answer", &question, "accept", "--values", r#"{"size": "large"}"#]).code(0);
+    elsewhere(&env, &server);
+    finished(&env);
+    assert_eq!(server.state().ordered, [json!({"size": "large", "count": 1})], "what was answered before");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use ua_core::RunId;
+use ua_mcp::goes_with_login;
 
 use crate::ask::Reply;
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
@@ -75,14 +76,21 @@ impl Connection {
         let folder = hello.folder();
         let holder =
             RunId::parse(&format!("{HOLDER}{}", hello.bridge)).map_err(|error| Broken::new(error.to_string()))?;
+        let server = match &hello.url {
+            Some(url) => Reach::Url { url: url.clone(), headers: hello.headers().map_err(Broken::new)? },
+            None => Reach::Command { command: hello.command.clone(), env: hello.env.clone() },
+        };
+        let has_login = match &server {
+            Reach::Url { url, headers } => broker.config.logins.is_some() && goes_with_login(url, headers),
+            Reach::Command { .. } => false,
+        };
+        let login_key = if has_login { Some(broker.own_key()?) } else { None };
         let launch = Launch {
             name: hello.name.clone(),
-            reach: match &hello.url {
-                Some(url) => Reach::Url { url: url.clone(), headers: hello.headers().map_err(Broken::new)? },
-                None => Reach::Command { command: hello.command.clone(), env: hello.env.clone() },
-            },
+            reach: server,
             horizon: broker.horizon.clone(),
             logins: broker.config.logins.clone(),
+            login_key,
             cwd: hello.cwd.clone().into(),
             shim: broker.config.shim.clone(),
             locks: broker.config.locks.clone(),

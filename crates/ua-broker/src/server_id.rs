@@ -4,6 +4,10 @@
 //! enters the digest: program and arguments or the address, and what the entry's variables and headers hold. What these hold is stored
 //! nowhere; the digest is made with a key of this gateway's own, so that nobody who reads the database can try values.
 //!
+//! Which login a person has at an address (`ua login`) is no part of it: with another one, equal effects of the session would be made again, and
+//! whoever logs in anew is most often the same. It is stored with each attempt instead (`upstream/transport.rs`), so that a call in doubt is asked
+//! about.
+//!
 //! Proved by: this file's tests, `tests/it/accounts`.
 
 use std::collections::BTreeMap;

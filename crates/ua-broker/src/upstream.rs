@@ -58,6 +58,8 @@ pub(crate) struct Launch {
     pub(crate) secret: Vec<String>,
     /// Where the user is logged in.
     pub(crate) logins: Option<Logins>,
+    /// What digests of these logins are made with; `None` where requests go with none.
+    pub(crate) login_key: Option<Arc<str>>,
 }
 
 /// Where it is.

@@ -50,8 +50,8 @@ impl Destination {
         }
         let changes = self.changes(now);
         if changes.iter().any(|name| name == SECRET) {
-            return "whether it sends to the same place as the same account cannot be compared: `destinations.key` is another one than \
-                    when the call was sent"
+            return "whether it sends to the same place as the same account cannot be compared: `destinations.key` is not the same one \
+                    any more"
                 .to_owned();
         }
         format!("changed: {}", changes.join(", "))

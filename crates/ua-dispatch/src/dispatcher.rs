@@ -398,6 +398,13 @@ impl Dispatcher {
                     return Ok(Dispatched::Held(question));
                 }
                 LongCallOutcome::Stopped => return Ok(Dispatched::Stopped),
+                LongCallOutcome::Elsewhere(error) => {
+                    readmissions += 1;
+                    if readmissions > MAX_READMISSIONS {
+                        return Err(error.into());
+                    }
+                    continue;
+                }
             };
             spans::answered(&outcome);
             let asked_for = match &outcome {

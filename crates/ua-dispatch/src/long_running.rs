@@ -10,12 +10,13 @@
 use std::time::Duration;
 
 use ua_core::{CallStatus, ElicitAnswer, Handle, Outcome, Timestamp};
-use ua_ledger::{Continued, Elicited, LedgerError, Permit};
+use ua_ledger::{Continued, Elicited, LedgerError, Permit, is_another_place};
 use ua_store::{CallRecord, QuestionRecord, QuestionStatus, RunStore, Store};
 
 use crate::dispatcher::{CallProgress, Dispatcher, backoff};
 use crate::error::DispatchError;
 use crate::stop::StopSignal;
+use crate::transport::TransportError;
 
 /// How often a tool may ask within one call.
 const MAX_ROUNDS: u32 = 10;
@@ -48,6 +49,8 @@ pub(crate) enum LongCallOutcome {
     Held(Box<QuestionRecord>),
     /// A stop was asked for, or the run's end; the attempt keeps its handle.
     Stopped,
+    /// Its server became another one meanwhile: the call has to be judged anew. The attempt keeps its handle.
+    Elsewhere(TransportError),
 }
 
 impl Dispatcher {
@@ -96,8 +99,11 @@ impl Dispatcher {
             let Some(attempt) = attempt.filter(|attempt| attempt.live_handle().is_some()) else { continue };
             let handle = attempt.handle.clone().unwrap_or_default();
             let permit = self.ledger.permit_to_abandon(call, &attempt);
+            // Whoever is there now may have another one's task of that name.
+            let goes = self.transport.destination(call.called_tool());
+            let is_there = goes.is_ok_and(|goes| !is_another_place(call, &attempt, goes.as_ref()));
             let tell = async {
-                if self.transport.ready(&permit.name().server).await.is_ok() {
+                if is_there && self.transport.ready(&permit.name().server).await.is_ok() {
                     self.transport.give_up(&permit, &handle).await;
                 }
             };
@@ -174,6 +180,9 @@ impl Dispatcher {
                 Err(error) => {
                     if answers {
                         self.ledger.keep(&permit, before.clone()).await?; // nothing left us
+                    }
+                    if matches!(error, TransportError::Elsewhere { .. }) {
+                        return Ok(LongCallOutcome::Elsewhere(error));
                     }
                     handle = before;
                     unreached += 1;

@@ -33,7 +33,8 @@ impl Redacting {
             | TransportError::NotListed { why, .. }
             | TransportError::Changed { why, .. }
             | TransportError::NotIdentified { why, .. }
-            | TransportError::NotReached { why, .. } => self.redactor.own(why),
+            | TransportError::NotReached { why, .. }
+            | TransportError::Elsewhere { why, .. } => self.redactor.own(why),
             TransportError::UnknownServer { .. } => {}
         }
         error

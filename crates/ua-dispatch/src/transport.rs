@@ -40,6 +40,14 @@ pub enum TransportError {
         /// What happened.
         why: String,
     },
+    /// A call that it has under way cannot be gone on with as it is, since that would go somewhere else, or as somebody else, by now.
+    #[error("cannot continue a call of tool server `{server}` where it is: {why}")]
+    Elsewhere {
+        /// The name.
+        server: String,
+        /// What is another one now.
+        why: String,
+    },
     /// Nobody can say where its calls would go.
     #[error("cannot tell where calls of tool server `{server}` go: {why}")]
     NotIdentified {
@@ -89,7 +97,8 @@ pub trait ToolTransport: Send + Sync {
     }
 
     /// Where calls of a tool go now and as whom; it is stored with an attempt, and what was sent is repeated or looked up by itself only
-    /// where it is the same. `None` of tools that are a part of the program itself. Asks nobody, and changes only with the configuration.
+    /// where it is the same. `None` of tools that are a part of the program itself. Asks nobody, and changes only with the configuration, and when a
+    /// person logs in there while the process runs.
     ///
     /// Whoever wraps a transport hands this on: without it a call in doubt is repeated wherever its server goes.
     ///
@@ -98,7 +107,8 @@ pub trait ToolTransport: Send + Sync {
     fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError>;
 
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
-    /// is gone before the request left, the answer is [`Outcome::NotSent`]. Never retries, never re-posts.
+    /// is gone before the request left, or when it would go somewhere else by now than the permit says, the answer is [`Outcome::NotSent`]. Never
+    /// retries, never re-posts.
     async fn invoke(&self, permit: &Permit) -> Outcome;
 
     /// Goes on with an attempt that the tool answered with `handle`: hands over the answers in it, or asks the task how it is
@@ -106,7 +116,8 @@ pub trait ToolTransport: Send + Sync {
     /// [`Outcome::NotSent`]; another handle says that it is still not done.
     ///
     /// # Errors
-    /// The server cannot be reached: nothing left us, and the handle is as good as before.
+    /// The server cannot be reached, or it would be asked as somebody else ([`TransportError::Elsewhere`]): nothing left us, and the handle is as
+    /// good as before.
     async fn go_on(&self, permit: &Permit, handle: &Handle) -> Result<Outcome, TransportError> {
         let task = handle.task.as_deref().unwrap_or("no task");
         Ok(Outcome::Lost { why: format!("this transport cannot continue `{}` ({task})", permit.name()) })

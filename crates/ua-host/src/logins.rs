@@ -162,6 +162,11 @@ impl Vault for LoginFiles {
         self.keyring()?.lookup(address)
     }
 
+    /// The file says it, also where the login is in the keyring.
+    fn facts(&self, address: &str) -> Result<Option<LoginFacts>, String> {
+        Ok(self.entry(address)?.map(|kept| kept.facts))
+    }
+
     fn save(&self, address: &str, login: &str, facts: &LoginFacts) -> Result<(), String> {
         let folder = self.folder()?;
         let before = entry(&folder, &file_name(address)).ok().flatten();
@@ -339,7 +344,7 @@ mod tests {
     const LOGIN: &str = r#"{"token": "at-canary-0123456789"}"#;
 
     fn facts() -> LoginFacts {
-        LoginFacts { issuer: None, client_id: "ua".into(), scopes: vec![], until: None, renewable: true }
+        LoginFacts { issuer: None, client_id: "ua".into(), scopes: vec![], until: None, renewable: true, login: None }
     }
 
     fn files(home: &Path, variables: &[(&str, &str)]) -> LoginFiles {

@@ -128,6 +128,7 @@ pub fn what_helps(error: &TransportError) -> &'static str {
         TransportError::UnknownServer { .. }
         | TransportError::NotStarted { .. }
         | TransportError::NotReached { .. }
+        | TransportError::Elsewhere { .. }
         | TransportError::NotIdentified { .. }
         | TransportError::NotListed { .. } => {
             "correct the server's command, arguments or environment in the MCP configuration"

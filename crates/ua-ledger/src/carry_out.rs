@@ -58,8 +58,12 @@ impl Ledger {
                 Admission::Settled(self.store.call(id).await.map_err(LedgerError::at("read", id))?)
             }
             Verdict::GoOn(attempt) => self.admit_handle(call.clone(), attempt.clone()).await?,
-            Verdict::LetGo { attempt, why } => {
-                self.settle(self.permit_to_abandon(call, attempt), Outcome::Lost { why }).await?;
+            Verdict::KeepAnswer(asked) => {
+                self.keep_answer(call, view.last_attempt(), asked).await?;
+                return Ok(None);
+            }
+            Verdict::LetGo { attempt, why, since } => {
+                self.settle_since(self.permit_to_abandon(call, attempt), Outcome::Lost { why }, since).await?;
                 return Ok(None);
             }
             Verdict::Ongoing => match self.ongoing_task(call) {

@@ -23,12 +23,22 @@ pub fn correct_call(call: &CallRecord, correction: Correction, is_idle: bool) ->
 
 /// From when on nobody can begin the call any more, for a word that it did not happen. `None` when that is so already.
 pub fn absent_from(call: &CallRecord, attempts: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
+    // One that has not ended ends with the word.
+    absent_from_since(call, attempts, now, now)
+}
+
+/// The same, where nobody has followed an attempt since `asked` that has not ended.
+pub(crate) fn absent_from_since(
+    call: &CallRecord,
+    attempts: &[AttemptRecord],
+    asked: Timestamp,
+    now: Timestamp,
+) -> Option<Timestamp> {
     if !matches!(call.status, CallStatus::Running | CallStatus::Unknown) {
         return None; // it was answered, or never left
     }
     let horizon = horizon(&call.policy)?;
-    // One that has not ended ends with the word.
-    let until = given_up_at(call, attempts).unwrap_or(now).plus(horizon);
+    let until = given_up_at(call, attempts).unwrap_or(asked).plus(horizon);
     (now < until).then_some(until)
 }
 

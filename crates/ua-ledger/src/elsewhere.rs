@@ -26,14 +26,35 @@ fn may_have_had_it(call: &CallRecord, attempts: &[AttemptRecord], attempt: &Atte
 
 /// That an attempt went somewhere else than another one would, as a reason. A read does nothing there; of an attempt of an earlier version
 /// nobody knows where it went.
-pub(crate) fn went_elsewhere(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
-    let then = attempt.destination.as_ref().filter(|_| call.policy.class.has_effect())?;
-    (Some(then) != now).then(|| {
-        format!(
-            "its tool server is another one now than the one that got attempt {} ({}), so a repeat there would not be known as one, and a \
-             look there would prove nothing",
-            attempt.attempt,
-            then.changes_in_words(now)
-        )
-    })
+fn went_elsewhere(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
+    let place = another_place(call, attempt, now)?;
+    Some(format!("{place}, so a repeat there would not be known as one, and a look there would prove nothing"))
+}
+
+/// The same of an attempt that its tool server still has: whoever is there now knows nothing of it, and what a person answered was meant for the
+/// one that asked.
+pub(crate) fn is_followed_elsewhere(
+    call: &CallRecord,
+    attempt: &AttemptRecord,
+    now: Option<&Destination>,
+) -> Option<String> {
+    let place = another_place(call, attempt, now)?;
+    Some(format!(
+        "{place}, so it cannot be followed there; with the old settings back, a resume continues it where it is"
+    ))
+}
+
+fn another_place(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> Option<String> {
+    if !is_another_place(call, attempt, now) {
+        return None;
+    }
+    let changes = attempt.destination.as_ref()?.changes_in_words(now);
+    let number = attempt.attempt;
+    Some(format!("its tool server is another one now than the one that got attempt {number} ({changes})"))
+}
+
+/// Whether an attempt with an effect went somewhere else, or as somebody else, than `now`; of one of an earlier version nobody knows.
+pub fn is_another_place(call: &CallRecord, attempt: &AttemptRecord, now: Option<&Destination>) -> bool {
+    let then = attempt.destination.as_ref().filter(|_| call.policy.class.has_effect());
+    then.is_some_and(|then| Some(then) != now)
 }

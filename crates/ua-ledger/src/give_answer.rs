@@ -10,7 +10,7 @@ use ua_store::{
     RunStore as _, Store, StoreError, is_left_open,
 };
 
-use crate::correction::absent_from;
+use crate::correction::absent_from_since;
 use crate::doubt::settle_late_answers;
 use crate::handle::check_elicited;
 
@@ -154,7 +154,7 @@ pub async fn give_answer(
     {
         let call = store.call(call).await.map_err(NotTaken::at("read the call"))?;
         let attempts = store.attempts(&call.call_id).await.map_err(NotTaken::at("read the attempts"))?;
-        if let Some(until) = absent_from(&call, &attempts, env.now()) {
+        if let Some(until) = absent_from_since(&call, &attempts, question.created_at, env.now()) {
             return Err(NotTaken::MayStillBegin { call: call.call_id, until });
         }
     }

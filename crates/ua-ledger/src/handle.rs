@@ -75,7 +75,8 @@ impl Ledger {
         let key = call.idempotency_key.clone();
         let key = key.unwrap_or_else(|| self.rules().key(call, &crate::Facts::default(), None));
         let traceparent = self.trace.traceparent(&self.env);
-        Permit::new(call.clone(), key, self.lease.clone(), generation, traceparent)
+        let permit = Permit::new(call.clone(), key, self.lease.clone(), generation, traceparent);
+        permit.going_to(attempt.destination.clone())
     }
 
     /// A running call whose attempt has a handle: what it asked for is answered first.
@@ -128,6 +129,22 @@ impl Ledger {
             self.keep_for(call, handle.clone()).await?;
             self.close(call, &asked).await?;
         }
+    }
+
+    /// Puts a person's answer into the handle of an attempt that cannot be gone on with now, so that it is handed over when it can be.
+    pub(crate) async fn keep_answer(
+        &self,
+        call: &CallRecord,
+        attempt: Option<&AttemptRecord>,
+        asked: &QuestionRecord,
+    ) -> Result<(), LedgerError> {
+        let handle = attempt.and_then(|attempt| attempt.handle.clone()).unwrap_or_default();
+        let waits_for = handle.open_request().map(|(name, request)| (name.to_owned(), request.get("params").cloned()));
+        if let (Some((name, params)), Some(answer)) = (waits_for, &asked.answer) {
+            let result = elicit_answer(answer).result(&params.unwrap_or_default());
+            self.keep_for(call, handle.answered(&name, result)).await?;
+        }
+        self.close(call, asked).await
     }
 
     /// Says no to whatever `handle` asks for, because nobody is there to be asked.

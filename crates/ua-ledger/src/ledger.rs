@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::Span;
 use ua_core::{
     CallEvent, CallId, CallStatus, Env, OnUnknown, Outcome, PriceTable, Resolution, RunId, Sha256, SideEffectClass,
-    Steps, Time, Trace,
+    Steps, Time, Timestamp, Trace,
 };
 use ua_store::{
     AttemptEnd, AttemptRecord, CallCancel, CallRecord, Change, Choice, Durability, LedgerStore, NewRun, QuestionRecord,
@@ -223,6 +223,7 @@ impl Ledger {
             prepared;
         let id = call.call_id.clone();
         let effect = call.policy.effect_kind.as_ref().map(|kind| kind.as_str().to_owned());
+        let destination = facts.destination.filter(|_| call.policy.class.has_effect());
         let start = StartAttempt {
             call_id: id.clone(),
             attempt: call.attempt + 1,
@@ -232,7 +233,7 @@ impl Ledger {
             ends_doubt,
             file_digests: facts.files.digests(),
             server_generation: Some(generation.to_owned()),
-            destination: facts.destination.filter(|_| call.policy.class.has_effect()),
+            destination: destination.clone(),
             max_effects: effect.as_ref().and_then(|kind| self.config.max_effects.get(kind).copied()),
             approved_by,
             replay_status,
@@ -249,7 +250,7 @@ impl Ledger {
                 }
                 let traceparent = self.trace.traceparent(&self.env);
                 let permit = Permit::new(running, key, self.lease.clone(), generation.to_owned(), traceparent);
-                Ok(Some(permit.within(key_life)))
+                Ok(Some(permit.within(key_life).going_to(destination)))
             }
             Err(StoreError::KeyTaken { .. } | StoreError::ScopeTouched { .. }) => {
                 events::not_started(&call);
@@ -346,7 +347,18 @@ impl Ledger {
     /// Commits what the attempt brought back: the raw reply and, in the same write, what it means. While the database is busy it is tried
     /// again, as long as the ledger's [`Patience`] and the lease last.
     pub async fn settle(&self, permit: Permit, outcome: Outcome) -> Result<CallRecord, LedgerError> {
+        self.settle_since(permit, outcome, None).await
+    }
+
+    /// The same of an attempt that ended a while ago; `None` is now.
+    pub(crate) async fn settle_since(
+        &self,
+        permit: Permit,
+        outcome: Outcome,
+        since: Option<Timestamp>,
+    ) -> Result<CallRecord, LedgerError> {
         let settle = self.end_of(&permit, outcome).await;
+        let settle = SettleAttempt { at: since.unwrap_or(settle.at), ..settle };
         let settled = self.write_end(&permit, settle).await?;
         if settled.name.is_task() {
             self.forget_taint(); // what the sub-agent had read came with its answer

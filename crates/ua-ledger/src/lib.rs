@@ -74,6 +74,7 @@ pub use answer::answer_for;
 pub use composite::answer_together;
 pub use correction::{absent_from, correct_call, correction_note};
 pub use doubt::settle_late_answers;
+pub use elsewhere::is_another_place;
 pub use enquiry::{Asked, Enquiry, Finding, Unaskable};
 pub use error::LedgerError;
 pub use give_answer::{MAX_ANSWER, NotTaken, give_answer};

@@ -1,7 +1,7 @@
 //! The proof that RUNNING is committed.
 
 use serde_json::{Map, Value, json};
-use ua_core::{BAGGAGE, IdempotencyKey, KeyChannel, TRACEPARENT, ToolName, call_baggage};
+use ua_core::{BAGGAGE, Destination, IdempotencyKey, KeyChannel, TRACEPARENT, ToolName, call_baggage};
 use ua_store::{CallRecord, RunLease};
 
 use crate::admission::KeyLife;
@@ -20,6 +20,7 @@ pub struct Permit {
     generation: String,
     traceparent: String,
     key_life: Option<KeyLife>,
+    destination: Option<Destination>,
     /// RUNNING is not written yet.
     waits: bool,
 }
@@ -35,12 +36,18 @@ impl Permit {
         generation: String,
         traceparent: String,
     ) -> Self {
-        Self { call, key, lease, generation, traceparent, key_life: None, waits: false }
+        Self { call, key, lease, generation, traceparent, key_life: None, destination: None, waits: false }
     }
 
     /// The same, which rests on a key that is good for a time.
     pub(crate) fn within(mut self, key_life: Option<KeyLife>) -> Self {
         self.key_life = key_life;
+        self
+    }
+
+    /// The same, for an attempt that goes there.
+    pub(crate) fn going_to(mut self, destination: Option<Destination>) -> Self {
+        self.destination = destination;
         self
     }
 
@@ -75,6 +82,12 @@ impl Permit {
     /// The process of the tool server that the attempt was committed for.
     pub fn generation(&self) -> &str {
         &self.generation
+    }
+
+    /// Where the attempt was decided to go and as whom, as it is stored with it; nothing may be sent to another place. `None` of a read, which does
+    /// nothing anywhere, and where nobody could say.
+    pub fn destination(&self) -> Option<&Destination> {
+        self.destination.as_ref()
     }
 
     /// The arguments to send: the model's, plus the key where the policy names an argument for it or wants it left as a mark. An action

@@ -29,8 +29,8 @@ pub(crate) enum Why<'a> {
     /// The same, and the run goes on meanwhile.
     WentOn { sends: Sends<'a> },
     /// Not sent yet, and something speaks against sending it without a person's word: every reason there is, the first of them says what
-    /// kind of question it is.
-    Send { facts: &'a Facts, first: Reason<'a>, more: Vec<Reason<'a>> },
+    /// kind of question it is. `changed` is what is not as a person approved it before, in clauses.
+    Send { facts: &'a Facts, first: Reason<'a>, more: Vec<Reason<'a>>, changed: Vec<String> },
     /// The tool refused the credentials.
     AuthFailure { facts: &'a Facts },
     /// The model asks.
@@ -238,12 +238,15 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
             );
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
-        Why::Send { facts, first, more } => {
+        Why::Send { facts, first, more, changed } => {
             let mut text = format!("May `{tool}` run?");
             let are_several = !more.is_empty();
             for reason in std::iter::once(first).chain(more) {
                 text.push_str(if are_several { "\n  - " } else { " " });
                 text.push_str(&reason.sentence(call));
+            }
+            if !changed.is_empty() {
+                text.push_str(&format!("\nChanged since you were asked: {}.", changed.join("; ")));
             }
             text.push_str(&format!("\nArguments: {arguments}{}", shown_facts(facts)));
             (first.kind(), text, vec![Choice::Execute, Choice::Skip, Choice::Abort])

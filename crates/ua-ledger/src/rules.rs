@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use ua_core::{CallId, CallStatus, IdempotencyKey, KeyBuilder, Resolution, Sha256, Time};
+use ua_core::{CallId, CallStatus, Destination, IdempotencyKey, KeyBuilder, Resolution, Sha256, Time};
 use ua_store::{AttemptRecord, CallRecord, QuestionRecord};
 
 use crate::admission::Facts;
@@ -67,6 +67,41 @@ impl Rules<'_> {
             now.remove(DESTINATION);
         }
         *shown == now
+    }
+
+    /// What is not as a question showed it that a person answered, as clauses: `shown` says what they did with it. Empty for one of an earlier
+    /// version, and where nothing is.
+    pub(crate) fn changed_since(
+        &self,
+        call: &CallRecord,
+        facts: &Facts,
+        asked: &QuestionRecord,
+        shown: &str,
+    ) -> Vec<String> {
+        let Some(then) = asked.detail.get("binding").filter(|binding| binding.is_object()) else { return Vec::new() };
+        let now = self.binding(call, facts);
+        let is_other = |names: &[&str]| names.iter().any(|name| then.get(name) != now.get(name));
+        let mut changes = Vec::new();
+        if let Some(place) = then.get(DESTINATION)
+            && now.get(DESTINATION) != Some(place)
+        {
+            let place: Option<Destination> = serde_json::from_value(place.clone()).ok();
+            let names = place.map(|place| format!(" ({})", place.changes_in_words(facts.destination.as_ref())));
+            changes.push(format!(
+                "it would now go to another place, or as another account, than the one that you {shown}{}",
+                names.unwrap_or_default()
+            ));
+        }
+        if is_other(&["file_digests", "unknown_files"]) {
+            changes.push(format!("its files are not those that you {shown}"));
+        }
+        if is_other(&["tool_digest"]) {
+            changes.push(format!("the definition of its tool is another one than the one that you {shown}"));
+        }
+        if is_other(&["args_hash"]) || (is_other(&["scope"]) && changes.is_empty()) {
+            changes.push(format!("what it would do is not what you {shown}"));
+        }
+        changes
     }
 
     /// Whether a question showed the place where its call would go now. One of an earlier version, and one about what is not sent, showed none.

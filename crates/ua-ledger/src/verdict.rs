@@ -15,9 +15,9 @@ use ua_store::{
 mod first_send;
 mod in_doubt;
 mod retry;
+mod under_way;
 
 use crate::admission::Facts;
-use crate::elsewhere::went_elsewhere;
 use crate::enquiry::Asked;
 use crate::interpret::interpret;
 use crate::question::Why;
@@ -47,12 +47,16 @@ pub(crate) enum Verdict<'v> {
     MarkLost,
     /// The tool has it, and its attempt keeps what to go on with.
     GoOn(&'v AttemptRecord),
-    /// The tool that has it is none that could be asked now: its attempt is lost, and nobody knows what came of it.
+    /// A person answered what its tool asked, and that goes into its handle before anything else is asked about it.
+    KeepAnswer(&'v QuestionRecord),
+    /// Nobody follows it any more: a person said so, or its policy goes on without it. Its attempt is lost.
     LetGo {
         /// That attempt.
         attempt: &'v AttemptRecord,
-        /// Why it cannot be asked.
+        /// Why it is not followed.
         why: String,
+        /// Since when nobody follows it; `None` is now.
+        since: Option<Timestamp>,
     },
     /// It is a task whose child run goes on.
     Ongoing,
@@ -176,7 +180,7 @@ pub(crate) fn verdict<'v>(view: &'v View, facts: &'v Facts, known: Known<'v>, ru
     let case = Case { call: &view.call, view, facts, rules };
     match view.call.status {
         CallStatus::Succeeded | CallStatus::FailedReported | CallStatus::Cancelled => Verdict::Settled.into(),
-        CallStatus::Running => case.running().into(),
+        CallStatus::Running => case.running(),
         CallStatus::Unknown => case.unknown(known),
         CallStatus::FailedDefinite => case.failed(),
         CallStatus::Prepared if view.call.name.is_ask_user() => case.ask_user().into(),
@@ -211,18 +215,14 @@ impl<'v> Case<'v> {
     }
 
     /// RUNNING found at admission: its process is gone.
-    fn running(&self) -> Verdict<'v> {
+    fn running(&self) -> Decision<'v> {
         if self.view.unread.is_some() {
-            return Verdict::Interpret;
+            return Verdict::Interpret.into();
         }
         match self.view.last_attempt().filter(|attempt| attempt.live_handle().is_some()) {
-            // Another server knows nothing of it, and what a person answered was meant for the one that asked.
-            Some(attempt) => match went_elsewhere(self.call, attempt, self.facts.destination.as_ref()) {
-                Some(why) => Verdict::LetGo { attempt, why },
-                None => Verdict::GoOn(attempt),
-            },
-            None if self.call.name.is_task() && self.call.idempotency_key.is_some() => Verdict::Ongoing,
-            None => Verdict::MarkLost,
+            Some(attempt) => self.under_way(attempt),
+            None if self.call.name.is_task() && self.call.idempotency_key.is_some() => Verdict::Ongoing.into(),
+            None => Verdict::MarkLost.into(),
         }
     }
 }

@@ -11,6 +11,7 @@ use ua_store::{
 
 use crate::admission::Facts;
 use crate::alike::alike;
+use crate::elsewhere::is_another_place;
 use crate::error::LedgerError;
 use crate::exits::Addresses;
 use crate::ledger::Ledger;
@@ -110,6 +111,14 @@ impl Ledger {
                 let receipt = self.store.receipt(id).await.map_err(LedgerError::at("read the receipt of", id))?;
                 view.unread = receipt.filter(|r| r.attempt == view.call.attempt && r.settlement.is_none());
                 view.attempts = self.attempts(id).await?;
+                // What its tool has may be elsewhere now, and then a person is asked.
+                if view.last_attempt().is_some_and(|attempt| attempt.live_handle().is_some()) {
+                    view.questions = self.pending_question(&view.call).await?.into_iter().collect();
+                }
+                let destination = facts.destination.as_ref();
+                if view.last_attempt().is_some_and(|attempt| is_another_place(&view.call, attempt, destination)) {
+                    view.relations = self.relations(&view.call, facts).await?;
+                }
             }
             CallStatus::Unknown => {
                 view.questions = self.pending_question(&view.call).await?.into_iter().collect();

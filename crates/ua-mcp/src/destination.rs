@@ -5,7 +5,8 @@
 //! entry names: `PATH` says which program it is, and folders of the user say whom it is logged in as. Only what says how words look is left out
 //! ([`SAY_NO_PLACE`]). Our own tool server says for each tool which of its settings choose the receiver.
 //!
-//! What cannot be seen from here: what a program reads from its own files, and who a person logged in as at an address (`ua login`).
+//! Of a login at an address (`ua login`) it counts which one it is: a person may log in as anybody. What cannot be seen from here is what a program
+//! reads from its own files.
 //!
 //! Proved by: this file's tests, the end-to-end tests `destination`; for the gateway `ua-broker`'s `accounts`.
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use ua_core::{Destination, DestinationKey};
 
 use crate::config::{Reach, ServerSpec};
+use crate::logins::check_address;
 
 /// The file in the folder of locks that keeps the secret of a root's destinations.
 pub(crate) const KEY_FILE: &str = "destinations.key";
@@ -27,6 +29,9 @@ const KEY_DIGITS: usize = 64;
 /// Inherited variables that say how words look to a person, and so nothing about where a call goes. Whatever else is inherited counts: a list of
 /// what does count would have to know every program.
 pub(crate) const SAY_NO_PLACE: [&str; 5] = ["LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"];
+
+/// The part that says with which login calls go.
+const LOGIN: &str = "login";
 
 /// What of a server's reach decides where its calls go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +43,14 @@ pub enum Decides {
 }
 
 impl ServerSpec {
-    /// Where calls of a tool go; `None` of one that sends nothing anywhere.
-    pub(crate) fn destination(&self, tool: &str, key: &DestinationKey) -> Option<Destination> {
+    /// Where calls of a tool go; `None` of one that sends nothing anywhere. `login` is the identity of the login that they go with, where they go
+    /// with one.
+    pub(crate) fn destination(&self, tool: &str, key: &DestinationKey, login: Option<&str>) -> Option<Destination> {
         let mut parts = BTreeMap::new();
         let variables = match &self.decides {
             Decides::Entry(variables) => {
                 self.reach.parts(&mut parts);
+                parts.extend(login.map(|login| (LOGIN.to_owned(), json!(login))));
                 variables
             }
             Decides::Tools(tools) => tools.get(tool).filter(|variables| !variables.is_empty())?,
@@ -56,7 +63,28 @@ impl ServerSpec {
     }
 }
 
+/// Whether requests to an address go with the login that a person has there: its headers do not say as whom, and no token would cross a network in
+/// the open.
+pub fn goes_with_login(url: &str, headers: &BTreeMap<String, String>) -> bool {
+    let says_whom = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    !says_whom && check_address(url).is_ok()
+}
+
+/// The destination of calls that differ in nothing but the login that they go with, made with this secret; `None` where they go with none.
+pub fn destination_of_login(secret: &str, login: Option<&str>) -> Option<Destination> {
+    let login = login?;
+    Some(DestinationKey::new(secret).destination(&BTreeMap::from([(LOGIN.to_owned(), json!(login))])))
+}
+
 impl Reach {
+    /// The address whose login its requests go with, if anybody is logged in there; `None` where its entry says as whom.
+    pub(crate) fn login_address(&self) -> Option<&str> {
+        match self {
+            Self::Stdio { .. } => None,
+            Self::Http { url, headers } => goes_with_login(url, headers).then_some(url),
+        }
+    }
+
     /// All but its variables, by the names that people are told.
     fn parts(&self, parts: &mut BTreeMap<String, Value>) {
         match self {
@@ -144,7 +172,11 @@ mod tests {
     }
 
     fn goes(spec: &ServerSpec) -> Destination {
-        spec.destination("send", &DestinationKey::new("k")).unwrap()
+        spec.destination("send", &DestinationKey::new("k"), None).unwrap()
+    }
+
+    fn goes_as(spec: &ServerSpec, login: &str) -> Destination {
+        spec.destination("send", &DestinationKey::new("k"), Some(login)).unwrap()
     }
 
     /// Every two of these are two destinations.
@@ -186,6 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn a_login_decides_where_the_entry_does_not_say_as_whom() {
+        let web = address("https://x/mcp", &[("X-Team", "1")]);
+        assert_ne!(goes_as(&web, "l1"), goes_as(&web, "l2"));
+        assert_eq!(goes(&web).changes(Some(&goes_as(&web, "l1"))), ["login"]);
+        assert_eq!(web.reach.login_address(), Some("https://x/mcp"));
+        for without in [
+            address("https://x/mcp", &[("authorization", "Bearer t")]),
+            address("http://x.example/mcp", &[]), // no token goes over a network in the open
+            program("mail", &[], &[], None),
+        ] {
+            assert_eq!(without.reach.login_address(), None, "{without:?}");
+        }
+    }
+
+    #[test]
     fn a_tool_of_our_own_server_goes_by_its_own_settings_alone() {
         let spec = |mail: &str, hook: &str, program_file: &str| {
             let mut spec = program(program_file, &[], &[("MAIL", mail), ("HOOK", hook)], None);
@@ -194,7 +241,7 @@ mod tests {
             spec
         };
         let key = DestinationKey::new("k");
-        let goes = |spec: ServerSpec, tool: &str| spec.destination(tool, &key);
+        let goes = |spec: ServerSpec, tool: &str| spec.destination(tool, &key, None);
         assert_eq!(goes(spec("a", "b", "ua"), "send"), goes(spec("a", "c", "newer/ua"), "send"));
         assert_ne!(goes(spec("a", "b", "ua"), "tell"), goes(spec("a", "c", "ua"), "tell"));
         assert_eq!(goes(spec("a", "b", "ua"), "write"), None);

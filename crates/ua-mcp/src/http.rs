@@ -219,7 +219,16 @@ impl HttpConnection {
 
     /// Why nothing more can be sent, if nothing can.
     pub(crate) fn ended(&self) -> Option<String> {
-        self.inner.ended().clone()
+        let ended = self.inner.ended().clone();
+        ended.or_else(|| self.inner.endpoint.moved())
+    }
+
+    /// The identity of the login that its requests go with, or not at all; `None` where nobody is logged in.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub(crate) async fn login(&self) -> Result<Option<String>, String> {
+        self.inner.endpoint.settled_login().await
     }
 
     /// Posts one request of a permitted attempt, once, and waits for its answer, at most for its time limit.

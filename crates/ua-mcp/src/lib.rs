@@ -60,7 +60,7 @@ mod tests;
 pub use amount::{is_too_much, read_message};
 pub use config::{McpConfig, Reach, ServerSpec, references};
 pub use definitions::{DefinitionLock, Locked, LockedServer, reach_digest};
-pub use destination::{Decides, own_secret};
+pub use destination::{Decides, destination_of_login, goes_with_login, own_secret};
 pub use dialect::Protocol;
 pub use error::McpError;
 #[doc(hidden)]

@@ -2,7 +2,8 @@
 //!
 //! Where a person logs in is found out from the server itself (protected resource metadata, then the metadata of its authorization server);
 //! the client library does that, PKCE, registration and the exchange, and refuses what would let another server have a code or a token.
-//! What is ours is what stands around it: a login belongs to the exact address it was made for, so a configuration that sends a name
+//! What is ours is what stands around it: a login has an identity of its own ([`LoginFacts::identity`]), by which another account is told from a
+//! renewed token, and requests of one session all go with one login; it belongs to the exact address it was made for, so a configuration that sends a name
 //! elsewhere sends no token there; one process at a time renews it; whoever keeps secrets out of records learns a token before it is used.
 //!
 //! Invariants: nothing that a server names is opened or sent to unless it is https, or on this machine; no token goes over plain HTTP to another machine; no request is posted again by anything here. A server that refuses a token
@@ -14,7 +15,7 @@ mod kept;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rmcp::transport::auth::AuthorizationMetadata;
 use tokio::sync::Mutex;
@@ -35,6 +36,13 @@ pub trait Vault: Send + Sync {
     /// # Errors
     /// Why it cannot be read, in words.
     fn load(&self, address: &str) -> Result<Option<String>, String>;
+    /// What may be shown of the login at an address, had without the login itself where that takes longer. It is asked on any thread.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words.
+    fn facts(&self, address: &str) -> Result<Option<LoginFacts>, String> {
+        self.load(address)?.map(|login| Kept::parse(&login).map(|kept| kept.facts())).transpose()
+    }
     /// Keeps the login at an address in the place of what is there. `facts` is what may be shown of it.
     ///
     /// # Errors
@@ -73,6 +81,8 @@ pub struct Logins {
     env: Env,
     /// What was looked up, by address; `None` where nobody is logged in.
     tokens: Arc<Mutex<BTreeMap<String, Option<Token>>>>,
+    /// Which logins these are of, for whoever cannot wait for a renewal.
+    identities: Arc<std::sync::Mutex<BTreeMap<String, Option<String>>>>,
 }
 
 #[derive(Clone)]
@@ -80,6 +90,17 @@ struct Token {
     secret: String,
     /// When it ends, if that was said.
     until: Option<Timestamp>,
+    /// The identity of its login.
+    login: String,
+}
+
+/// What a request is let in with.
+#[derive(Clone)]
+pub(crate) struct Pass {
+    /// The token.
+    pub(crate) token: String,
+    /// The identity of the login that it is of.
+    pub(crate) login: String,
 }
 
 impl Token {
@@ -97,7 +118,35 @@ impl fmt::Debug for Logins {
 impl Logins {
     /// The logins in `vault`.
     pub fn new(vault: Arc<dyn Vault>, env: Env) -> Self {
-        Self { vault, env, tokens: Arc::default() }
+        Self { vault, env, tokens: Arc::default(), identities: Arc::default() }
+    }
+
+    /// The identity of the login that the next request to an address goes with, as far as this process knows; `None` where nobody is logged in.
+    /// Asks nobody but the files of this machine.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn identity(&self, address: &str) -> Result<Option<String>, LoginError> {
+        if let Some(known) = self.identity_in_use(address) {
+            return Ok(known);
+        }
+        let facts = self.vault.facts(address).map_err(LoginError::Vault)?;
+        Ok(facts.map(|facts| facts.identity()))
+    }
+
+    /// The same of the token that this process has looked up; `None` when it has not looked.
+    pub(crate) fn identity_in_use(&self, address: &str) -> Option<Option<String>> {
+        self.identities().get(address).cloned()
+    }
+
+    fn identities(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+        self.identities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on requests go with this.
+    fn use_from_now(&self, tokens: &mut BTreeMap<String, Option<Token>>, address: &str, token: Option<Token>) {
+        self.identities().insert(address.to_owned(), token.as_ref().map(|token| token.login.clone()));
+        tokens.insert(address.to_owned(), token);
     }
 
     /// The token for requests to an address; `None` where nobody is logged in. One that is about to end is renewed first.
@@ -105,6 +154,14 @@ impl Logins {
     /// # Errors
     /// There is a login, and no token can be had of it now.
     pub async fn token(&self, address: &str) -> Result<Option<String>, LoginError> {
+        Ok(self.pass(address).await?.map(|pass| pass.token))
+    }
+
+    /// The same, and which login it is of.
+    ///
+    /// # Errors
+    /// Those of [`Logins::token`].
+    pub(crate) async fn pass(&self, address: &str) -> Result<Option<Pass>, LoginError> {
         let mut tokens = self.tokens.lock().await;
         let known = match tokens.get(address) {
             Some(known) => known.clone(),
@@ -114,8 +171,8 @@ impl Logins {
             Some(token) if !token.is_good_at(self.env.now()) => Some(self.renew(address, &token.secret).await?),
             known => known,
         };
-        tokens.insert(address.to_owned(), token.clone());
-        Ok(token.map(|token| token.secret))
+        self.use_from_now(&mut tokens, address, token.clone());
+        Ok(token.map(|Token { secret, login, .. }| Pass { token: secret, login }))
     }
 
     /// After a server refused `refused` (`None`: it was sent nothing): whether there is another token now. It may have been renewed, or a
@@ -133,7 +190,7 @@ impl Logins {
             (token, _) => token,
         };
         let is_another = token.as_ref().is_some_and(|token| Some(token.secret.as_str()) != refused);
-        tokens.insert(address.to_owned(), token);
+        self.use_from_now(&mut tokens, address, token);
         Ok(is_another)
     }
 

@@ -156,6 +156,9 @@ impl McpTransport {
             return Ok(if handle.task.is_some() { outcome } else { self.ended(server, permit, outcome).await });
         }
         let connection = self.place_of(server, permit, handle).await?;
+        if let Err(why) = self.check_login(server, permit, &connection).await {
+            return Err(TransportError::Elsewhere { server: server.name().to_owned(), why });
+        }
         match (&handle.task, &handle.input) {
             (Some(task), Some(input)) if !input.answers.is_empty() => {
                 self.update(server, &connection, handle, task, input).await
@@ -341,6 +344,9 @@ impl McpTransport {
         drop(self.live().inner().remove(&permit.call().call_id)); // cancels its request
         let (Some(task), Ok(server)) = (&handle.task, self.server(&permit.name().server)) else { return };
         let Ok(connection) = self.place_of(server, permit, handle).await else { return };
+        if self.check_login(server, permit, &connection).await.is_err() {
+            return; // somebody else's task may have that name
+        }
         if let Err(why) = connection.ask("tasks/cancel", of_task(task, [])).await {
             tracing::info!(server = server.name(), task, why = why.into_why(), "a task could not be cancelled");
         }

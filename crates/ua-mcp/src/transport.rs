@@ -135,8 +135,8 @@ pub struct McpTransport {
     /// What the last listing left out, by server.
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
-    /// Where tools send to, by qualified name, as far as anybody has asked.
-    destinations: Mutex<BTreeMap<String, Option<Destination>>>,
+    /// Where tools send to, by qualified name, as far as anybody has asked, and the login that this was found out for.
+    destinations: Mutex<BTreeMap<String, (Option<String>, Option<Destination>)>>,
 }
 
 impl fmt::Debug for McpTransport {
@@ -281,6 +281,9 @@ impl McpTransport {
             Ok(connection) => connection,
             Err(why) => return Outcome::NotSent { why },
         };
+        if let Err(why) = self.check_login(server, permit, &connection).await {
+            return Outcome::NotSent { why };
+        }
         let facts = server.facts(&permit.name().tool);
         if let Some(resource) = facts.resource {
             let arguments = permit.arguments();
@@ -348,6 +351,46 @@ impl McpTransport {
             },
             Outcome::NotSent { .. } | Outcome::Raw(_) | Outcome::Continues(_) => outcome,
         }
+    }
+
+    /// Where calls of a tool go that go with this login.
+    fn destination_with(
+        &self,
+        server: &Server,
+        tool: &ToolName,
+        login: Option<String>,
+    ) -> Result<Option<Destination>, TransportError> {
+        let mut known = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = known.get(&tool.raw).filter(|(of, _)| *of == login) {
+            return Ok(known.clone());
+        }
+        let path = self.shared.locks.destination_key();
+        let key = destination_key(&path).map_err(|error| {
+            not_identified(server, format!("the key {} can be neither read nor made: {error}", path.display()))
+        })?;
+        let destination = server.spec.destination(&tool.tool, &key, login.as_deref());
+        known.insert(tool.raw.clone(), (login, destination.clone()));
+        Ok(destination)
+    }
+
+    /// Checks that what goes over a connection goes where it was decided to: with that login. The error says why nothing is sent.
+    pub(crate) async fn check_login(
+        &self,
+        server: &Server,
+        permit: &Permit,
+        connection: &Connection,
+    ) -> Result<(), String> {
+        let (Some(decided), Connection::Http(http)) = (permit.destination(), connection) else { return Ok(()) };
+        if server.spec.reach.login_address().is_none() || self.shared.logins.is_none() {
+            return Ok(());
+        }
+        let login = http.login().await?;
+        let goes = self.destination_with(server, permit.name(), login).map_err(|error| error.to_string())?;
+        if goes.as_ref() == Some(decided) {
+            return Ok(());
+        }
+        let changes = decided.changes_in_words(goes.as_ref());
+        Err(format!("it would go as somebody else than was decided ({changes})"))
     }
 
     /// Passes on what a task says about itself.
@@ -436,20 +479,12 @@ impl ToolTransport for McpTransport {
     }
 
     fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        let mut known = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&tool.raw) {
-            return Ok(known.clone());
-        }
         // A server that is not configured any more gets nothing.
         let Ok(server) = self.server(&tool.server) else { return Ok(None) };
-        let path = self.shared.locks.destination_key();
-        let key = destination_key(&path).map_err(|error| TransportError::NotIdentified {
-            server: tool.server.clone(),
-            why: format!("the key {} can be neither read nor made: {error}", path.display()),
-        })?;
-        let destination = server.spec.destination(&tool.tool, &key);
-        known.insert(tool.raw.clone(), destination.clone());
-        Ok(destination)
+        let logins = server.spec.reach.login_address().zip(self.shared.logins.as_ref());
+        let login = logins.map_or(Ok(None), |(address, logins)| logins.identity(address));
+        let login = login.map_err(|error| not_identified(server, error.to_string()))?;
+        self.destination_with(server, tool, login)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -502,4 +537,8 @@ impl ToolTransport for McpTransport {
             Err(_) => self.shared.fence_without_server(server, generation, lost_at).await,
         }
     }
+}
+
+fn not_identified(server: &Server, why: String) -> TransportError {
+    TransportError::NotIdentified { server: server.name().to_owned(), why }
 }

@@ -134,6 +134,43 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    /// Settings that say neither where a tool sends nor as whom, each with the reason.
+    const CHOOSE_NOBODY: [(&str, &str); 14] = [
+        ("UA_MAIL_CA_FILE", "says who vouches for the mail server, which is the same"),
+        ("UA_MAIL_SETTLE_SECONDS", "says when the probe is believed"),
+        ("UA_MAIL_PASSWORD", "belongs to a user, who counts"),
+        ("UA_NOTIFY_WEBHOOK_HONOURS_KEYS", "says what the webhook does with a key"),
+        (
+            "AWS_ACCESS_KEY_ID",
+            "an object is the same one whoever put it into its bucket; and it changes each hour where it is lent",
+        ),
+        ("AWS_SECRET_ACCESS_KEY", "belongs to that"),
+        ("AWS_SESSION_TOKEN", "belongs to that"),
+        ("UA_SEARCH", "nothing is sent but a question"),
+        ("UA_SEARCH_API_KEY", "nothing is sent but a question"),
+        ("UA_IMAGE_MODEL", "nothing is sent but a question"),
+        ("UA_IMAGE_GENERATION_MODEL", "says what is made, and nobody receives it but the workspace"),
+        ("UA_IMAGE_API_HONOURS_KEYS", "says what the API does with a key"),
+        ("UA_TOOLSERVER_TOKEN", "clients of the server send it"),
+        (crate::seal::COPY_KEY, "seals what lies in the workspace"),
+    ];
+
+    /// A setting is one or the other, but for those that confine programs, so that nobody adds one without a thought about it.
+    #[test]
+    fn every_setting_chooses_a_receiver_or_is_said_not_to() {
+        let all = <Settings as clap::Args>::augment_args(clap::Command::new(""));
+        let all = all.get_arguments().filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned));
+        let all: BTreeSet<String> = all.filter(|name| !name.starts_with("UA_COMMAND_")).collect();
+        let of = |pairs: &[(&str, &str)]| receivers(&variables(pairs)).into_values().flatten();
+        let remote = [("UA_MAIL", "m"), ("UA_NOTIFY_WEBHOOK", "w"), ("UA_OBJECTS", "s3://b"), ("UA_S3_ENDPOINT", "e")];
+        let choose: BTreeSet<String> = of(&[]).chain(of(&remote)).chain(of(&[("UA_OBJECTS", "s3://b")])).collect();
+        let nobody: BTreeSet<String> = CHOOSE_NOBODY.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert!(choose.is_disjoint(&nobody), "{:?}", choose.intersection(&nobody));
+        let classified: BTreeSet<String> = choose.union(&nobody).cloned().collect();
+        assert_eq!(all.difference(&classified).collect::<Vec<_>>(), [""; 0], "where do these send, or as whom?");
+        assert_eq!(classified.difference(&all).collect::<Vec<_>>(), [""; 0], "there are no such settings");
+    }
+
     /// Under all settings that choose receivers, so that no tool is left out.
     #[test]
     fn every_tool_with_an_effect_outside_says_what_chooses_its_receiver() {
@@ -172,6 +209,6 @@ mod tests {
         assert_eq!(hook["notify"], BTreeSet::from(["UA_NOTIFY_WEBHOOK".to_owned()]));
         let folder = receivers(&variables(&[("UA_NOTIFICATIONS", "/n"), ("UA_OUTBOX", "/o")]));
         assert_eq!(folder["notify"], BTreeSet::from(["UA_NOTIFICATIONS".to_owned()]));
-        assert_eq!(folder["send_email"], BTreeSet::from(["UA_OUTBOX".to_owned()]));
+        assert_eq!(folder["send_email"], BTreeSet::from(["UA_MAIL_FROM".to_owned(), "UA_OUTBOX".to_owned()]));
     }
 }

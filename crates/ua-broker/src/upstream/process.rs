@@ -99,6 +99,17 @@ impl Process {
         }
     }
 
+    /// The identity of the login that its requests go with, or not at all; `None` where they go with none.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub(super) async fn login(&self) -> Result<Option<String>, String> {
+        match &self.link {
+            Link::Pipe(_) => Ok(None),
+            Link::Remote { relay, .. } => relay.login().await,
+        }
+    }
+
     pub(super) fn is_remote(&self) -> bool {
         matches!(self.link, Link::Remote { .. })
     }

@@ -11,10 +11,10 @@ use ua_core::{
     ToolNamespace, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
-use ua_mcp::{Horizon, LockDir, argument_headers};
+use ua_mcp::{Horizon, LockDir, argument_headers, destination_of_login};
 
 use super::process::{Process, Unanswered};
-use super::{PATIENCE, Upstream, lock};
+use super::{PATIENCE, Reach, Upstream, lock};
 use crate::era;
 use crate::given::Given;
 use crate::live::Sent;
@@ -87,9 +87,13 @@ impl ToolTransport for AsListed {
     }
 
     /// A session has one tool server, known by where it sends and as whom (`server_id.rs`): with another one it is another
-    /// session.
+    /// session. A login there (`ua login`) makes no other session, where an equal effect would be made again for whoever only logged in anew; what
+    /// is in doubt is asked about when it is another one.
     fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        Ok(None)
+        self.upstream.destination().map_err(|why| {
+            let server = self.upstream.launch.name.clone();
+            TransportError::NotIdentified { server, why }
+        })
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -121,6 +125,27 @@ impl ToolTransport for AsListed {
 }
 
 impl Upstream {
+    /// Where calls go, as far as the session does not say it: with which login.
+    fn destination(&self) -> Result<Option<Destination>, String> {
+        let (Reach::Url { url, .. }, Some(key), Some(logins)) =
+            (&self.launch.reach, &self.launch.login_key, &self.launch.logins)
+        else {
+            return Ok(None);
+        };
+        let login = logins.identity(url).map_err(|error| error.to_string())?;
+        Ok(destination_of_login(key, login.as_deref()))
+    }
+
+    /// Checks that what is sent to a process goes with the login that it was decided for. The error says why nothing is sent.
+    async fn check_login(&self, process: &Process, permit: &Permit) -> Result<(), String> {
+        let (Some(decided), Some(key)) = (permit.destination(), &self.launch.login_key) else { return Ok(()) };
+        let login = process.login().await?;
+        if destination_of_login(key, login.as_deref()).as_ref() == Some(decided) {
+            return Ok(());
+        }
+        Err("the login at its tool server is another one than when it was decided".to_owned())
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
         if let Some((_, own)) = generation.split_once('/')
             && Horizon::is_remote(own)
@@ -170,6 +195,9 @@ impl Upstream {
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };
+        if let Err(why) = self.check_login(&process, permit).await {
+            return Outcome::NotSent { why };
+        }
         let given = lock(&self.given).get(&permit.call().call_id).cloned();
         // What is stored is without the secrets that the client put in; what is sent is as the client gave it.
         let whole = match &given {

@@ -27,7 +27,7 @@ impl<'v> Case<'v> {
             };
         }
         let mut closes = Vec::new();
-        let (mut approved_by, mut unanswered) = (None, None);
+        let (mut approved_by, mut unanswered, mut before) = (None, None, None);
         match word(self.view.pending()) {
             Word::None => {}
             Word::Abort => return Verdict::Aborted.into(),
@@ -36,6 +36,7 @@ impl<'v> Case<'v> {
             Word::Open(asked) => return Verdict::Hold(asked).into(),
             // Not what was shown any more, so the word is not about it: it is asked again.
             Word::Yes(asked) | Word::Happened(asked) if !self.is_as_asked(asked) || self.is_news_since(asked) => {
+                before = Some(asked);
                 closes.push(asked);
             }
             Word::Yes(asked) | Word::Happened(asked) => approved_by = Some(asked),
@@ -99,7 +100,7 @@ impl<'v> Case<'v> {
         }
         reasons.extend(self.tainted());
         reasons.extend(self.made_addresses());
-        if let Some(why) = self.not_heard(reasons, approved_by) {
+        if let Some(why) = self.not_heard(reasons, approved_by, before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
@@ -156,14 +157,21 @@ impl<'v> Case<'v> {
         (!made.is_empty()).then_some(Reason::MadeAddress(made))
     }
 
-    /// What a person is asked before the call goes out: all that speaks against it now, unless their word was about all of that.
-    pub(super) fn not_heard(&self, reasons: Vec<Reason<'v>>, said: Option<&QuestionRecord>) -> Option<Why<'v>> {
+    /// What a person is asked before the call goes out: all that speaks against it now, unless their word was about all of that. `before` is one
+    /// that was about the call as it was then.
+    pub(super) fn not_heard(
+        &self,
+        reasons: Vec<Reason<'v>>,
+        said: Option<&QuestionRecord>,
+        before: Option<&QuestionRecord>,
+    ) -> Option<Why<'v>> {
         if reasons.iter().all(|reason| said.is_some_and(|asked| reason.is_shown_by(asked))) {
             return None;
         }
         let mut reasons = reasons.into_iter();
         let first = reasons.next()?;
-        Some(Why::Send { facts: self.facts, first, more: reasons.collect() })
+        let changed = before.map(|asked| self.rules.changed_since(self.call, self.facts, asked, "approved"));
+        Some(Why::Send { facts: self.facts, first, more: reasons.collect(), changed: changed.unwrap_or_default() })
     }
 
     /// The calls that may have had this one's effect: the one that holds its key, and those that stand in its way.

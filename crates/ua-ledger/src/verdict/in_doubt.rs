@@ -111,7 +111,10 @@ impl<'v> Case<'v> {
         }
         if !self.is_as_asked(asked) {
             closes.push(asked);
-            return Decision { verdict: self.hold(None, "what it would send now is not what was asked about"), closes };
+            let changes = self.rules.changed_since(self.call, self.facts, asked, "were asked about");
+            let because = ["what it would send now is not what was asked about".to_owned()].into_iter().chain(changes);
+            let because = because.collect::<Vec<_>>().join("; ");
+            return Decision { verdict: self.hold(None, &because), closes };
         }
         if let Some(until) = self.may_begin_until() {
             let not_before = |until| Verdict::NotBefore { until, asked: Some(asked) };
@@ -137,7 +140,10 @@ impl<'v> Case<'v> {
 
     /// Until when the other side may still begin it, as its policy says.
     fn may_begin_until(&self) -> Option<Timestamp> {
-        let given_up = given_up_at(self.call, &self.view.attempts)?;
+        // One that its tool still has is given up when a person is asked about it, that is now.
+        let is_under_way = self.call.status == CallStatus::Running;
+        let now = || is_under_way.then(|| self.rules.time.now());
+        let given_up = given_up_at(self.call, &self.view.attempts).or_else(now)?;
         horizon(&self.call.policy).map(|horizon| self.rules.time.end_of(given_up, horizon))
     }
 

@@ -59,7 +59,8 @@ impl<'v> Case<'v> {
             reasons.push(Reason::NearDuplicate(others));
         }
         reasons.extend(self.anew());
-        if let Some(why) = self.not_heard(reasons, approved_by) {
+        let before = closes.first().copied().or_else(|| self.last_word_about_another());
+        if let Some(why) = self.not_heard(reasons, approved_by, before) {
             closes.extend(approved_by);
             return Decision { verdict: Verdict::Ask(why), closes };
         }
@@ -80,10 +81,16 @@ impl<'v> Case<'v> {
         })
     }
 
+    /// The newest word that let this call go, where that was about what it does not do any more.
+    fn last_word_about_another(&self) -> Option<&'v QuestionRecord> {
+        let newest = self.view.questions.iter().rev().find(|asked| is_about_it(asked))?;
+        (!self.is_as_asked(newest)).then_some(newest)
+    }
+
     /// What speaks against sending a call again that did nothing: what it needs a word for, and nobody has said one about what would be
     /// sent now. Its arguments are those that went out before; its files and its tool may be others.
     fn anew(&self) -> Vec<Reason<'v>> {
-        let allowed = |asked: &&QuestionRecord| allows(asked) && asked.kind != QuestionKind::AuthFailure;
+        let allowed = |asked: &&QuestionRecord| is_about_it(asked);
         let was_heard = |reason: &Reason<'_>| {
             let mut words = self.view.questions.iter().rev().filter(allowed);
             words.find(|asked| reason.is_shown_by(asked)).map(|asked| self.is_as_asked(asked))
@@ -121,4 +128,9 @@ impl<'v> Case<'v> {
                 && self.is_as_asked(asked)
         })
     }
+}
+
+/// Whether a person let the call go, having looked at what it does: whoever mends credentials does not.
+fn is_about_it(asked: &QuestionRecord) -> bool {
+    allows(asked) && asked.kind != QuestionKind::AuthFailure
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use ua_core::{
-    CallPolicy, CallStatus, Destination, Handle, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope,
+    CallPolicy, CallStatus, Destination, Handle, Input, OnScopeConflict, OnUnknown, RawReply, Resolution, RunId, Scope,
     Sha256, SideEffectClass, Time, ToolName, sha256,
 };
 use ua_store::conformance::samples;
@@ -276,10 +276,29 @@ const ROWS: &[Row] = &[
     row("settled", "a person, or its policy, left it as it is", |c| c.stand == S::Skipped),
     // Running.
     row("interpret", "a stored answer is read before anything else", |c| c.stand == S::RunningUnread),
-    row("let go", "what another tool server has cannot be asked here", |c| {
-        c.stand == S::RunningWithHandle && c.obstacle == Obstacle::Elsewhere
+    row("aborted", "who ends the run is heard first", |c| {
+        c.stand == S::RunningWithHandle && c.said == PersonAnswer::Chose(Choice::Abort)
     }),
-    row("go on", "the tool has it", |c| c.stand == S::RunningWithHandle),
+    row("let go", "a person says what came of it while the tool has it", |c| {
+        c.stand == S::RunningWithHandle
+            && c.about != About::Elicitation
+            && (c.is_skip() || c.said == PersonAnswer::Chose(Choice::Happened))
+    }),
+    row("go on", "the tool has it, and it goes there", |c| {
+        c.stand == S::RunningWithHandle && c.obstacle != Obstacle::Elsewhere
+    }),
+    row("let go", "a person says that it did not happen, and where to send it", |c| {
+        c.stand == S::RunningWithHandle && ordered(c) && c.said != PersonAnswer::ToSomethingElse
+    }),
+    row("hold", "somebody was asked already, and it stays as it is", |c| {
+        c.stand == S::RunningWithHandle && is_asked(c)
+    }),
+    row("let go", "its policy goes on in doubt", |c| {
+        c.stand == S::RunningWithHandle && c.policy == OnUnknown::Continue && !ordered(c)
+    }),
+    row("ask: unknown", "what another tool server has cannot be followed here, and is not lost", |c| {
+        c.stand == S::RunningWithHandle
+    }),
     row("ongoing", "the child's rows say where a task stands", |c| c.stand == S::RunningTask),
     row("mark lost", "its process is gone and left no answer", |c| c.stand == S::RunningAlone),
     // In doubt.
@@ -488,6 +507,8 @@ fn cases() -> Vec<Case> {
                                     .into_iter()
                                     .flat_map(|outside| OBSTACLES.map(|obstacle| Case { outside, obstacle, ..plain })),
                             );
+                        } else if stand == S::RunningWithHandle && about == About::Elicitation {
+                            cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
                         } else if about != About::Elicitation {
                             if stand == S::RunningWithHandle {
                                 cases.push(Case { obstacle: Obstacle::Elsewhere, ..plain });
@@ -611,7 +632,7 @@ impl Case {
         let kind = match (self.about, self.stand) {
             (About::NearDuplicate | About::Everything, _) => QuestionKind::NearDuplicate,
             (About::Elicitation, _) => QuestionKind::Elicitation,
-            (About::Itself, S::Unknown) => QuestionKind::UnknownOutcome,
+            (About::Itself, S::Unknown | S::RunningWithHandle) => QuestionKind::UnknownOutcome,
             (About::Itself, S::RefusedCredentials) => QuestionKind::AuthFailure,
             (About::Itself, _) => QuestionKind::Approval,
         };
@@ -802,6 +823,7 @@ fn name(verdict: &Verdict<'_>) -> String {
         Verdict::Interpret => "interpret",
         Verdict::MarkLost => "mark lost",
         Verdict::GoOn(_) => "go on",
+        Verdict::KeepAnswer(_) => "keep the answer",
         Verdict::LetGo { .. } => "let go",
         Verdict::Ongoing => "ongoing",
         Verdict::Fence => "fence",
@@ -942,6 +964,66 @@ fn a_question_about_another_place_is_not_waited_for_where_the_call_went() {
         found.insert(case.decided_of(|_, facts| facts.destination = Some(samples::destination("ours")), name));
     }
     assert_eq!(found, BTreeSet::from(["probe".to_owned(), "start: in doubt".to_owned()]));
+}
+
+/// A tool that asks, and was answered: that is kept before anything else is asked, and once only.
+#[test]
+fn what_a_person_answered_is_kept_while_its_tool_is_somewhere_else() {
+    let case = cases().into_iter().find(|case| {
+        (case.stand, case.about, case.obstacle) == (S::RunningWithHandle, About::Elicitation, Obstacle::Elsewhere)
+            && (case.said, case.policy) == (PersonAnswer::Chose(Choice::Continue), OnUnknown::Hold)
+    });
+    let case = case.unwrap();
+    let waits = |answers: &[&str], is_live: bool| {
+        let named = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
+        let input =
+            Input { requests: named(&["size"]), answers: named(answers), round: 1, is_live, ..Input::default() };
+        Handle { input: Some(input), task: is_live.then(|| "task-1".to_owned()), ..Handle::default() }
+    };
+    let found = |handle: Handle, asked: serde_json::Value, policy: OnUnknown| {
+        Case { policy, ..case }.decided_of(
+            |view, _| {
+                view.attempts[0].handle = Some(handle);
+                view.questions[0].detail = asked;
+            },
+            name,
+        )
+    };
+    let asked = || json!({"request": "size", "round": 1});
+    assert_eq!(found(waits(&[], false), asked(), OnUnknown::Hold), "keep the answer");
+    assert_eq!(found(waits(&[], false), asked(), OnUnknown::Continue), "keep the answer");
+    // It was kept, by a process that died before it closed the question; it was about something else; nobody waits for it any more.
+    assert_eq!(found(waits(&["size"], false), asked(), OnUnknown::Hold), "ask: unknown");
+    for other in [json!({"request": "colour", "round": 1}), json!({"request": "size", "round": 2})] {
+        assert_eq!(found(waits(&[], false), other, OnUnknown::Hold), "ask: unknown");
+    }
+    assert_eq!(found(waits(&[], true), asked(), OnUnknown::Hold), "ask: unknown");
+}
+
+/// With the old settings back a call that its tool has is followed again, whatever was asked or ordered meanwhile for the other place; what a
+/// person says came of it counts everywhere.
+#[test]
+fn what_moved_away_and_back_is_followed_again() {
+    let back = |case: &Case| case.decided_of(|_, facts| facts.destination = Some(samples::destination("ours")), name);
+    for case in cases().into_iter().filter(|case| {
+        (case.stand, case.obstacle, case.about) == (S::RunningWithHandle, Obstacle::Elsewhere, About::Itself)
+    }) {
+        let expected = match case.said {
+            PersonAnswer::Chose(Choice::Abort) => "aborted",
+            PersonAnswer::Chose(Choice::Happened | Choice::Skip) => "let go",
+            PersonAnswer::NotAsked
+            | PersonAnswer::Nothing
+            | PersonAnswer::ToSomethingElse
+            | PersonAnswer::Chose(Choice::Execute | Choice::Continue) => "go on",
+        };
+        assert_eq!(back(&case), expected, "{case:?}");
+        let is_open = case.said == PersonAnswer::Nothing && case.beside == Beside::Nothing;
+        if is_open {
+            // A third place is asked about anew.
+            let third = case.decided_of(|_, facts| facts.destination = Some(samples::destination("a third")), name);
+            assert_eq!(third, "ask: unknown", "{case:?}");
+        }
+    }
 }
 
 /// An approval, and whatever else a person lets a call go by, was given for where it would have gone then.

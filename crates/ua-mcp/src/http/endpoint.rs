@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use rmcp::transport::auth::WWWAuthenticateParams;
 use ua_http::Versions;
 
-use crate::logins::{Bearer, LoginError};
+use crate::logins::{Bearer, LoginError, Pass};
 
 /// The session's id.
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -127,6 +128,9 @@ pub(crate) struct Endpoint {
     bearer: Option<Bearer>,
     /// Whether the login was renewed for a refusal, and nothing was let in since.
     is_new: AtomicBool,
+    /// The identity of the login that requests are let in with here; `None` where nobody is logged in. All of them go with the same: a session,
+    /// and what was decided about a call that is sent in it, is one account's.
+    login: OnceLock<Option<String>>,
 }
 
 /// The token that a request was sent with.
@@ -167,7 +171,7 @@ impl Endpoint {
         }
         let client = builder.build().map_err(|error| format!("the HTTP client cannot be set up: {}", cause(&error)))?;
         let bearer = bearer.filter(|_| !all.contains_key(AUTHORIZATION));
-        Ok(Self { client, url, headers: all, bearer, is_new: AtomicBool::new(false) })
+        Ok(Self { client, url, headers: all, bearer, is_new: AtomicBool::new(false), login: OnceLock::new() })
     }
 
     /// Where it is, without what an address may hide (a password, a query).
@@ -200,10 +204,12 @@ impl Endpoint {
 
     /// Sends a request, with the token of whoever is logged in.
     async fn send(&self, request: RequestBuilder) -> Result<Response, Failure> {
-        let token = match &self.bearer {
-            Some(bearer) => bearer.logins.token(&bearer.address).await.map_err(|error| self.no_token(&error))?,
-            None => None,
-        };
+        let pass = self.pass().await?;
+        let login = pass.as_ref().map(|pass| pass.login.clone());
+        if self.login.get().is_some_and(|used| *used != login) {
+            return Err(Failure::NotSent(self.another_login()));
+        }
+        let token = pass.map(|pass| pass.token);
         let request = match &token {
             Some(token) => {
                 let value = HeaderValue::from_str(&format!("Bearer {token}"));
@@ -217,11 +223,40 @@ impl Endpoint {
         let mut response = request.send().await.map_err(|error| self.failure(&error))?;
         if response.status() != StatusCode::UNAUTHORIZED {
             self.is_new.store(false, Ordering::Relaxed);
+            self.login.get_or_init(|| login);
         }
         if let Some(token) = token {
             response.extensions_mut().insert(SentWith(token));
         }
         Ok(response)
+    }
+
+    async fn pass(&self) -> Result<Option<Pass>, Failure> {
+        let Some(bearer) = &self.bearer else { return Ok(None) };
+        bearer.logins.pass(&bearer.address).await.map_err(|error| self.no_token(&error))
+    }
+
+    /// The identity of the login that whatever is sent from now on goes with, or not at all; `None` where nobody is logged in.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub(crate) async fn settled_login(&self) -> Result<Option<String>, String> {
+        if let Some(login) = self.login.get() {
+            return Ok(login.clone());
+        }
+        let pass = self.pass().await.map_err(Failure::into_why)?;
+        Ok(self.login.get_or_init(|| pass.map(|pass| pass.login)).clone())
+    }
+
+    /// Why nothing is sent here any more, if this process uses another login at the address by now.
+    pub(crate) fn moved(&self) -> Option<String> {
+        let (bearer, login) = (self.bearer.as_ref()?, self.login.get()?);
+        let now = bearer.logins.identity_in_use(&bearer.address)?;
+        (now != *login).then(|| self.another_login())
+    }
+
+    fn another_login(&self) -> String {
+        format!("the login at {} is another one than its session was begun with", self.shown())
     }
 
     fn no_token(&self, error: &LoginError) -> Failure {

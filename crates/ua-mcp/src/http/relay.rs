@@ -102,7 +102,15 @@ impl Relay {
 
     /// Whether nothing more can be sent: the session is over, or nobody was there. Another one may be begun.
     pub fn is_over(&self) -> bool {
-        lock(&self.wire.ended).is_some()
+        lock(&self.wire.ended).is_some() || self.wire.endpoint.moved().is_some()
+    }
+
+    /// The identity of the login that its requests go with, or not at all; `None` where nobody is logged in.
+    ///
+    /// # Errors
+    /// There is a login, and no token can be had of it now.
+    pub async fn login(&self) -> Result<Option<String>, String> {
+        self.wire.endpoint.settled_login().await
     }
 
     /// Posts a request whose `id` is this, once, and waits for its answer. `headers` go with it alone.

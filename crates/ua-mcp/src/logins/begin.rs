@@ -10,7 +10,7 @@ use rmcp::transport::auth::{
 use serde_json::json;
 
 use super::kept::{Around, LoginFacts, Shelf, manager, said};
-use super::{LoginError, Logins, check_address, check_endpoint, check_metadata};
+use super::{LoginError, Logins, blocking, check_address, check_endpoint, check_metadata};
 use crate::http::Endpoint;
 
 /// What this program calls itself where it registers.
@@ -105,7 +105,11 @@ impl Logins {
             (registered.client_id, registered.client_secret)
         };
         tracing::debug!(client = id, "registered where a tool server has its logins made");
+        let drawn = ua_files::unguessable();
+        let drawn =
+            drawn.map_err(|error| LoginError::Vault(format!("the system has no randomness to give: {error}")))?;
         let around = Around {
+            login: Some(drawn),
             client_secret: secret,
             redirect_uri: request.redirect_uri.clone(),
             private_network: request.private_network,
@@ -195,10 +199,16 @@ impl PendingLogin {
         }
         let back = AuthorizationCallback::from_redirect_url(redirect).map_err(|error| said(&error))?;
         self.logins.vault.learn(vec![("authorization code".to_owned(), back.code.clone())]);
+        // Nobody renews the login that this one replaces while it does: what came of that would replace this one.
+        let (vault, of) = (std::sync::Arc::clone(&self.logins.vault), self.server.clone());
+        let _alone = blocking(move || vault.lock(&of)).await?;
         let exchange =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, back.issuer.as_deref());
         exchange.await.map_err(|error| said(&error))?;
-        self.logins.tokens.lock().await.remove(&self.server);
+        let mut tokens = self.logins.tokens.lock().await;
+        tokens.remove(&self.server);
+        self.logins.identities().remove(&self.server);
+        drop(tokens);
         let facts = self.logins.facts(&self.server).await?;
         facts.ok_or_else(|| LoginError::Vault("the login was not kept".to_owned()))
     }

@@ -22,6 +22,18 @@ pub struct LoginFacts {
     pub until: Option<Timestamp>,
     /// Whether it is renewed automatically.
     pub renewable: bool,
+    /// What was drawn when the person logged in; nothing of a login that an earlier version kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
+}
+
+impl LoginFacts {
+    /// Which login it is: the same over every renewal of its token, and another one each time that a person logs in, since nobody can tell as
+    /// whom they did. One of an earlier version is known by what this program was registered as for it.
+    pub fn identity(&self) -> String {
+        let issuer = || self.issuer.as_deref().unwrap_or_default();
+        self.login.clone().unwrap_or_else(|| format!("{} of {}", self.client_id, issuer()))
+    }
 }
 
 /// A login as it is stored.
@@ -43,6 +55,9 @@ struct V1 {
 /// What a login was made with, and is renewed with.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Around {
+    /// What was drawn when the person logged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) login: Option<String>,
     /// The secret of the client that logged in, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
@@ -78,10 +93,13 @@ impl Kept {
     /// The token that is in use, and when it ends.
     pub(super) fn token(&self) -> Option<Token> {
         let tokens = self.tokens()?;
-        let lasts = self.0.credentials.token_received_at.zip(tokens.expires_in);
+        Some(Token { secret: tokens.access_token, until: self.until(), login: self.facts().identity() })
+    }
+
+    fn until(&self) -> Option<Timestamp> {
+        let lasts = self.0.credentials.token_received_at.zip(self.tokens()?.expires_in);
         let until = lasts.map(|(from, lasts)| from.saturating_add(lasts).saturating_mul(1_000));
-        let until = until.map(|until| Timestamp::from_millis(i64::try_from(until).unwrap_or(i64::MAX)));
-        Some(Token { secret: tokens.access_token, until })
+        until.map(|until| Timestamp::from_millis(i64::try_from(until).unwrap_or(i64::MAX)))
     }
 
     fn refresh_token(&self) -> Option<String> {
@@ -93,8 +111,9 @@ impl Kept {
             issuer: self.0.credentials.issuer.clone(),
             client_id: self.0.credentials.client_id.clone(),
             scopes: self.0.credentials.granted_scopes.clone(),
-            until: self.token().and_then(|token| token.until),
+            until: self.until(),
             renewable: self.refresh_token().is_some(),
+            login: self.0.around.login.clone(),
         }
     }
 

@@ -10,9 +10,11 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use ua_core::{Outcome, RawReply};
+use ua_core::{CallPolicy, Handle, Outcome, RawReply, ToolName, ToolNamespace};
+use ua_dispatch::{ToolTransport as _, TransportError};
 
 use super::http::{call, http, text};
+use super::permitted::Run;
 use super::servers::ServerBed;
 use crate::logins::{LoginError, LoginFacts, LoginRequest, Logins, OwnClient, Vault, check_address};
 
@@ -96,6 +98,13 @@ impl Site {
         if renewal {
             self.state.refresh.lock().unwrap().clear();
         }
+    }
+
+    /// Lets nobody in any more but whoever logged in last.
+    fn revoke_but_newest(&self) {
+        let mut tokens = self.state.tokens.lock().unwrap();
+        let newest = tokens.last().cloned();
+        tokens.retain(|token| Some(token) == newest.as_ref());
     }
 
     fn let_tokens_last(&self, seconds: u64) {
@@ -413,10 +422,87 @@ async fn a_login_that_has_ended_is_a_refusal_that_says_what_to_do() {
     let Outcome::Raw(RawReply::HttpStatus { status: 401, body, .. }) = ended else { panic!("{ended:?}") };
     assert!(body.starts_with("who are you?") && body.contains("log in with `ua login web`"), "{body}");
     assert_eq!(site.calls().len(), 2, "each was posted once");
-    // Somebody logs in anew in another terminal, and the run goes on.
+    // Somebody logs in anew in another terminal, and the run goes on, in another session.
     site.log_in(&logins(&shelves), site.request()).await.unwrap();
     assert!(matches!(call(&connection, "send", json!({})).await, Outcome::NotSent { .. }));
+    assert!(connection.ended().is_some());
+    let (_, connection) = world.ready().await;
     assert_eq!(text(call(&connection, "send", json!({})).await), "sent");
+}
+
+/// Which login it is stays over every renewal, in every process, and is another one each time that a person logs in.
+#[tokio::test]
+async fn a_login_has_an_identity_that_outlives_its_tokens() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    site.let_tokens_last(20); // less than the margin
+    let first = site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    let own = logins(&shelves);
+    assert_eq!(own.identity(&site.url).unwrap(), Some(first.identity()), "before anybody has looked");
+    site.let_tokens_last(3_600);
+    assert_eq!(own.token(&site.url).await.unwrap().as_deref(), Some("at-canary-00000003"), "renewed");
+    assert_eq!(own.identity(&site.url).unwrap(), Some(first.identity()));
+    assert_eq!(logins(&shelves).identity(&site.url).unwrap(), Some(first.identity()));
+    // Another process has logged in: this one goes on with what it has, and says so.
+    let second = site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    assert_ne!(second.identity(), first.identity());
+    assert_eq!(own.identity(&site.url).unwrap(), Some(first.identity()));
+    assert_eq!(logins(&shelves).identity(&site.url).unwrap(), Some(second.identity()));
+    assert_eq!(own.identity("http://127.0.0.1:9/mcp").unwrap(), None);
+}
+
+/// What an earlier version kept has an identity, too, and keeps it when it is renewed.
+#[tokio::test]
+async fn a_login_of_an_earlier_version_keeps_what_it_is_known_by() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    site.let_tokens_last(20);
+    site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    {
+        let mut kept = shelves.kept.lock().unwrap();
+        let mut earlier: Value = serde_json::from_str(&kept[&site.url]).unwrap();
+        assert!(earlier.as_object_mut().unwrap().remove("login").is_some());
+        kept.insert(site.url.clone(), earlier.to_string());
+    }
+    let identity = logins(&shelves).identity(&site.url).unwrap();
+    assert!(identity.as_ref().is_some_and(|identity| identity.starts_with("client-of-ua of ")), "{identity:?}");
+    site.let_tokens_last(3_600);
+    let own = logins(&shelves);
+    own.token(&site.url).await.unwrap();
+    assert_eq!(own.identity(&site.url).unwrap(), identity);
+}
+
+/// A person logs in as somebody else while a call is on its way to be sent: it is not, and what was decided for the one is nothing to the other.
+#[tokio::test]
+async fn a_call_goes_with_the_login_that_it_was_decided_for_or_not_at_all() {
+    let (site, shelves) = (Site::start().await, Arc::new(Shelves::default()));
+    let own = logins(&shelves);
+    site.log_in(&own, site.request()).await.unwrap();
+    let run = Run::with_logins(http("fake", &site.url, &[]), &own);
+    let name = ToolName::qualified(ToolNamespace::Mcp, "fake", "send");
+    let goes = || run.transport.destination(&name).unwrap().unwrap();
+    let first = run.transport.ready("fake").await.unwrap();
+    let then = goes();
+    let permit = || Box::pin(run.permit("send", json!({}), CallPolicy::unclassified(), &first));
+    let (sent, held) = (permit().await, permit().await);
+    assert_eq!(text(run.transport.invoke(&sent).await), "sent");
+    // Another process has logged in, and this one's token ends.
+    site.log_in(&logins(&shelves), site.request()).await.unwrap();
+    site.revoke_but_newest();
+    let handle = Handle { task: Some("t1".to_owned()), ..Handle::default() };
+    let refused = run.transport.invoke(&held).await;
+    assert!(matches!(refused, Outcome::NotSent { .. }), "{refused:?}");
+    assert_eq!(then.changes(Some(&goes())), ["login"]);
+    assert_eq!(run.transport.running("fake"), None, "the session was the other one's");
+    let second = run.transport.ready("fake").await.unwrap();
+    assert_ne!(first, second);
+    // What was decided for the first login is not followed, nor ended, as the second.
+    let before = site.seen("/mcp").len();
+    let went = run.transport.go_on(&held, &handle).await;
+    assert!(matches!(went, Err(TransportError::Elsewhere { .. })), "{went:?}");
+    run.transport.give_up(&held, &handle).await;
+    assert_eq!(site.seen("/mcp").len(), before);
+    let anew = Box::pin(run.permit("send", json!({}), CallPolicy::unclassified(), &second)).await;
+    assert_eq!(text(run.transport.invoke(&anew).await), "sent");
+    run.transport.shutdown().await;
 }
 
 /// A server that takes no token, however new: one renewal for one refusal, and no circle.

@@ -18,6 +18,7 @@ use ua_store::{MemStore, NewRun, NewStep, OwnerStamp, RequestReservation, RunSto
 use super::hostile::Hostile;
 use super::http::http;
 use super::servers::{config, spec};
+use crate::logins::Logins;
 use crate::{McpTransport, ServerSpec};
 
 /// The time limit of these tests.
@@ -48,9 +49,9 @@ impl Clock for LimitIsUp {
 }
 
 /// One run in its first turn, whose reply asked for the calls that a test plans.
-struct Run {
+pub(super) struct Run {
     dir: TempDir,
-    transport: McpTransport,
+    pub(super) transport: McpTransport,
     env: Env,
     /// How often a horizon was waited for.
     horizons: Arc<AtomicU32>,
@@ -65,19 +66,29 @@ impl Run {
         Self::within(server, LIMIT)
     }
 
+    /// With logins for the server `fake` there.
+    pub(super) fn with_logins(server: ServerSpec, logins: &Logins) -> Self {
+        Self::of(server, LIMIT, Some(logins.clone()))
+    }
+
     /// With another time limit, which passes on the real clock.
     fn within(server: ServerSpec, limit: Duration) -> Self {
+        Self::of(server, limit, None)
+    }
+
+    fn of(server: ServerSpec, limit: Duration, logins: Option<Logins>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(dir.path(), vec![server]);
         config.call_timeout_for_reads = Some(limit);
         config.remote_horizon = HORIZON;
+        config.logins = logins;
         let horizons = Arc::default();
         config.env.clock = Arc::new(LimitIsUp { env: config.env.clone(), horizons: Arc::clone(&horizons) });
         Self { env: config.env.clone(), transport: McpTransport::new(config), dir, horizons }
     }
 
     /// Takes one call all the way to RUNNING.
-    async fn permit(&self, tool: &str, arguments: Value, policy: CallPolicy, generation: &str) -> Permit {
+    pub(super) async fn permit(&self, tool: &str, arguments: Value, policy: CallPolicy, generation: &str) -> Permit {
         let (env, store) = (&self.env, Arc::new(MemStore::new()));
         let (run_id, step_id, at) = (RunId::new(env), StepId::new(env), env.now());
         let new = NewRun {
@@ -118,7 +129,7 @@ impl Run {
             call_id: CallId::new(env),
             tool_use_id: tool_use.id.clone(),
             position: Position { turn: 1, ordinal: 1 },
-            name,
+            name: name.clone(),
             args_hash: CanonicalJson::of(&arguments, &[]).unwrap().hash(),
             arguments: arguments.into(),
             tool_digest: None,
@@ -144,7 +155,9 @@ impl Run {
             env.clone(),
             trace,
         );
-        let Admission::Ready(prepared) = ledger.admit(&call_id, Facts::default()).await.unwrap() else {
+        let destination = self.transport.destination(&name).unwrap();
+        let facts = Facts { destination, ..Facts::default() };
+        let Admission::Ready(prepared) = ledger.admit(&call_id, facts).await.unwrap() else {
             panic!("a fresh call is ready")
         };
         ledger.start(prepared, generation).await.unwrap().expect("nothing else claims the key")

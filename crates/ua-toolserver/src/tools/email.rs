@@ -102,9 +102,9 @@ impl Tool for SendEmail {
     fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
         // A bare SMTP server tells nobody what came of a key; its probe does, of the mailbox that it looks into.
         if variables.contains_key("UA_MAIL") {
-            &["UA_MAIL", "UA_MAIL_USER", "UA_MAIL_API_KEY", "UA_MAIL_PROBE"]
+            &["UA_MAIL", "UA_MAIL_FROM", "UA_MAIL_USER", "UA_MAIL_API_KEY", "UA_MAIL_PROBE"]
         } else {
-            &["UA_OUTBOX"]
+            &["UA_OUTBOX", "UA_MAIL_FROM"]
         }
     }
 

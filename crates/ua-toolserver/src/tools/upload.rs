@@ -47,8 +47,8 @@ impl Tool for Upload {
     const NAME: &'static str = "upload";
     type Arguments = Arguments;
 
-    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
-        RECEIVERS
+    fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        receivers(variables)
     }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
@@ -101,7 +101,15 @@ fn object_name(sha256: &str, name: &str) -> String {
 }
 
 /// What chooses where objects go: a bucket is the same one whoever's key opens it.
-const RECEIVERS: &[&str] = &["UA_OBJECTS", "UA_S3_ENDPOINT"];
+fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+    let is_s3 = variables.get("UA_OBJECTS").is_some_and(|store| store.starts_with("s3:"));
+    // Without an address of its own the region says where Amazon's is; else requests are only signed for it.
+    match (is_s3, variables.contains_key("UA_S3_ENDPOINT")) {
+        (true, true) => &["UA_OBJECTS", "UA_S3_ENDPOINT"],
+        (true, false) => &["UA_OBJECTS", "UA_S3_REGION"],
+        (false, _) => &["UA_OBJECTS"],
+    }
+}
 
 /// Where objects go.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ const SCRIPT: &str = r#"{"turns": [
 
 const JOB: &str = r#"{"objective": "Render and order."}"#;
 
-fn scenario() -> Scenario {
+pub(crate) fn scenario() -> Scenario {
     let tools = [
         (foreign_tool("studio", "render"), Honours::Nothing),
         (foreign_tool("shop", "order"), Honours::Nothing),
@@ -27,7 +27,7 @@ fn scenario() -> Scenario {
 }
 
 /// Answers what is open: what the tool asks with a size, what is in doubt by looking outside.
-async fn answer(scenario: &Scenario) -> Vec<QuestionKind> {
+pub(crate) async fn answer(scenario: &Scenario) -> Vec<QuestionKind> {
     let mut kinds = Vec::new();
     for question in scenario.questions().await.into_iter().filter(|q| q.status == QuestionStatus::Open) {
         kinds.push(question.kind);
@@ -44,7 +44,7 @@ async fn answer(scenario: &Scenario) -> Vec<QuestionKind> {
 }
 
 /// Resumes to the end and returns what was asked.
-async fn to_the_end(scenario: &Scenario, at: &str) -> Vec<QuestionKind> {
+pub(crate) async fn to_the_end(scenario: &Scenario, at: &str) -> Vec<QuestionKind> {
     let mut asked = Vec::new();
     for _ in 0..8 {
         let run = scenario.resume().await;
@@ -59,11 +59,11 @@ async fn to_the_end(scenario: &Scenario, at: &str) -> Vec<QuestionKind> {
     panic!("{at}: it is asked again and again: {asked:?}");
 }
 
-fn times(scenario: &Scenario, what: &str) -> usize {
+pub(crate) fn times(scenario: &Scenario, what: &str) -> usize {
     scenario.world.log().iter().filter(|line| *line == what).count()
 }
 
-async fn check(scenario: &Scenario, asked: &[QuestionKind], at: &str) {
+pub(crate) async fn check(scenario: &Scenario, asked: &[QuestionKind], at: &str) {
     for tool in ["render", "order", "notify"] {
         assert_eq!(scenario.world.count(tool), 1, "{at}: {tool}");
     }

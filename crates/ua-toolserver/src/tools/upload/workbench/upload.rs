@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{ObjectStore, RECEIVERS, directory, s3, too_large};
+use super::super::{ObjectStore, directory, receivers, s3, too_large};
 use super::{Passed, object};
 use crate::answer::{Answer, success};
 use crate::context::{Context, Order, Setup, blocking};
@@ -31,8 +31,8 @@ impl Tool for WorkbenchUpload {
     const NAME: &'static str = "workbench_upload";
     type Arguments = Arguments;
 
-    fn receivers(_variables: &BTreeMap<String, String>) -> &'static [&'static str] {
-        RECEIVERS
+    fn receivers(variables: &BTreeMap<String, String>) -> &'static [&'static str] {
+        receivers(variables)
     }
 
     fn open(setup: &Setup<'_>) -> Opened<Self> {
