@@ -66,6 +66,8 @@ pub enum Unaskable {
 pub struct Enquiry {
     tool: ToolName,
     arguments: Map<String, Value>,
+    /// Where the call went, of a tool of the same server.
+    destination: Option<Destination>,
     looked_for: LookedFor,
     found: FoundRule,
     absent: Option<AbsentRule>,
@@ -174,6 +176,7 @@ impl Enquiry {
         Ok(Self {
             tool: tool.name.clone(),
             arguments: filled,
+            destination: goes.filter(|_| tool.name.server == call.called_tool().server).cloned(),
             looked_for: LookedFor::by(&probe.found.by, &values)?,
             found: probe.found.clone(),
             absent: probe.absent.clone(),
@@ -186,6 +189,12 @@ impl Enquiry {
     /// The tool to ask.
     pub fn tool(&self) -> &ToolName {
         &self.tool
+    }
+
+    /// Where it was decided to ask and as whom, if its tool is of the server that got the call; nobody else may be asked. `None` where nobody can
+    /// say.
+    pub fn destination(&self) -> Option<&Destination> {
+        self.destination.as_ref()
     }
 
     /// What to ask it.
@@ -464,6 +473,7 @@ mod tests {
         Enquiry {
             tool: ToolName::qualified(ua_core::ToolNamespace::Mcp, "tracker", "list_tickets"),
             arguments: Map::new(),
+            destination: None,
             looked_for: LookedFor::by(&found.by, &values).unwrap(),
             found: found.clone(),
             absent,

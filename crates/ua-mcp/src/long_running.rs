@@ -156,7 +156,7 @@ impl McpTransport {
             return Ok(if handle.task.is_some() { outcome } else { self.ended(server, permit, outcome).await });
         }
         let connection = self.place_of(server, permit, handle).await?;
-        if let Err(why) = self.check_login(server, permit, &connection).await {
+        if let Err(why) = self.check_login(server, permit.name(), permit.destination(), &connection).await {
             return Err(TransportError::Elsewhere { server: server.name().to_owned(), why });
         }
         match (&handle.task, &handle.input) {
@@ -344,7 +344,7 @@ impl McpTransport {
         drop(self.live().inner().remove(&permit.call().call_id)); // cancels its request
         let (Some(task), Ok(server)) = (&handle.task, self.server(&permit.name().server)) else { return };
         let Ok(connection) = self.place_of(server, permit, handle).await else { return };
-        if self.check_login(server, permit, &connection).await.is_err() {
+        if self.check_login(server, permit.name(), permit.destination(), &connection).await.is_err() {
             return; // somebody else's task may have that name
         }
         if let Err(why) = connection.ask("tasks/cancel", of_task(task, [])).await {

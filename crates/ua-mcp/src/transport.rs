@@ -281,7 +281,7 @@ impl McpTransport {
             Ok(connection) => connection,
             Err(why) => return Outcome::NotSent { why },
         };
-        if let Err(why) = self.check_login(server, permit, &connection).await {
+        if let Err(why) = self.check_login(server, permit.name(), permit.destination(), &connection).await {
             return Outcome::NotSent { why };
         }
         let facts = server.facts(&permit.name().tool);
@@ -377,15 +377,16 @@ impl McpTransport {
     pub(crate) async fn check_login(
         &self,
         server: &Server,
-        permit: &Permit,
+        tool: &ToolName,
+        decided: Option<&Destination>,
         connection: &Connection,
     ) -> Result<(), String> {
-        let (Some(decided), Connection::Http(http)) = (permit.destination(), connection) else { return Ok(()) };
+        let (Some(decided), Connection::Http(http)) = (decided, connection) else { return Ok(()) };
         if server.spec.reach.login_address().is_none() || self.shared.logins.is_none() {
             return Ok(());
         }
         let login = http.login().await?;
-        let goes = self.destination_with(server, permit.name(), login).map_err(|error| error.to_string())?;
+        let goes = self.destination_with(server, tool, login).map_err(|error| error.to_string())?;
         if goes.as_ref() == Some(decided) {
             return Ok(());
         }
@@ -441,6 +442,10 @@ impl McpTransport {
             Ok((_generation, connection)) => connection,
             Err(error) => return Outcome::NotSent { why: error.to_string() },
         };
+        let checked = self.check_login(server, enquiry.tool(), enquiry.destination(), &connection).await;
+        if let Err(why) = checked {
+            return Outcome::NotSent { why };
+        }
         let mut meta = serde_json::Map::new();
         trace::put(&self.current_span, &mut meta);
         let facts = server.facts(&enquiry.tool().tool);

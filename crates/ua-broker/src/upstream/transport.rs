@@ -111,6 +111,7 @@ impl ToolTransport for AsListed {
             if self.edition.get() != Some(&edition) {
                 return Err(self.changed());
             }
+            self.upstream.check_login(&process, enquiry.destination()).await?;
             self.upstream.look(&process, "tools/call", &params).await
         };
         match asked.await {
@@ -137,8 +138,8 @@ impl Upstream {
     }
 
     /// Checks that what is sent to a process goes with the login that it was decided for. The error says why nothing is sent.
-    async fn check_login(&self, process: &Process, permit: &Permit) -> Result<(), String> {
-        let (Some(decided), Some(key)) = (permit.destination(), &self.launch.login_key) else { return Ok(()) };
+    async fn check_login(&self, process: &Process, decided: Option<&Destination>) -> Result<(), String> {
+        let (Some(decided), Some(key)) = (decided, &self.launch.login_key) else { return Ok(()) };
         let login = process.login().await?;
         if destination_of_login(key, login.as_deref()).as_ref() == Some(decided) {
             return Ok(());
@@ -195,7 +196,7 @@ impl Upstream {
         let Some(process) = process else {
             return Outcome::NotSent { why: "the process it was meant for has ended".to_owned() };
         };
-        if let Err(why) = self.check_login(&process, permit).await {
+        if let Err(why) = self.check_login(&process, permit.destination()).await {
             return Outcome::NotSent { why };
         }
         let given = lock(&self.given).get(&permit.call().call_id).cloned();
