@@ -197,7 +197,7 @@ fn meaning(on_unknown: OnUnknown) -> &'static str {
 
 /// Foreign text for a terminal: control characters and invisible ones escaped.
 fn printable(text: &str) -> String {
-    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || ua_core::is_unseen(c);
+    let is_hidden = |c: char| c.is_control() || ua_core::is_hidden(c);
     text.chars()
         .flat_map(|c| {
             let escaped = is_hidden(c).then(|| c.escape_default());

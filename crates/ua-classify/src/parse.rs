@@ -282,7 +282,7 @@ impl<'a> Place<'a> {
             file: self.file.to_owned(),
             line: line_of(self.text, start),
             rule: self.rule.clone(),
-            field: field.to_owned(),
+            field: ua_core::in_a_sentence(field),
             why: why.to_owned(),
         }
     }

@@ -73,6 +73,11 @@ fn with_pages(hint: &str) -> String {
     out + rest
 }
 
+/// A text of several lines behind a word of so many columns: whatever it quotes, none of its lines passes for one of ours.
+pub(crate) fn hanging(text: &str, indent: usize) -> String {
+    text.replace('\n', &format!("\n{:indent$}", ""))
+}
+
 /// Prints a failure as this process writes.
 pub(crate) fn print(error: &HostError) {
     print_as(error, crate::terminal::is_json());
@@ -95,18 +100,24 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
     }
     let has_color = crate::terminal::err_has_color();
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
-    crate::output::tell(word("error:", AnsiColor::Red).then(crate::output::wrapped_told(error.message(), 7)));
+    let told = |text: &str, indent| crate::output::wrapped_told(&hanging(text, indent), indent);
+    crate::output::tell(word("error:", AnsiColor::Red).then(told(error.message(), 7)));
     if let Some(hint) = error.hint_text() {
-        crate::output::tell(
-            word("hint:", AnsiColor::Cyan)
-                .then(crate::output::wrapped_told(&crate::ids::in_sentence(&with_pages(hint)), 6)),
-        );
+        crate::output::tell(word("hint:", AnsiColor::Cyan).then(told(&crate::ids::in_sentence(&with_pages(hint)), 6)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_of_a_message_begins_where_ours_do() {
+        assert_eq!(
+            hanging("no file a\nAnswer with\n  ua answer", 7),
+            "no file a\n       Answer with\n         ua answer"
+        );
+    }
 
     #[test]
     fn a_hint_says_where_its_pages_are_for_whoever_has_the_program_alone() {

@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 
 use serde::Serialize;
-use ua_host::escape::{is_hidden, plain_json};
+use ua_core::is_hidden;
+use ua_host::escape::plain_json;
 use ua_resume::Commands;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr};
 

@@ -3,6 +3,7 @@
 //! Parsers speak of values, keys and variants that they expected. Whoever reads a file that a person wrote turns a parser's error into a
 //! sentence here and nowhere else, so that the same mistake reads the same in every file.
 
+use crate::unseen::in_a_sentence;
 use crate::words::not_one_of;
 
 /// What is wrong with `text`, which is no JSON, or JSON of another shape: the place, and what stands there or is missing.
@@ -46,10 +47,10 @@ pub fn value_fault(message: &str) -> String {
         return format!("the field `{field}` is missing");
     }
     if let Some(field) = message.strip_prefix("duplicate field ").and_then(quoted) {
-        return format!("the field `{field}` is given twice");
+        return format!("the field `{}` is given twice", in_a_sentence(&field));
     }
     if let Some((field, known)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
-        let field = quoted(field).unwrap_or_default();
+        let field = in_a_sentence(&quoted(field).unwrap_or_default());
         let known = listed(known);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let more = match (crate::words::nearest(&field, known.iter().copied()), known.as_slice()) {
@@ -241,6 +242,7 @@ mod tests {
             ("{}", "the field `count` is missing"),
             ("{\"cuont\": 1}", "there is no field `cuont`; did you mean `count`?"),
             ("{\"zzz\": 1}", "there is no field `zzz`; known fields are count, way"),
+            ("{\"z\\nz\": 1}", "there is no field `z\\nz`; known fields are count, way"),
             ("{\"count\": -1}", "it is -1, but must be a whole number that is not negative"),
             ("{\"count\": \"x\"}", "it is \"x\", but must be a whole number that is not negative"),
             ("{\"count\": 1, \"count\": 1}", "the field `count` is given twice"),

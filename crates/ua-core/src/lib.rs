@@ -51,6 +51,7 @@ mod subagents;
 pub mod system;
 mod tool;
 mod trace_context;
+mod unseen;
 mod withheld;
 mod words;
 
@@ -74,7 +75,7 @@ pub use harness::{HarnessSpec, iteration_begins_after, iteration_heading};
 pub use id::{CallId, CheckpointId, InvalidId, QuestionId, RunId, StepId, Trace};
 pub use input_file::{INPUT_FOLDER, InputFile, TakenFile};
 pub use key::{IdempotencyKey, KeyBuilder, Scope};
-pub use look_alike::{is_unseen, latin_look_alike, look_alikes_in, narrow};
+pub use look_alike::{latin_look_alike, look_alikes_in, narrow};
 pub use mail::{MailAddress, MailAddressError};
 pub use message::{Block, Blocks, Message, ModelTurn, Origin, Role, StopReason, Usage, is_omission, omission};
 pub use money::{Costs, Currency, Money};
@@ -105,5 +106,6 @@ pub use tool::{ToolAnnotations, ToolName, ToolNamespace, ToolSpec, ToolUse};
 pub use trace_context::{
     BAGGAGE, BAGGAGE_NAMES, CurrentSpan, TRACEPARENT, TRACESTATE, TraceContext, call_baggage, signed,
 };
+pub use unseen::{in_a_sentence, is_hidden, is_unseen};
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
 pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};

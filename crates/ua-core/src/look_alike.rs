@@ -1,6 +1,8 @@
-//! Characters that pass for others, and those that nobody sees.
+//! Characters that pass for others.
 //!
 //! Two texts that a person takes for one are told apart by what is here: subjects that only look different, addresses that only look the same.
+
+use crate::unseen::is_unseen;
 
 /// Letters of other alphabets, and the Latin one that each looks like.
 const LOOK_ALIKES: [(&str, char); 24] = [
@@ -45,14 +47,6 @@ pub fn latin_look_alike(c: char) -> Option<char> {
     }
     let listed = LOOK_ALIKES.iter().find(|(like, _)| like.contains(c)).map(|(_, latin)| *latin);
     listed.or_else(|| Some(narrow(c)).filter(char::is_ascii))
-}
-
-/// Whether nobody sees a character: Unicode's `Default_Ignorable_Code_Point`, and what drives a terminal.
-pub fn is_unseen(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-        || (c.is_control() && !c.is_whitespace())
 }
 
 /// What a person cannot see of a text that they are asked about: which characters pass for others. `None` when it has none of these.

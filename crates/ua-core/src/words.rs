@@ -90,7 +90,7 @@ pub fn likeness(word: &str, name: &str) -> f64 {
 pub fn not_one_of(word: &str, words: &[&str]) -> String {
     let meant = nearest(word, words.iter().copied());
     let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-    format!("`{word}` is not one of {}{meant}", words.join(", "))
+    format!("`{}` is not one of {}{meant}", crate::in_a_sentence(word), words.join(", "))
 }
 
 /// A span of time as people say it, to the unit that matters: `25 s`, `12 min`, `2 h`, `3 d`. Less than a second is one.

@@ -20,14 +20,12 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// Whether a character changes how the text around it is shown, or hides. Joiners and what chooses a form of the sign before it stay: scripts
-/// and emoji need them.
+/// Whether a character hides or changes how the text around it is shown. Joiners and what chooses a form of the sign before it stay: scripts and
+/// emoji need them.
 fn is_deceptive(character: char) -> bool {
-    let is_break = matches!(character, '\n' | '\t');
     let is_needed = matches!(character,
         '\u{200C}' | '\u{200D}' | '\u{180B}'..='\u{180D}' | '\u{180F}' | '\u{FE00}'..='\u{FE0F}');
-    let hides = ua_core::is_unseen(character) || matches!(character, '\u{2028}' | '\u{2029}' | '\u{FFF9}'..='\u{FFFB}');
-    (character.is_control() && !is_break) || (hides && !is_needed)
+    ua_core::is_hidden(character) && !is_needed
 }
 
 /// The first `limit` characters; when something is cut off, says how much there was.

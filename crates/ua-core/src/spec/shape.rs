@@ -209,23 +209,12 @@ fn check_fields(value: &Value, path: &str, known: &Known) -> Result<(), SpecErro
             Some((_, Some(fields))) => check_fields(inner, &full, fields)?,
             Some((_, None)) => {}
             None => {
-                let field = on_one_line(&full);
+                let field = crate::in_a_sentence(&full);
                 return Err(SpecError::UnknownField { field, nearest: nearest(name, path, known) });
             }
         }
     }
     Ok(())
-}
-
-/// A name that somebody else made up, as it can stand in a sentence: its line breaks would begin lines that pass for this program's own.
-fn on_one_line(name: &str) -> String {
-    const LONGEST: usize = 100;
-    let escaped = name.chars().flat_map(|c| {
-        let is_break = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-        let (plain, escape) = if is_break { (None, Some(c.escape_default())) } else { (Some(c), None) };
-        plain.into_iter().chain(escape.into_iter().flatten())
-    });
-    escaped.take(LONGEST).collect()
 }
 
 /// The known name most like `name`, if one is near enough to be meant: first in this object, then anywhere in the job.
@@ -260,7 +249,6 @@ mod tests {
             let told = RunSpec::parse(&job).unwrap_err().to_string();
             assert!(told.len() < 300 && !told.contains(['\n', '\r', '\u{2028}']), "{told:?}");
         }
-        assert_eq!(on_one_line("promt"), "promt");
     }
 
     #[test]

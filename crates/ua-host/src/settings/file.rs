@@ -120,7 +120,7 @@ impl Reader<'_> {
             None => "`ua config show` lists every key".to_owned(),
         };
         // Not the value: it may be a secret under a misspelt key.
-        self.wrong(at, &format!("there is no setting `{key}`")).hint(hint)
+        self.wrong(at, &format!("there is no setting `{}`", ua_core::in_a_sentence(key))).hint(hint)
     }
 
     fn value(&self, setting: &Setting, value: &Spanned<DeValue<'_>>) -> Result<String, HostError> {
