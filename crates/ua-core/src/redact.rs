@@ -1,14 +1,16 @@
 //! Secrets that must not be kept: replaced in what comes from outside, before it is stored or shown to anybody.
 //!
 //! Context Storage & Durability §4: what a tool answers is kept raw, so what must not be kept goes out before. A pure rule over text;
-//! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON and C, percent signs and entities, in
-//! hexadecimal digits, in dumps of bytes, and inside base64 of either alphabet wherever it starts; each of them also with white space anywhere,
-//! as where lines are wrapped, and hexadecimal digits in pairs with what people put between them; and in each of these within another, three
-//! layers deep ([`layers`]). Not known: any other transformation (compressed, encrypted, reversed), and secrets of fewer than 8 bytes, or of
-//! fewer than 6 once their own characters are read as escapes and they are dressed in others.
+//! where it stands on the way decides what it protects. A secret is known as it is, in escapes of JSON, C, Rust and Markdown, percent signs,
+//! entities and quoted-printable, in hexadecimal digits, in dumps of bytes, in lists of numbers, in UTF-16, and inside base32 and base64 of
+//! either alphabet wherever it starts; each of them also with white space and what nobody sees anywhere, as where lines are wrapped, and
+//! hexadecimal digits in pairs with what people put between them; and in each of these within another, three layers deep ([`layers`]). Not
+//! known: any other transformation (compressed, encrypted, reversed, spelled), and secrets of fewer than 8 bytes, or of fewer than 6 once their
+//! own characters are read as escapes and they are dressed in others. `docs/security.md` has the list.
 
 mod dump;
 mod layers;
+mod readings;
 mod view;
 
 use std::borrow::Cow;

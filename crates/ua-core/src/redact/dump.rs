@@ -1,4 +1,5 @@
-//! Dumps of bytes, as `xxd`, `hexdump` and `od` write them: lines with where they begin, digits in groups, and the text beside them.
+//! Dumps of bytes, as `xxd`, `hexdump` and `od` write them: lines with where they begin, digits in groups, and the text beside them, or
+//! characters in columns.
 //!
 //! What a line stands for is read off its digits. Each byte ends where its line does, so that the text beside the digits goes with them.
 
@@ -10,6 +11,22 @@ const MIN_OFFSET: usize = 4;
 const MAX_OFFSET: usize = 16;
 /// The most digits of a group.
 const MAX_GROUP: usize = 16;
+
+/// Whether some line may be one of a dump: it needs an offset.
+pub(super) fn may_be_in(text: &[u8]) -> bool {
+    let mut digits = 0_usize;
+    for byte in text {
+        if byte.is_ascii_hexdigit() {
+            digits += 1;
+        } else {
+            if digits >= 6 || (digits >= 4 && *byte == b':') {
+                return true;
+            }
+            digits = 0;
+        }
+    }
+    false
+}
 
 /// The dumps in a text, each as the bytes it stands for; where its groups are words of several bytes, with the bytes of each word in the other
 /// order as well, and where they are digits of 0 and 1, as the bytes that these stand for (`xxd -e`, `xxd -b`).
@@ -43,6 +60,9 @@ struct Line {
 impl Line {
     /// Reads a line; nothing when it is none of a dump. One that only says where the next would begin has no bytes.
     fn read(line: &[u8]) -> Option<Self> {
+        if let Some(read) = Self::characters(line) {
+            return Some(read);
+        }
         let mut words = Words { line, at: 0 };
         // Words may stand before it: a name, a quotation mark.
         while let Some((word, at)) = words.next() {
@@ -64,6 +84,37 @@ impl Line {
             }
         }
         None
+    }
+
+    /// Columns of characters, as `od -c` and `hexdump -c` write them: each takes four places, and stands at the end of them.
+    fn characters(line: &[u8]) -> Option<Self> {
+        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        if !(MIN_OFFSET + 2..=MAX_OFFSET).contains(&digits) {
+            return None;
+        }
+        let mut read = Self { offset: line[..digits].to_vec(), ..Self::default() };
+        for (index, column) in line[digits..].chunks(4).enumerate() {
+            let byte = match column {
+                [b' ', b' ', b' ', byte @ b' '..=b'~'] => *byte,
+                [b' ', b' ', b'\\', name] => match name {
+                    b'0' => 0,
+                    b'a' => 7,
+                    b'b' => 8,
+                    b't' => b'\t',
+                    b'n' => b'\n',
+                    b'v' => 11,
+                    b'f' => 12,
+                    b'r' => b'\r',
+                    _ => return None,
+                },
+                [b' ', octal @ ..] if octal.len() == 3 => {
+                    u8::from_str_radix(std::str::from_utf8(octal).ok()?, 8).ok()?
+                }
+                _ => return None,
+            };
+            read.bytes.push((byte, digits + 4 * index, true));
+        }
+        (!read.bytes.is_empty()).then_some(read)
     }
 
     /// Groups of hexadecimal digits.

@@ -1,14 +1,15 @@
 //! Where secrets stand in a text, also below layers of encoding.
 //!
-//! A layer is a text with where it came from. In each, escapes are resolved, and the known forms of secrets are looked for: as they are, in digits
-//! and in base64. Then what may be hexadecimal digits, base64 or a dump is decoded, and what is text of that is a layer again. That ends:
+//! A layer is a text with where it came from. In each, escapes are resolved, what nobody sees is left out, and the known forms of secrets are
+//! looked for: as they are, in digits and in base64. Then what may be hexadecimal digits, base64 or base32 is decoded, what may have another
+//! reading is read so ([`readings`]), and what is text of that is a layer again. That ends:
 //! layers are at most [`MAX_LAYERS`] deep, each is shorter than the one it came from, and all of them together are at most [`GROWTH`] times
 //! as long as the text.
 //!
 //! Whatever hides a secret needs some length, so most of what is decoded by chance is no layer: it is no text, or too short.
 
-use super::view::{Span, View};
-use super::{Form, Look, MIN_BYTES, dump};
+use super::view::{Span, View, first_character};
+use super::{Form, Look, MIN_BYTES, readings};
 
 /// How many layers are taken off: of a secret that is encoded four times over, one is left.
 const MAX_LAYERS: usize = 3;
@@ -21,6 +22,8 @@ const MIN_ESCAPED: usize = MIN_BYTES + 1;
 const MIN_BASE64: usize = 11;
 /// The shortest line of base64 that is decoded, of those that it may be wrapped into; the last may be shorter.
 const MIN_LINE: usize = 12;
+/// The shortest one of base32.
+const MIN_BASE32: usize = 13;
 /// The shortest one of hexadecimal digits.
 const MIN_DIGITS: usize = 2 * MIN_BYTES;
 
@@ -39,9 +42,10 @@ pub(super) fn hits(text: &str, forms: &[Form]) -> Vec<Hit> {
     for (form, at) in found(forms, Look::Text, text.as_bytes()) {
         search.hits.push(Hit { start: at, end: at + forms[form].bytes.len(), form });
     }
-    // Without escapes and dumps a text is what it is, and need not be copied.
+    // What has no escapes, no other reading and nothing that nobody sees is what it is, and need not be copied.
     let bytes = text.as_bytes();
-    if View::has_escapes(bytes) || dump_may_be_in(bytes) || View::has_set_off_lines(bytes) {
+    let is_plain = !View::has_escapes(bytes) && !View::has_unseen(bytes) && !readings::may_be_in(bytes);
+    if !is_plain || View::has_set_off_lines(bytes) {
         search.levels(View::of(text), 0);
     } else {
         search.below(View::tight_of(text), 0);
@@ -63,22 +67,6 @@ pub(super) fn tight_of(text: &str) -> Vec<Vec<u8>> {
 fn found<'f>(forms: &'f [Form], look: Look, bytes: &'f [u8]) -> impl Iterator<Item = (usize, usize)> + 'f {
     let of_kind = forms.iter().enumerate().filter(move |(_, form)| form.look == look);
     of_kind.flat_map(move |(index, form)| form.finder.find_iter(bytes).map(move |at| (index, at)))
-}
-
-/// Whether some line may be one of a dump: it needs an offset.
-fn dump_may_be_in(text: &[u8]) -> bool {
-    let mut digits = 0_usize;
-    for byte in text {
-        if byte.is_ascii_hexdigit() {
-            digits += 1;
-        } else {
-            if digits >= 6 || (digits >= 4 && *byte == b':') {
-                return true;
-            }
-            digits = 0;
-        }
-    }
-    false
 }
 
 struct Search<'f> {
@@ -106,18 +94,17 @@ impl Search<'_> {
         self.levels(view, depth);
     }
 
-    /// Looks at each level of escapes of a layer, in which the forms as they are were looked for already. Dumps are looked for in each, because
-    /// the text beside the digits may have escapes that are none of the lines'.
+    /// Looks at each level of escapes of a layer, in which the forms as they are were looked for already. Other readings are tried in each,
+    /// because the text beside the digits of a dump may have escapes that are none of the lines'.
     fn levels(&mut self, view: View, depth: usize) {
-        let mut dumps: Vec<View> = Vec::new();
+        let mut others: Vec<View> = Vec::new();
         let mut keep = |level: &View| {
-            if depth < MAX_LAYERS && dump_may_be_in(&level.bytes) {
-                let found = dump::dumps(level).into_iter().filter(|dump| dump.bytes.len() >= MIN_BYTES);
-                for dump in found {
-                    if dumps.iter().all(|known| known.bytes != dump.bytes) {
-                        dumps.push(dump);
+            if depth < MAX_LAYERS {
+                readings::others(level, |other| {
+                    if others.iter().all(|known| known.bytes != other.bytes) {
+                        others.push(other);
                     }
-                }
+                });
             }
         };
         keep(&view);
@@ -134,8 +121,8 @@ impl Search<'_> {
             }
         }
         self.below(kept.tight(), depth);
-        for dump in dumps {
-            self.layer(dump, depth + 1);
+        for other in others {
+            self.layer(other, depth + 1);
         }
     }
 
@@ -162,7 +149,7 @@ impl Search<'_> {
         self.base64(&tight, depth);
     }
 
-    /// Decodes each run of base64 that has a line of some length; it begins with one.
+    /// Decodes each run of base64 that has a line of some length; it begins with one. Base32 is a part of such a run.
     fn base64(&mut self, tight: &View, depth: usize) {
         let is_base64 = |at: usize| BASE64.values[usize::from(tight.bytes[at])] != NONE;
         let (mut at, length) = (0, tight.bytes.len());
@@ -181,8 +168,21 @@ impl Search<'_> {
             }
             if let Some(begin) = begin {
                 self.decode(tight, begin, at, &BASE64, depth);
+                self.base32(tight, begin, at, depth);
             }
             at += 1;
+        }
+    }
+
+    fn base32(&mut self, tight: &View, begin: usize, end: usize, depth: usize) {
+        let is_base32 = |byte: &u8| BASE32.values[usize::from(*byte)] != NONE;
+        let mut at = begin;
+        while at < end {
+            let length = tight.bytes[at..end].iter().take_while(|byte| is_base32(byte)).count();
+            if length >= MIN_BASE32 {
+                self.decode(tight, at, at + length, &BASE32, depth);
+            }
+            at += length + 1;
         }
     }
 
@@ -191,34 +191,50 @@ impl Search<'_> {
         for shift in 0..code.group.min(end - begin) {
             let mut decoded = std::mem::take(&mut self.scratch);
             code.decode(&view.bytes[begin + shift..end], &mut decoded);
-            texts(&decoded, |first, last| {
-                if !may_hide(&decoded[first..last]) {
+            // Of so many decoded bytes.
+            let span = |at: usize, length: usize| {
+                let places = [code.place(at).0, code.place(at + length - 1).1];
+                let [first, last] = places.map(|place| view.spans[begin + shift + place]);
+                Span { start: first.start, end: last.end }
+            };
+            texts(&decoded, code.least, |first, last| {
+                if code.has_forms && !may_hide(&decoded[first..last]) {
                     return;
                 }
                 let mut layer = View::with_capacity(last - first);
                 for (at, byte) in (first..last).zip(&decoded[first..last]) {
-                    let (start, end) = code.place(at);
-                    let [start, end] = [start, end].map(|place| view.spans[begin + shift + place]);
-                    layer.push(*byte, Span { start: start.start, end: end.end });
+                    layer.push(*byte, span(at, 1));
                 }
                 self.layer(layer, depth + 1);
             });
+            if readings::has_utf16(&decoded) {
+                readings::each_utf16(&decoded, |characters| {
+                    let mut layer = View::with_capacity(characters.len());
+                    for (character, at, length) in characters {
+                        layer.push_text(character.encode_utf8(&mut [0; 4]), span(*at, *length));
+                    }
+                    if layer.bytes.len() >= MIN_BYTES {
+                        self.layer(layer, depth + 1);
+                    }
+                });
+            }
             self.scratch = decoded;
         }
     }
 }
 
-/// Calls `take` for each stretch of bytes that are text, in UTF-8.
-fn texts(bytes: &[u8], mut take: impl FnMut(usize, usize)) {
+/// Calls `take` for each stretch of at least `least` bytes that are text, in UTF-8.
+fn texts(bytes: &[u8], least: usize, mut take: impl FnMut(usize, usize)) {
     let (mut first, mut at) = (0, 0);
     while let Some(byte) = bytes.get(at) {
         let length = match byte {
-            b'\t' | b'\n' | b'\r' | b' '..=b'~' => 1,
-            0xC2..=0xF4 => character(&bytes[at..]),
+            // A colour of a terminal begins with the last one of these.
+            b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x1B => 1,
+            0xC2..=0xF4 => first_character(&bytes[at..]).map_or(0, char::len_utf8),
             _ => 0,
         };
         if length == 0 {
-            if at - first >= MIN_ESCAPED {
+            if at - first >= least {
                 take(first, at);
             }
             at += 1;
@@ -227,25 +243,19 @@ fn texts(bytes: &[u8], mut take: impl FnMut(usize, usize)) {
             at += length;
         }
     }
-    if at - first >= MIN_ESCAPED {
+    if at - first >= least {
         take(first, at);
     }
-}
-
-/// How long the character of several bytes is that a text begins with; 0 when there is none.
-fn character(text: &[u8]) -> usize {
-    let length = match text[0] {
-        0xC2..=0xDF => 2,
-        0xE0..=0xEF => 3,
-        _ => 4,
-    };
-    text.get(..length).filter(|bytes| std::str::from_utf8(bytes).is_ok()).map_or(0, <[u8]>::len)
 }
 
 /// Whether a text can be an encoding of a secret. One that holds a secret as it is was found by its form.
 fn may_hide(text: &[u8]) -> bool {
     let is_long = text.len() >= MIN_DIGITS;
-    is_long || View::has_escapes(text) || (text.len() >= MIN_BASE64 && longest_base64(text) >= MIN_BASE64)
+    is_long
+        || View::has_escapes(text)
+        || View::has_unseen(text)
+        || readings::may_be_in(text)
+        || (text.len() >= MIN_BASE64 && longest_base64(text) >= MIN_BASE64)
 }
 
 fn longest_base64(text: &[u8]) -> usize {
@@ -266,15 +276,21 @@ struct Code {
     bits: usize,
     /// How many characters there are until a byte begins with one again.
     group: usize,
+    /// Whether secrets are known by forms of it: then what is looked for below is a secret in another dress.
+    has_forms: bool,
+    /// The shortest text that is looked at.
+    least: usize,
 }
 
-const HEX: Code = Code { values: values(b"0123456789abcdef"), bits: 4, group: 2 };
+const HEX: Code = Code { values: values(b"0123456789abcdef"), bits: 4, group: 2, has_forms: true, least: MIN_ESCAPED };
 const BASE64: Code = {
     let mut all = values(super::STANDARD);
     // The other alphabet.
     (all[b'-' as usize], all[b'_' as usize]) = (62, 63);
-    Code { values: all, bits: 6, group: 4 }
+    Code { values: all, bits: 6, group: 4, has_forms: true, least: MIN_ESCAPED }
 };
+const BASE32: Code =
+    Code { values: values(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), bits: 5, group: 8, has_forms: false, least: MIN_BYTES };
 
 const fn values(alphabet: &[u8]) -> [u8; 256] {
     let mut values = [NONE; 256];
@@ -291,7 +307,7 @@ const fn values(alphabet: &[u8]) -> [u8; 256] {
 impl Code {
     /// The whole bytes that characters of the alphabet stand for.
     fn decode(&self, text: &[u8], decoded: &mut Vec<u8>) {
-        let value = |byte: u8| u32::from(self.values[usize::from(byte)]);
+        let value = |byte: u8| u64::from(self.values[usize::from(byte)]);
         decoded.clear();
         decoded.resize(text.len() * self.bits / 8, 0);
         // A group of characters is a group of whole bytes.
@@ -299,7 +315,7 @@ impl Code {
         for (from, to) in text.chunks(characters).zip(decoded.chunks_mut(bytes)) {
             let number = from.iter().fold(0, |number, byte| number << self.bits | value(*byte));
             let number = number << (self.bits * (characters - from.len()));
-            let whole = (number << (32 - 8 * bytes)).to_be_bytes();
+            let whole = (number << (64 - 8 * bytes)).to_be_bytes();
             to.copy_from_slice(&whole[..to.len()]);
         }
     }

@@ -1,10 +1,18 @@
 //! A text as a secret is looked for in it: bytes, each with the range of the whole text that it stands for.
 
+use crate::unseen::is_unseen;
+
 /// The longest entity that is read, `&#x10FFFF;` with room for zeros.
 const MAX_ENTITY: usize = 16;
 
+/// The longest name of an entity, `CounterClockwiseContourIntegral`, with room for one more.
+const MAX_NAME: usize = 32;
+
 /// How deep escapes are resolved: an address in a page in a JSON text in a JSON text.
 const MAX_DEPTH: usize = 6;
+
+/// How often something is taken away or resolved; each time takes as long as the text is.
+const MAX_ROUNDS: usize = 16;
 
 /// The shortest line of base64 behind which another one is looked for that stands behind a mark.
 const LONG_LINE: usize = 12;
@@ -43,6 +51,11 @@ impl View {
         self.spans.push(span);
     }
 
+    /// What an escape stands for that is of this span.
+    pub(super) fn push_text(&mut self, text: &str, span: Span) {
+        text.bytes().for_each(|byte| self.push(byte, span));
+    }
+
     /// The text as it is; of one that is longer than addresses reach, the beginning.
     pub(super) fn of(text: &str) -> Self {
         let mut view = Self::with_capacity(text.len());
@@ -73,18 +86,7 @@ impl View {
 
     /// The same without white space.
     pub(super) fn tight(&self) -> Self {
-        let mut view = Self::with_capacity(self.bytes.len());
-        let mut at = 0;
-        while let Some(byte) = self.bytes.get(at) {
-            match space(&self.bytes[at..]) {
-                0 => {
-                    view.push(*byte, self.spans[at]);
-                    at += 1;
-                }
-                length => at += length,
-            }
-        }
-        view
+        self.without(space)
     }
 
     /// Whether lines of base64 may stand behind marks or in quotation marks: `> …`, `# …`, `"…", "…"`.
@@ -126,15 +128,57 @@ impl View {
         view
     }
 
-    /// All levels of escapes resolved; each level below the first is shown to `look`.
+    /// All levels of escapes resolved, and without what nobody sees; each level below the first is shown to `look`.
     pub(super) fn wholly_resolved(self, mut look: impl FnMut(&Self)) -> Self {
-        let mut view = self;
-        for _ in 0..MAX_DEPTH {
-            match view.resolved() {
-                Some(resolved) => view = resolved,
-                None => break,
+        let (mut view, mut depth) = (self, 0);
+        for _ in 0..MAX_ROUNDS {
+            // What nobody sees may stand within an escape, and be what an escape stands for.
+            if let Some(seen) = view.seen() {
+                view = seen;
+            } else if depth < MAX_DEPTH
+                && let Some(resolved) = view.resolved()
+            {
+                view = resolved;
+                depth += 1;
+            } else {
+                break;
             }
             look(&view);
+        }
+        view
+    }
+
+    /// Whether there is something in it that nobody sees.
+    pub(super) fn has_unseen(text: &[u8]) -> bool {
+        const CHUNK: usize = 64;
+        text.chunks(CHUNK).enumerate().any(|(index, chunk)| {
+            // Without a branch for each byte: most texts have nothing of the kind.
+            let may_be = chunk.iter().fold(false, |may_be, byte| may_be | may_be_unseen(*byte));
+            let mut places = index * CHUNK..index * CHUNK + chunk.len();
+            may_be && places.any(|at| UNSEEN.iter().any(|length| length(&text[at..]) > 0))
+        })
+    }
+
+    /// The same without one kind of what nobody sees; nothing when there is none of any kind. One may stand within another.
+    fn seen(&self) -> Option<Self> {
+        if !Self::has_unseen(&self.bytes) {
+            return None;
+        }
+        UNSEEN.iter().map(|length| self.without(*length)).find(|view| view.bytes.len() < self.bytes.len())
+    }
+
+    /// The same without what has a length.
+    fn without(&self, length: fn(&[u8]) -> usize) -> Self {
+        let mut view = Self::with_capacity(self.bytes.len());
+        let mut at = 0;
+        while let Some(byte) = self.bytes.get(at) {
+            match length(&self.bytes[at..]) {
+                0 => {
+                    view.push(*byte, self.spans[at]);
+                    at += 1;
+                }
+                length => at += length,
+            }
         }
         view
     }
@@ -167,11 +211,8 @@ impl View {
             let span = Span { start: self.spans[at].start, end: self.spans[at + length - 1].end };
             match meant {
                 Meant::Byte(byte) => view.push(byte, span),
-                Meant::Character(character) => {
-                    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                        view.push(byte, span);
-                    }
-                }
+                Meant::Character(character) => view.push_text(character.encode_utf8(&mut [0; 4]), span),
+                Meant::Text(text) => view.push_text(text, span),
             }
             (at, is_changed) = (at + length, true);
         }
@@ -234,10 +275,49 @@ fn space(text: &[u8]) -> usize {
     }
 }
 
+/// Whether something that nobody sees may begin with a byte.
+fn may_be_unseen(byte: u8) -> bool {
+    // Control characters that are no white space, and whatever is beyond ASCII.
+    (byte < b' ' && !matches!(byte, b'\t'..=b'\r')) || byte >= 0x7F
+}
+
+/// The kinds of what nobody sees, in the order in which they are taken away: how many bytes of one a text begins with, or 0.
+const UNSEEN: [fn(&[u8]) -> usize; 3] = [unseen_character, color, |text| usize::from(text.starts_with(&[ESCAPE]))];
+
+const ESCAPE: u8 = 0x1B;
+
+fn unseen_character(text: &[u8]) -> usize {
+    match text {
+        [ESCAPE, ..] => 0,
+        [first, ..] if first.is_ascii() => usize::from(may_be_unseen(*first)),
+        _ => first_character(text).filter(|c| is_unseen(*c)).map_or(0, char::len_utf8),
+    }
+}
+
+/// What sets a colour on a terminal, or moves on it.
+fn color(text: &[u8]) -> usize {
+    let [ESCAPE, b'[', rest @ ..] = text else { return 0 };
+    let inside = rest.iter().take_while(|byte| matches!(byte, b' '..=b'?')).count();
+    let is_whole = rest.get(inside).is_some_and(|last| matches!(last, b'@'..=b'~'));
+    if is_whole { 2 + inside + 1 } else { 0 }
+}
+
+/// The character that a text begins with, if it begins with one of several bytes.
+pub(super) fn first_character(text: &[u8]) -> Option<char> {
+    let length = match text.first()? {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => return None,
+    };
+    std::str::from_utf8(text.get(..length)?).ok()?.chars().next()
+}
+
 /// What an escape stands for.
 enum Meant {
     Byte(u8),
     Character(char),
+    Text(&'static str),
 }
 
 fn number(digits: &[u8], radix: u32) -> Option<u32> {
@@ -250,8 +330,12 @@ fn percent(text: &[u8]) -> Option<(Meant, usize)> {
     Some((Meant::Byte(u8::try_from(byte).ok()?), 3))
 }
 
-/// `&#65;`, `&#x41;` or one of the names that every program knows, and how long it is. The `;` may be missing, as in what browsers forgive.
+/// `&#65;`, `&#x41;` or one of the names that HTML has, and how long it is. The `;` may be missing behind numbers and behind the names that every
+/// program knows, as in what browsers forgive.
 fn entity(text: &[u8]) -> Option<(Meant, usize)> {
+    if let Some(whole) = named_entity(text) {
+        return Some(whole);
+    }
     let named = |name: &[u8], character| text[1..].starts_with(name).then_some((character, 1 + name.len()));
     let (character, length) = match text.get(1)? {
         b'#' => {
@@ -269,10 +353,29 @@ fn entity(text: &[u8]) -> Option<(Meant, usize)> {
     Some((Meant::Character(character), length + usize::from(text.get(length) == Some(&b';'))))
 }
 
-/// `\u0041`, `\U00000041`, `\x41`, `\101` or a backslash and the character that it keeps, and how long it is.
+/// `&lowbar;`, and how long it is.
+fn named_entity(text: &[u8]) -> Option<(Meant, usize)> {
+    let length = text[1..].iter().take(MAX_NAME).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let name = &text[1..=length];
+    if text.get(1 + length) != Some(&b';') || !name.first()?.is_ascii_alphabetic() {
+        return None;
+    }
+    let names = &html_escape::NAMED_ENTITIES;
+    let index = names.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
+    // What is read as the hyphen of a keyboard is meant as one.
+    let meant = if names[index].1 == "\u{2010}" { "-" } else { names[index].1 };
+    Some((Meant::Text(meant), length + 2))
+}
+
+/// `\u0041`, `\u{41}`, `\U00000041`, `\x41`, `\101`, a backslash and the sign that it keeps or the line that it joins, and how long it is.
 fn escape(text: &[u8]) -> Option<(Meant, usize)> {
     let unit = |at: usize| number(text.get(at..at + 4)?, 16);
     Some(match text.get(1)? {
+        b'u' | b'x' if text.get(2) == Some(&b'{') => {
+            let end = 3 + text[3..].iter().take(6).take_while(|byte| byte.is_ascii_hexdigit()).count();
+            let character = char::from_u32(number(&text[3..end], 16)?)?;
+            (text.get(end) == Some(&b'}')).then_some((Meant::Character(character), end + 1))?
+        }
         b'u' => {
             let first = unit(2)?;
             // Characters that are two units.
@@ -291,10 +394,19 @@ fn escape(text: &[u8]) -> Option<(Meant, usize)> {
         }
         b'U' => (Meant::Character(char::from_u32(number(text.get(2..10)?, 16)?)?), 10),
         b'x' => (Meant::Byte(u8::try_from(number(text.get(2..4)?, 16)?).ok()?), 4),
-        b'0'..=b'3' => (Meant::Byte(u8::try_from(number(text.get(1..4)?, 8)?).ok()?), 4),
-        b'n' | b'r' => (Meant::Byte(b'\n'), 2),
+        b'0'..=b'3' => match text.get(1..4).and_then(|digits| number(digits, 8)) {
+            Some(byte) => (Meant::Byte(u8::try_from(byte).ok()?), 4),
+            // `\0`, as it stands between the letters of a text in UTF-16.
+            None if text[1] == b'0' => (Meant::Byte(0), 2),
+            None => return None,
+        },
+        b'n' => (Meant::Byte(b'\n'), 2),
+        b'r' => (Meant::Byte(b'\r'), 2),
         b't' => (Meant::Byte(b'\t'), 2),
-        byte @ (b'"' | b'\'' | b'\\' | b'/') => (Meant::Byte(*byte), 2),
+        b'\n' => (Meant::Text(""), 2),
+        b'\r' if text.get(2) == Some(&b'\n') => (Meant::Text(""), 3),
+        // Every sign: Markdown keeps them so.
+        byte if byte.is_ascii_punctuation() => (Meant::Byte(*byte), 2),
         _ => return None,
     })
 }
