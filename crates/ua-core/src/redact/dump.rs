@@ -35,8 +35,9 @@ pub(super) fn dumps(text: &View) -> Vec<View> {
     let mut from = 0;
     while from < text.bytes.len() {
         let to = memchr::memchr(b'\n', &text.bytes[from..]).map_or(text.bytes.len(), |length| from + length);
-        let line = text.bytes[from..to].trim_ascii_end();
-        match Line::read(line) {
+        let whole = text.bytes[from..to].strip_suffix(b"\r").unwrap_or(&text.bytes[from..to]);
+        let line = whole.trim_ascii_end();
+        match Line::characters(whole).or_else(|| Line::read(line)) {
             Some(read) => open.add(text, from, line.len(), &read),
             // Lines that are all the same are left out.
             None if line == b"*" => {}
@@ -60,9 +61,6 @@ struct Line {
 impl Line {
     /// Reads a line; nothing when it is none of a dump. One that only says where the next would begin has no bytes.
     fn read(line: &[u8]) -> Option<Self> {
-        if let Some(read) = Self::characters(line) {
-            return Some(read);
-        }
         let mut words = Words { line, at: 0 };
         // Words may stand before it: a name, a quotation mark.
         while let Some((word, at)) = words.next() {
@@ -88,12 +86,14 @@ impl Line {
 
     /// Columns of characters, as `od -c` and `hexdump -c` write them: each takes four places, and stands at the end of them.
     fn characters(line: &[u8]) -> Option<Self> {
-        let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        // A quotation mark or the like may stand before it.
+        let begin = line.iter().position(u8::is_ascii_alphanumeric)?;
+        let digits = line[begin..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         if !(MIN_OFFSET + 2..=MAX_OFFSET).contains(&digits) {
             return None;
         }
-        let mut read = Self { offset: line[..digits].to_vec(), ..Self::default() };
-        for (index, column) in line[digits..].chunks(4).enumerate() {
+        let mut read = Self { offset: line[begin..begin + digits].to_vec(), ..Self::default() };
+        for (index, column) in line[begin + digits..].chunks(4).enumerate() {
             let byte = match column {
                 [b' ', b' ', b' ', byte @ b' '..=b'~'] => *byte,
                 [b' ', b' ', b'\\', name] => match name {
@@ -112,7 +112,7 @@ impl Line {
                 }
                 _ => return None,
             };
-            read.bytes.push((byte, digits + 4 * index, true));
+            read.bytes.push((byte, begin + digits + 4 * index, true));
         }
         (!read.bytes.is_empty()).then_some(read)
     }

@@ -8,7 +8,7 @@
 //!
 //! Whatever hides a secret needs some length, so most of what is decoded by chance is no layer: it is no text, or too short.
 
-use super::view::{Span, View, first_character};
+use super::view::{Span, View, first_character, is_text};
 use super::{Form, Look, MIN_BYTES, readings};
 
 /// How many layers are taken off: of a secret that is encoded four times over, one is left.
@@ -152,13 +152,13 @@ impl Search<'_> {
     /// Decodes each run of base64 that has a line of some length; it begins with one. Base32 is a part of such a run.
     fn base64(&mut self, tight: &View, depth: usize) {
         let is_base64 = |at: usize| BASE64.values[usize::from(tight.bytes[at])] != NONE;
+        let mut begins_a_line = tight.begins_of_lines();
         let (mut at, length) = (0, tight.bytes.len());
         while at < length {
             // Prose has no white space here: what a line is, is told by where it came from.
             let (mut begin, mut line) = (None, at);
             while at < length && is_base64(at) {
-                // Below the text neighbours share characters of it; what is wrapped has some between.
-                if at > line && tight.spans[at].start > tight.spans[at - 1].end {
+                if at > line && begins_a_line(at) {
                     line = at;
                 }
                 if at + 1 - line == MIN_LINE {
@@ -228,8 +228,7 @@ fn texts(bytes: &[u8], least: usize, mut take: impl FnMut(usize, usize)) {
     let (mut first, mut at) = (0, 0);
     while let Some(byte) = bytes.get(at) {
         let length = match byte {
-            // A colour of a terminal begins with the last one of these.
-            b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x1B => 1,
+            byte if is_text(*byte) => 1,
             0xC2..=0xF4 => first_character(&bytes[at..]).map_or(0, char::len_utf8),
             _ => 0,
         };

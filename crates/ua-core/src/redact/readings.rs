@@ -4,7 +4,7 @@
 //! None of them can be told from ordinary text for certain: `a=10` may mean what it says. So what is read so is looked at beside the text, and
 //! never instead of it.
 
-use super::view::{Span, View};
+use super::view::{Span, View, is_text};
 use super::{MIN_BYTES, dump};
 
 /// A way to read a text.
@@ -89,16 +89,13 @@ fn without_quoted_printable(text: &View) -> Vec<View> {
 }
 
 /// How many characters beyond ASCII may stand in a row in a text of UTF-16 that is known by its ASCII.
-const MAX_FOREIGN: usize = 8;
-
-fn is_text(byte: u8) -> bool {
-    matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~')
-}
+const MAX_FOREIGN: usize = 24;
 
 /// How many characters of ASCII a text of UTF-16 has at least.
-const MIN_ASCII: usize = 4;
+const MIN_ASCII: usize = 6;
 
-/// Whether some characters of ASCII stand near each other as UTF-16 has them, each beside a NUL. By chance that is in one of 100 million bytes.
+/// Whether some characters of ASCII stand near each other as UTF-16 has them, each beside a NUL. Chance
+/// brings that about once in some thousand million bytes.
 pub(super) fn has_utf16(text: &[u8]) -> bool {
     // Of either order of bytes and either place of the NULs: the last one, and how many there are in a row.
     let mut rows = [(0, 0); 4];
@@ -329,6 +326,6 @@ mod tests {
                 assert!(has_utf16(&bytes) && found.iter().any(|found| found.contains(text)), "{before:?}: {found:?}");
             }
         }
-        assert!(!has_utf16(b"\0\0\0\0\0\0a\0b\0c\0\0\0d e"));
+        assert!(!has_utf16(b"\0\0\0\0\0\0a\0b\0c\0d\0\0e f g h"));
     }
 }

@@ -39,11 +39,13 @@ pub(super) struct Span {
 pub(super) struct View {
     pub(super) bytes: Vec<u8>,
     pub(super) spans: Vec<Span>,
+    /// In front of which bytes white space was left out; nothing where that is seen by where the bytes came from.
+    breaks: Option<Vec<usize>>,
 }
 
 impl View {
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity), spans: Vec::with_capacity(capacity) }
+        Self { bytes: Vec::with_capacity(capacity), spans: Vec::with_capacity(capacity), breaks: None }
     }
 
     pub(super) fn push(&mut self, byte: u8, span: Span) {
@@ -89,6 +91,22 @@ impl View {
         self.without(space)
     }
 
+    /// Whether white space stood in front of a byte, for one that asks about bytes in their order.
+    pub(super) fn begins_of_lines(&self) -> impl FnMut(usize) -> bool + '_ {
+        let mut breaks = self.breaks.as_deref().unwrap_or_default();
+        move |at| {
+            if self.breaks.is_none() {
+                return at > 0 && self.spans[at].start > self.spans[at - 1].end;
+            }
+            while let [first, rest @ ..] = breaks
+                && *first < at
+            {
+                breaks = rest;
+            }
+            breaks.first() == Some(&at)
+        }
+    }
+
     /// Whether lines of base64 may stand behind marks or in quotation marks: `> …`, `# …`, `"…", "…"`.
     pub(super) fn has_set_off_lines(text: &[u8]) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
@@ -132,14 +150,16 @@ impl View {
     pub(super) fn wholly_resolved(self, mut look: impl FnMut(&Self)) -> Self {
         let (mut view, mut depth) = (self, 0);
         for _ in 0..MAX_ROUNDS {
-            // What nobody sees may stand within an escape, and be what an escape stands for.
-            if let Some(seen) = view.seen() {
+            // What nobody sees may stand within an escape, and be what an escape stands for; so may the rest of a colour.
+            if let Some(seen) = view.seen(&UNSEEN) {
                 view = seen;
             } else if depth < MAX_DEPTH
                 && let Some(resolved) = view.resolved()
             {
                 view = resolved;
                 depth += 1;
+            } else if let Some(seen) = view.seen(&[escape_sign]) {
+                view = seen;
             } else {
                 break;
             }
@@ -155,31 +175,41 @@ impl View {
             // Without a branch for each byte: most texts have nothing of the kind.
             let may_be = chunk.iter().fold(false, |may_be, byte| may_be | may_be_unseen(*byte));
             let mut places = index * CHUNK..index * CHUNK + chunk.len();
-            may_be && places.any(|at| UNSEEN.iter().any(|length| length(&text[at..]) > 0))
+            may_be && places.any(|at| text[at] == ESCAPE || unseen_character(&text[at..]) > 0)
         })
     }
 
-    /// The same without one kind of what nobody sees; nothing when there is none of any kind. One may stand within another.
-    fn seen(&self) -> Option<Self> {
+    /// The same without the first of these kinds of what nobody sees that there is; nothing when there is none. One may stand within another.
+    fn seen(&self, kinds: &[fn(&[u8]) -> usize]) -> Option<Self> {
         if !Self::has_unseen(&self.bytes) {
             return None;
         }
-        UNSEEN.iter().map(|length| self.without(*length)).find(|view| view.bytes.len() < self.bytes.len())
+        let mut seen =
+            kinds.iter().map(|length| self.without(*length)).find(|view| view.bytes.len() < self.bytes.len());
+        // Nobody sees a line begin there.
+        if let Some(seen) = &mut seen {
+            seen.breaks = None;
+        }
+        seen
     }
 
     /// The same without what has a length.
     fn without(&self, length: fn(&[u8]) -> usize) -> Self {
         let mut view = Self::with_capacity(self.bytes.len());
-        let mut at = 0;
+        let (mut breaks, mut at) = (Vec::new(), 0);
         while let Some(byte) = self.bytes.get(at) {
             match length(&self.bytes[at..]) {
                 0 => {
                     view.push(*byte, self.spans[at]);
                     at += 1;
                 }
-                length => at += length,
+                length => {
+                    breaks.push(view.bytes.len());
+                    at += length;
+                }
             }
         }
+        view.breaks = Some(breaks);
         view
     }
 
@@ -282,9 +312,14 @@ fn may_be_unseen(byte: u8) -> bool {
 }
 
 /// The kinds of what nobody sees, in the order in which they are taken away: how many bytes of one a text begins with, or 0.
-const UNSEEN: [fn(&[u8]) -> usize; 3] = [unseen_character, color, |text| usize::from(text.starts_with(&[ESCAPE]))];
+const UNSEEN: [fn(&[u8]) -> usize; 2] = [unseen_character, color];
 
 const ESCAPE: u8 = 0x1B;
+
+/// What is left of a colour that was none.
+fn escape_sign(text: &[u8]) -> usize {
+    usize::from(text.first() == Some(&ESCAPE))
+}
 
 fn unseen_character(text: &[u8]) -> usize {
     match text {
@@ -311,6 +346,11 @@ pub(super) fn first_character(text: &[u8]) -> Option<char> {
         _ => return None,
     };
     std::str::from_utf8(text.get(..length)?).ok()?.chars().next()
+}
+
+/// Whether a byte is a character of ASCII that stands in texts. A colour of a terminal begins with the last one of these.
+pub(super) fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~' | ESCAPE)
 }
 
 /// What an escape stands for.
