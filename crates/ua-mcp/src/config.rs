@@ -292,7 +292,11 @@ impl Entry<'_> {
             Some("stdio") => self.stdio(&mut entry)?,
             Some("http" | "streamable-http" | "streamableHttp") => self.http(&mut entry)?,
             Some("sse") => return Err(self.wrong("type", "the old HTTP+SSE transport is not supported; use `http`")),
-            Some(other) => return Err(self.wrong("type", format!("`{}` is neither `stdio` nor `http`", ua_core::in_a_sentence(other)))),
+            Some(other) => {
+                return Err(
+                    self.wrong("type", format!("`{}` is neither `stdio` nor `http`", ua_core::in_a_sentence(other)))
+                );
+            }
             None if entry.contains_key("command") => self.stdio(&mut entry)?,
             None if entry.contains_key("url") => {
                 return Err(self.wrong("type", "it is missing; a server with a `url` needs `\"type\": \"http\"`"));
