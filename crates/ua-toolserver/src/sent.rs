@@ -53,16 +53,17 @@ impl Said {
         workspace: &Workspace,
         given: &str,
     ) -> Result<Leaving, Failure> {
-        let expected = match &self.0 {
-            None => None,
-            Some(said) => Some(said.get(place).cloned().ok_or_else(|| {
-                let why = "it was not there, or could not be looked at".to_owned();
-                ChangedFile { given: given.to_owned(), why }.into_failure()
-            })?),
-        };
         let path = workspace.readable(given)?;
         let (file, metadata) = regular::open(workspace.area().dir(), &path)
             .map_err(|error| Failure::io(format_args!("{doing} {given:?}"), &error))?;
+        // What cannot be opened says why itself.
+        let expected = match &self.0 {
+            None => None,
+            Some(said) => Some(said.get(place).cloned().ok_or_else(|| {
+                let why = "it was not there, or could not be looked at, and is there now".to_owned();
+                ChangedFile { given: given.to_owned(), why }.into_failure()
+            })?),
+        };
         Ok(Leaving { doing, given: given.to_owned(), path, file, is_file: metadata.is_file(), expected })
     }
 }

@@ -110,8 +110,10 @@ async fn a_file_that_is_what_was_said_is_sent_and_its_refusal_is_told_apart_from
         assert_eq!(refused.meta.unwrap().get(CHANGED_FILES), Some(&json!(["a.txt"])), "{tool}");
     }
     // Of what fails for another reason nobody says that.
-    let missing = world.result_of("upload", json!({"path": "gone"}), said("upload", "one")).await.unwrap();
-    assert_eq!((missing.is_error, missing.meta), (Some(true), None));
+    for meta in [said("upload", "one"), json!({ FILES: {} })] {
+        let missing = world.result_of("upload", json!({"path": "gone"}), meta).await.unwrap();
+        assert_eq!((missing.is_error, missing.meta), (Some(true), None));
+    }
 }
 
 /// What was sent under a key stays sent, whatever the file is by now; what was refused was not.
