@@ -1,6 +1,8 @@
 //! A call in doubt whose tool server goes somewhere else when the run is resumed: neither a key nor a look there says whether it happened, so a
 //! person is asked, and an approval is good for the place that it was given for.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 use ua_e2e::{Output, TestEnv};
 use ua_testkit::Provider;
@@ -233,6 +235,51 @@ fn an_approved_message_is_not_sent_as_somebody_else() {
     env.run(&["answer", &open_question(&env), "approve"]).code(0);
     env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
     assert_eq!(env.mails().len(), 1);
+}
+
+/// What a secret holds that an argument names counts like a variable of the entry: for a repeat under the key, and for an approval.
+#[test]
+fn a_secret_in_an_argument_decides_where_a_call_goes() {
+    let with = |account: &'static str| move |env: TestEnv| env.with_env("UA_SECRET_ACCT", account);
+    let new = || {
+        let env = with("account-alice")(env().with_env("UA_SERVER_PACKS", "stripe=stripe"));
+        let path = env.write(
+            "home/.config/ua/secrets.toml",
+            "[secrets.ACCT]\ntools = { mcp__stripe__create_refund = [\"charge\"] }\n",
+        );
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let servers = serve(&env, Provider::Stripe, "a.log", "1");
+        (env, servers)
+    };
+    let refund = json!({"charge": "${secret:ACCT}", "amount": 500});
+    // In doubt.
+    let (env, servers) = new();
+    let fields = json!({"tools": {"builtin": false}});
+    let more = ["--mcp-config", servers.as_str()];
+    killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
+    let env = with("account-bobby")(env);
+    asks(&env, "changed: secret ACCT");
+    assert_eq!(made(&env, "a.log"), 1);
+    let stored = env.value("SELECT destination_json FROM tool_attempts WHERE attempt = 1");
+    assert!(stored.contains("secret ACCT") && !stored.contains("alice"), "{stored}");
+    let env = with("account-alice")(env);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!(made(&env, "a.log"), 1);
+    // Approved.
+    let (env, servers) = new();
+    let turns = json!([{"tools": [{"name": "mcp__stripe__create_refund", "input": refund}]}, {"text": "Done."}]);
+    let job =
+        env.job(&json!({"tools": {"builtin": false}, "escalation": {"ask_human_before": ["create_refund"]}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(75);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    let env = with("account-bobby")(env);
+    env.run(&["resume", "r"]).code(75);
+    assert_eq!(made(&env, "a.log"), 0);
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    env.run(&["resume", "r"]).code(0).shows(&["succeeded"]);
+    assert_eq!((made(&env, "a.log"), env.value("SELECT count(*) FROM questions")), (1, "2".to_owned()));
+    let log = std::fs::read_to_string(env.path("a.log")).unwrap();
+    assert!(log.contains("account-bobby") && !log.contains("alice"), "{log}");
 }
 
 /// A run that has nothing in doubt goes on wherever its servers go.

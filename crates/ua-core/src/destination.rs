@@ -22,6 +22,8 @@ use crate::withheld::keyed_digest;
 const DIGITS: usize = 16;
 /// The part that says whose secret the digests are made with.
 const SECRET: &str = "secret";
+/// How parts begin that say what a secret holds, which a call's arguments name.
+const OF_ARGUMENTS: &str = "secret ";
 
 /// Where a tool's calls go, as far as the configuration decides it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +31,13 @@ const SECRET: &str = "secret";
 pub struct Destination(BTreeMap<String, String>);
 
 impl Destination {
+    /// The same without what secrets hold that the call's arguments name: where calls of its tool go.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let parts = self.0.iter().filter(|(name, _)| !name.starts_with(OF_ARGUMENTS));
+        Self(parts.map(|(name, digest)| (name.clone(), digest.clone())).collect())
+    }
+
     /// The names of the parts in which two destinations differ, in order; of one that is not known any more, all.
     pub fn changes(&self, now: Option<&Self>) -> Vec<String> {
         let empty = BTreeMap::new();
@@ -88,6 +97,14 @@ impl DestinationKey {
         all.insert(SECRET.to_owned(), digest(&Value::Null));
         Destination(all)
     }
+
+    /// The same destination with more parts: what a call itself adds to where its tool goes.
+    #[must_use]
+    pub fn with(&self, destination: Destination, parts: &BTreeMap<String, Value>) -> Destination {
+        let Destination(mut all) = destination;
+        all.extend(self.destination(parts).0);
+        Destination(all)
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +130,10 @@ mod tests {
         let text = serde_json::to_string(&first).unwrap() + &format!("{key:?}{first:?}");
         assert!(!text.contains("hunter2") && !text.contains("mail"), "{text}");
         assert_eq!(serde_json::from_str::<Destination>(&serde_json::to_string(&first).unwrap()).unwrap(), first);
+        let with = |value| key.with(first.clone(), &parts(&[("secret ACCT", value)]));
+        assert_eq!(with("ada").changes_in_words(Some(&with("bob"))), "changed: secret ACCT");
+        assert_eq!(with("ada").without_secrets(), first);
+        assert_eq!((with("ada"), first.changes(Some(&with("ada")))), (with("ada"), vec!["secret ACCT".to_owned()]));
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub use probe::{
 };
 pub use redact::Redactor;
 pub use reply::{EvidenceLevel, Outcome, PossibleEffect, RawReply, Settlement, ToolContent, retry_after};
-pub use secret::{SecretFiller, SecretGrants, fill_secrets};
+pub use secret::{SecretFiller, SecretGrants, fill_secrets, secrets_in};
 pub use shared::Shared;
 pub use spec::{
     Artifacts, Budgets, Constraints, Escalation, ModelChoice, RunSpec, Settings, SpecError, StopCondition, ToolsSpec,

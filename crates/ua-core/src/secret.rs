@@ -77,9 +77,7 @@ impl SecretGrants {
 impl SecretGrants {
     /// The first secret that a value refers to and that there is none of, in the order of their names.
     pub fn unknown_in<'a>(&self, value: &'a Value) -> Option<&'a str> {
-        let mut found = BTreeSet::new();
-        collect(value, &mut found, &mut false);
-        found.into_iter().find(|name| !self.0.contains_key(*name))
+        secrets_in(value).into_iter().find(|name| !self.0.contains_key(*name))
     }
 }
 
@@ -124,13 +122,26 @@ pub fn fill_secrets<E>(value: &mut Value, lookup: &mut impl FnMut(&str) -> Resul
     }
 }
 
-/// Whoever knows the values of secrets, asked just before a call is sent.
+/// The names of the secrets that a value refers to, in order.
+pub fn secrets_in(value: &Value) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    collect(value, &mut found, &mut false);
+    found
+}
+
+/// Whoever knows the values of secrets, asked when a call is decided on: what is sent is what was decided on then.
 pub trait SecretFiller: fmt::Debug + Send + Sync {
-    /// Puts values in the place of references in the arguments of a call of `tool`.
+    /// Whether the arguments of a call of `tool` may hold the secrets that they refer to.
     ///
     /// # Errors
     /// Why nothing may be sent.
-    fn fill(&self, tool: &ToolName, arguments: &mut Map<String, Value>) -> Result<(), String>;
+    fn check(&self, tool: &ToolName, arguments: &Map<String, Value>) -> Result<(), String>;
+
+    /// What a secret holds. No record can hold it any more once it is returned.
+    ///
+    /// # Errors
+    /// Why nobody can say.
+    fn value(&self, name: &str) -> Result<String, String>;
 }
 
 #[cfg(test)]

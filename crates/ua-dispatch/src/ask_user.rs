@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use ua_core::{Destination, Handle, Outcome, RawReply, Timestamp, ToolAnnotations, ToolName, ToolSpec};
 use ua_ledger::{DECIDE_YOURSELF, Enquiry, Permit};
 use ua_store::{QuestionKind, RunStore, Store};
@@ -100,8 +100,8 @@ impl ToolTransport for WithAskUser {
         if server == self.name.server { Some(GENERATION.to_owned()) } else { self.inner.running(server) }
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        if tool.is_ask_user() { Ok(None) } else { self.inner.destination(tool) }
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        if tool.is_ask_user() { Ok(None) } else { self.inner.destination(tool, arguments) }
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -578,7 +578,7 @@ impl Dispatcher {
             | CallStatus::FailedReported
             | CallStatus::Cancelled => SincePlanned::Same,
         };
-        let destination = self.transport.destination(call.called_tool())?;
+        let destination = self.transport.destination(call.called_tool(), &call.arguments)?;
         Ok(Facts { scope, files: looked.files, since_planned, destination })
     }
 

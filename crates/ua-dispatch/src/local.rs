@@ -206,7 +206,7 @@ impl ToolTransport for LocalTools {
     }
 
     /// What is a part of the program goes where the program is.
-    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
         Ok(None)
     }
 

@@ -100,7 +100,7 @@ impl Dispatcher {
             let handle = attempt.handle.clone().unwrap_or_default();
             let permit = self.ledger.permit_to_abandon(call, &attempt);
             // Whoever is there now may have another one's task of that name.
-            let goes = self.transport.destination(call.called_tool());
+            let goes = self.transport.destination(call.called_tool(), &call.arguments);
             let is_there = goes.is_ok_and(|goes| !is_another_place(call, &attempt, goes.as_ref()));
             let tell = async {
                 if is_there && self.transport.ready(&permit.name().server).await.is_ok() {

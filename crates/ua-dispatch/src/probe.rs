@@ -139,7 +139,7 @@ impl Dispatcher {
         }
         let env = self.ledger.env();
         let attempts = self.ledger.attempts(&call.call_id).await?;
-        let goes = self.transport.destination(call.called_tool())?;
+        let goes = self.transport.destination(call.called_tool(), &call.arguments)?;
         let enquiry = match self.catalog.enquiry(&self.classifier, call, &attempts, None, goes.as_ref()) {
             Ok(enquiry) => enquiry,
             Err(why) => return Ok(Some(Asked::not_at_all(why, env.now()))),

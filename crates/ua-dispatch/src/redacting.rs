@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Redactor, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
@@ -66,8 +67,8 @@ impl ToolTransport for Redacting {
         self.inner.running(server)
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        self.inner.destination(tool).map_err(|error| self.error(error))
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.inner.destination(tool, arguments).map_err(|error| self.error(error))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_ledger::{Enquiry, Permit};
 
@@ -96,15 +97,16 @@ pub trait ToolTransport: Send + Sync {
         None
     }
 
-    /// Where calls of a tool go now and as whom; it is stored with an attempt, and what was sent is repeated or looked up by itself only
-    /// where it is the same. `None` of tools that are a part of the program itself. Asks nobody, and changes only with the configuration, and when a
-    /// person logs in there while the process runs.
+    /// Where a call of a tool with these arguments goes now and as whom; it is stored with an attempt, and what was sent is repeated or looked up by
+    /// itself only where it is the same. What a secret holds that the arguments name counts, and that value and no other is what is sent. `None` of
+    /// tools that are a part of the program itself. Asks no tool server, and changes only with the configuration, and when a person logs in there
+    /// while the process runs.
     ///
     /// Whoever wraps a transport hands this on: without it a call in doubt is repeated wherever its server goes.
     ///
     /// # Errors
     /// It cannot be told; nothing is sent then.
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError>;
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError>;
 
     /// Sends the permitted attempt to the generation it was committed for and waits for the answer. When that generation
     /// is gone before the request left, or when it would go somewhere else by now than the permit says, the answer is [`Outcome::NotSent`]. Never

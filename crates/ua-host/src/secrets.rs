@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use ua_core::{Redactor, SecretFiller, SecretGrants, ToolName, fill_secrets};
+use ua_core::{Redactor, SecretFiller, SecretGrants, ToolName};
 
 use crate::error::HostError;
 use crate::paths::what_helps;
@@ -104,14 +104,14 @@ impl Secrets {
             return Err(HostError::usage(format!("the tool server `{server}` may not have the secret `{name}`"))
                 .hint(format!("if it is to have it, add \"{server}\" to `servers` of [secrets.{name}] in {file}")));
         }
-        self.value(name).map_err(|why| {
+        self.learned(name).map_err(|why| {
             HostError::usage(format!("cannot get the secret `{name}`: {why}"))
                 .hint(format!("set UA_SECRET_{name}, or correct [secrets.{name}] in {file}"))
         })
     }
 
     /// The value, learned before it is returned. Errors hold no value.
-    fn value(&self, name: &str) -> Result<String, String> {
+    fn learned(&self, name: &str) -> Result<String, String> {
         let declared = self.declared.get(name).ok_or_else(|| "it is not declared".to_owned())?;
         let value = if let Some(value) = self.settings.of_environment(&format!("UA_SECRET_{name}")) {
             value
@@ -139,14 +139,12 @@ impl Secrets {
 }
 
 impl SecretFiller for Secrets {
-    fn fill(&self, tool: &ToolName, arguments: &mut Map<String, Value>) -> Result<(), String> {
-        // The grants may have changed since the call was planned.
-        self.grants().check(tool, arguments)?;
-        arguments.values_mut().try_for_each(|value| {
-            fill_secrets(value, &mut |name| {
-                self.value(name).map_err(|why| format!("cannot get the secret `{name}`: {why}"))
-            })
-        })
+    fn check(&self, tool: &ToolName, arguments: &Map<String, Value>) -> Result<(), String> {
+        self.grants().check(tool, arguments)
+    }
+
+    fn value(&self, name: &str) -> Result<String, String> {
+        self.learned(name).map_err(|why| format!("cannot get the secret `{name}`: {why}"))
     }
 }
 

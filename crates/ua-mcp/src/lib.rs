@@ -40,6 +40,7 @@ mod exercise;
 mod foretold;
 mod host;
 mod http;
+mod judged;
 mod launch;
 mod locks;
 mod logins;

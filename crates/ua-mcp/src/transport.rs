@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use rmcp::model::Implementation;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use ua_core::{
-    CurrentSpan, Destination, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller, SideEffectClass,
-    Timestamp, ToolName, ToolSpec,
+    CurrentSpan, Destination, DestinationKey, Env, Handle, KeyChannel, Outcome, RawReply, Redactor, SecretFiller,
+    SideEffectClass, Timestamp, ToolName, ToolSpec,
 };
 use ua_dispatch::{Enquiry, Fence, Payload, Permit, ToolTransport, TransportError, verify_key};
 
@@ -26,6 +26,7 @@ use crate::exchange::{Sending, not_in_time};
 use crate::foretold::Foreteller;
 use crate::host::{Progress, ProgressWatcher};
 use crate::http::Horizon;
+use crate::judged::JudgedSecrets;
 use crate::launch::ShimCommand;
 use crate::locks::LockDir;
 use crate::logins::Logins;
@@ -69,7 +70,7 @@ pub struct McpTransportConfig {
     pub progress: Option<ProgressWatcher>,
     /// Takes secrets out of what servers tell and ask while a call is under way, before anybody sees it.
     pub redactor: Redactor,
-    /// Who puts the values of secrets in the place of references just before a call is sent; without one references go as they are.
+    /// Who knows the values of secrets that arguments refer to; without one references go as they are.
     pub secrets: Option<Arc<dyn SecretFiller>>,
     /// Where the user is logged in, for remote servers whose configuration has no token.
     pub logins: Option<Logins>,
@@ -127,7 +128,7 @@ pub struct McpTransport {
     shared: Shared,
     call_timeout_for_reads: Option<Duration>,
     current_span: CurrentSpan,
-    secrets: Option<Arc<dyn SecretFiller>>,
+    secrets: Option<JudgedSecrets>,
     /// A listing that was begun before anybody asked for one.
     begun: Mutex<Option<Begun>>,
     /// The starts that go on beside a listing that did not wait for them.
@@ -165,7 +166,7 @@ impl McpTransport {
         };
         let servers = config.servers.into_iter().map(Server::new).collect();
         let (call_timeout_for_reads, current_span) = (config.call_timeout_for_reads, config.current_span);
-        let secrets = config.secrets;
+        let secrets = config.secrets.map(JudgedSecrets::new);
         Self {
             servers,
             shared,
@@ -353,6 +354,27 @@ impl McpTransport {
         }
     }
 
+    /// Where a call goes: where its tool's calls go, with what the secrets hold that its arguments refer to.
+    fn with_secrets(
+        &self,
+        destination: Option<Destination>,
+        server: &Server,
+        arguments: &Value,
+    ) -> Result<Option<Destination>, TransportError> {
+        let parts = self.secrets.as_ref().map_or_else(BTreeMap::new, |secrets| secrets.parts(arguments));
+        match destination {
+            Some(destination) if !parts.is_empty() => Ok(Some(self.destination_key(server)?.with(destination, &parts))),
+            of_tool => Ok(of_tool),
+        }
+    }
+
+    fn destination_key(&self, server: &Server) -> Result<DestinationKey, TransportError> {
+        let path = self.shared.locks.destination_key();
+        destination_key(&path).map_err(|error| {
+            not_identified(server, format!("the key {} can be neither read nor made: {error}", path.display()))
+        })
+    }
+
     /// Where calls of a tool go that go with this login.
     fn destination_with(
         &self,
@@ -364,10 +386,7 @@ impl McpTransport {
         if let Some((_, known)) = known.get(&tool.raw).filter(|(of, _)| *of == login) {
             return Ok(known.clone());
         }
-        let path = self.shared.locks.destination_key();
-        let key = destination_key(&path).map_err(|error| {
-            not_identified(server, format!("the key {} can be neither read nor made: {error}", path.display()))
-        })?;
+        let key = self.destination_key(server)?;
         let destination = server.spec.destination(&tool.tool, &key, login.as_deref());
         known.insert(tool.raw.clone(), (login, destination.clone()));
         Ok(destination)
@@ -387,7 +406,9 @@ impl McpTransport {
         }
         let login = http.login().await?;
         let goes = self.destination_with(server, tool, login).map_err(|error| error.to_string())?;
-        if goes.as_ref() == Some(decided) {
+        // What secrets held when it was decided is what is sent.
+        let decided = decided.without_secrets();
+        if goes.as_ref() == Some(&decided) {
             return Ok(());
         }
         let changes = decided.changes_in_words(goes.as_ref());
@@ -483,13 +504,14 @@ impl ToolTransport for McpTransport {
         self.server(server).ok()?.at_once()
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         // A server that is not configured any more gets nothing.
         let Ok(server) = self.server(&tool.server) else { return Ok(None) };
         let logins = server.spec.reach.login_address().zip(self.shared.logins.as_ref());
         let login = logins.map_or(Ok(None), |(address, logins)| logins.identity(address));
         let login = login.map_err(|error| not_identified(server, error.to_string()))?;
-        self.destination_with(server, tool, login)
+        let destination = self.destination_with(server, tool, login)?;
+        self.with_secrets(destination, server, arguments)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

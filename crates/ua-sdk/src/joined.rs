@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use ua_core::{Destination, Handle, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 
@@ -58,9 +59,9 @@ impl ToolTransport for Joined {
         self.of(server)?.running(server)
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
         // A server that the program has no more gets nothing.
-        self.of(&tool.server).map_or(Ok(None), |transport| transport.destination(tool))
+        self.of(&tool.server).map_or(Ok(None), |transport| transport.destination(tool, arguments))
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use ua_core::{CallId, CallStatus, Destination, Handle, KeyBuilder, OnUnknown, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, SubAgents, ToolTransport, TransportError};
 use ua_llm::LlmProvider;
@@ -354,8 +355,8 @@ impl ToolTransport for NoFence {
         self.0.running(server)
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        self.0.destination(tool)
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.0.destination(tool, arguments)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {
@@ -404,8 +405,8 @@ impl ToolTransport for LostIsFailed {
         self.0.running(server)
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        self.0.destination(tool)
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.0.destination(tool, arguments)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use ua_core::{Destination, Handle, ModelTurn, Outcome, Timestamp, ToolName, ToolSpec};
 use ua_dispatch::{Enquiry, Fence, Permit, ToolTransport, TransportError};
 use ua_llm::{KnownPrefix, LlmError, LlmProvider, ModelRequest, StreamObserver};
@@ -79,8 +80,8 @@ impl ToolTransport for Seam<dyn ToolTransport> {
         self.inner.running(server)
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        self.inner.destination(tool)
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.inner.destination(tool, arguments)
     }
 
     async fn invoke(&self, permit: &Permit) -> Outcome {

@@ -290,7 +290,7 @@ impl ToolTransport for World {
         Ok(starting.generation())
     }
 
-    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
         let account = locked(&self.account).clone();
         let parts = |account| BTreeMap::from([("variable ACCOUNT".to_owned(), Value::String(account))]);
         Ok(account.map(|account| DestinationKey::new("a world").destination(&parts(account))))

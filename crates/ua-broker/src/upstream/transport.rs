@@ -89,7 +89,7 @@ impl ToolTransport for AsListed {
     /// A session has one tool server, known by where it sends and as whom (`server_id.rs`): with another one it is another
     /// session. A login there (`ua login`) makes no other session, where an equal effect would be made again for whoever only logged in anew; what
     /// is in doubt is asked about when it is another one.
-    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
         self.upstream.destination().map_err(|why| {
             let server = self.upstream.launch.name.clone();
             TransportError::NotIdentified { server, why }

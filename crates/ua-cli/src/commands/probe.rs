@@ -125,7 +125,8 @@ async fn ask(
         let catalog = Catalog::new(specs, &classifier, &rules).map_err(|e| HostError::usage(chain(&e)))?;
         // What was decided with the call comes first; a policy that was written since may at least ask.
         let probe = call.policy.probe.clone().or_else(|| now.and_then(|policy| policy.probe));
-        let goes = transport.destination(call.called_tool()).map_err(|e| HostError::usage(chain(&e)))?;
+        let goes =
+            transport.destination(call.called_tool(), &call.arguments).map_err(|e| HostError::usage(chain(&e)))?;
         let enquiry = catalog.enquiry(&classifier, call, &attempts, probe.as_ref(), goes.as_ref());
         let enquiry: Enquiry = enquiry.map_err(|why| {
             HostError::usage(format!("nothing can be asked about call {}: {why}", call.call_id)).hint(format!(

@@ -478,7 +478,7 @@ async fn a_call_goes_with_the_login_that_it_was_decided_for_or_not_at_all() {
     site.log_in(&own, site.request()).await.unwrap();
     let run = Run::with_logins(http("fake", &site.url, &[]), &own);
     let name = ToolName::qualified(ToolNamespace::Mcp, "fake", "send");
-    let goes = || run.transport.destination(&name).unwrap().unwrap();
+    let goes = || run.transport.destination(&name, &Value::Null).unwrap().unwrap();
     let first = run.transport.ready("fake").await.unwrap();
     let then = goes();
     let permit = || Box::pin(run.permit("send", json!({}), CallPolicy::unclassified(), &first));

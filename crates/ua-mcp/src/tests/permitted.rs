@@ -155,7 +155,7 @@ impl Run {
             env.clone(),
             trace,
         );
-        let destination = self.transport.destination(&name).unwrap();
+        let destination = self.transport.destination(&name, &Value::Null).unwrap();
         let facts = Facts { destination, ..Facts::default() };
         let Admission::Ready(prepared) = ledger.admit(&call_id, facts).await.unwrap() else {
             panic!("a fresh call is ready")

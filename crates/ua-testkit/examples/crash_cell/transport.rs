@@ -211,7 +211,7 @@ impl ToolTransport for Servers {
     }
 
     /// A cell has one server, which goes nowhere else.
-    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
         Ok(None)
     }
 

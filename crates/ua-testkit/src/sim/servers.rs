@@ -620,7 +620,7 @@ impl ToolTransport for Reach {
         Ok(generation)
     }
 
-    fn destination(&self, _tool: &ToolName) -> Result<Option<Destination>, TransportError> {
+    fn destination(&self, _tool: &ToolName, _arguments: &Value) -> Result<Option<Destination>, TransportError> {
         let parts = BTreeMap::from([("account".to_owned(), json!(self.servers.account_of(self.life)))]);
         Ok(Some(DestinationKey::new("a simulation").destination(&parts)))
     }

@@ -142,8 +142,8 @@ impl ToolTransport for Always {
         self.tools.ready(server).await
     }
 
-    fn destination(&self, tool: &ToolName) -> Result<Option<Destination>, TransportError> {
-        self.tools.destination(tool)
+    fn destination(&self, tool: &ToolName, arguments: &Value) -> Result<Option<Destination>, TransportError> {
+        self.tools.destination(tool, arguments)
     }
 
     async fn invoke(&self, _permit: &Permit) -> Outcome {
