@@ -295,6 +295,11 @@ impl Launch {
         self.allow_private_addresses
     }
 
+    /// The folder in which the run was started; `None` of an older version.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// The folder of the job file.
     pub fn job_dir(&self) -> &Path {
         &self.job_dir

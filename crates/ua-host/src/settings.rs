@@ -98,7 +98,8 @@ impl Settings {
         if let Some(path) = self.user_file("config.toml") {
             self.add(Layer::User, path)?;
             // What it names decides as much: programs of tool servers, policies, prices.
-            let files = |setting: &&Setting| matches!(setting.kind, ValueKind::Path | ValueKind::Paths);
+            let files =
+                |setting: &&Setting| matches!(setting.kind, ValueKind::Path | ValueKind::Program | ValueKind::Paths);
             for setting in SETTINGS.iter().filter(files) {
                 let Some(named) = self.of_user.get(setting.variable) else { continue };
                 std::env::split_paths(&named.value)
@@ -168,6 +169,8 @@ impl Settings {
                 ValueKind::Word(words) if !words.contains(&value.as_str()) => format!("one of {}", words.join(", ")),
                 ValueKind::Text
                 | ValueKind::Path
+                | ValueKind::Program
+                | ValueKind::PathAfter(_)
                 | ValueKind::Paths
                 | ValueKind::Secret
                 | ValueKind::Seconds
@@ -195,9 +198,25 @@ impl Settings {
         self.of_environment(name).or_else(|| self.values.get(name).map(|said| said.value.clone()))
     }
 
-    /// A variable of the environment alone, unless it is missing, empty or not text.
+    /// A variable of the environment alone, unless it is missing, empty or not text. A path of a setting is absolute, so that it means the same to
+    /// whoever it is handed to: a tool server works in another folder.
     pub fn of_environment(&self, name: &str) -> Option<String> {
-        self.process.variables.get(name).filter(|value| !value.is_empty()).cloned()
+        let value = self.process.variables.get(name).filter(|value| !value.is_empty())?;
+        let kind = SETTINGS.iter().find(|setting| setting.variable == name).map(|setting| setting.kind);
+        // One that cannot be made absolute is for whoever uses it to refuse.
+        let whole = |path: &str| {
+            self.absolute(Path::new(path)).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+        };
+        Some(kind.map_or_else(|| value.clone(), |kind| kind.with_paths(value, whole)))
+    }
+
+    /// The same settings for what was begun in another folder, at which relative paths of the environment start then.
+    #[must_use]
+    pub fn begun_in(mut self, folder: Option<&Path>) -> Self {
+        if let Some(folder) = folder {
+            self.process.folder = Some(folder.to_path_buf());
+        }
+        self
     }
 
     /// A setting by the name that it was given with: its variable, or its key in a file with the line. What is wrong with a setting is said of
@@ -370,6 +389,47 @@ mod tests {
         let outside = with(&[], None);
         assert_eq!((model(&outside).as_deref(), outside.var("UA_PROVIDER")), (Some("users"), None));
         assert_eq!(model(&with(&[("ANTHROPIC_MODEL", "environments")], None)).as_deref(), Some("environments"));
+    }
+
+    /// Goes over every setting, so that one that is added takes part, and over every path that our tool server takes.
+    #[test]
+    fn a_relative_path_of_a_setting_starts_at_one_folder() {
+        let (mut paths, mut texts) = (Vec::new(), Vec::new());
+        for setting in SETTINGS {
+            let (said, wanted) = match setting.kind {
+                ValueKind::Path => ("o/p", "/start/o/p"),
+                ValueKind::Program => ("./o", "/start/o"),
+                ValueKind::Paths => ("o:/p:./q", "/start/o:/p:/start/q"),
+                ValueKind::PathAfter("maildir:") => ("maildir:o", "maildir:/start/o"),
+                ValueKind::PathAfter(_) => panic!("{}: say what it looks like", setting.variable),
+                ValueKind::Text
+                | ValueKind::Secret
+                | ValueKind::Seconds
+                | ValueKind::Number
+                | ValueKind::Flag
+                | ValueKind::Word(_) => {
+                    texts.push((setting.variable, setting.about));
+                    continue;
+                }
+            };
+            paths.push(setting.variable);
+            let variables = [(setting.variable.to_owned(), said.to_owned())].into();
+            let process = Process { variables, folder: Some("/start".into()), program: None };
+            let settings = Settings::read(process);
+            assert_eq!(settings.var(setting.variable).as_deref(), Some(wanted), "{}", setting.variable);
+            let elsewhere = settings.begun_in(Some(Path::new("/other")));
+            let wanted = wanted.replace("/start", "/other");
+            assert_eq!(elsewhere.var(setting.variable), Some(wanted), "{}", setting.variable);
+        }
+        // What is said to be a file or a folder is one. A command is a line of words.
+        let is_path =
+            |about: &str| ["File ", "Folder ", "Maildir ", "Program "].iter().any(|word| about.starts_with(word));
+        texts.retain(|(_, about)| is_path(about));
+        assert_eq!(texts.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["UA_ALERT_COMMAND"]);
+        #[cfg(feature = "toolserver")]
+        for variable in ua_toolserver::path_variables() {
+            assert!(paths.contains(&variable.as_str()), "{variable}");
+        }
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub(crate) fn server(folder: &Path, workspace: &Path) -> Result<ServerSpec, Erro
     let objects = url::Url::from_directory_path(folder.join("objects"))
         .map_err(|()| Error::Servers(format!("{} cannot be written as a file:// address", folder.display())))?;
     let mut own = ua_toolserver::environment(crate::env::var);
+    ua_toolserver::make_absolute(&mut own).map_err(|why| {
+        Error::Servers(format!("a relative path in the environment of the built-in tools has no meaning: {why}"))
+    })?;
     let ours = [
         ("UA_OUTBOX", text(&folder.join("outbox"))),
         ("UA_OBJECTS", objects.to_string()),

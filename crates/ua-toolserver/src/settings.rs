@@ -246,6 +246,33 @@ pub fn environment(read: impl Fn(&str) -> Option<String>) -> BTreeMap<String, St
     taken.collect()
 }
 
+/// The variables that hold a path. A relative one starts at the folder that the server works in, so whoever starts it says them absolute.
+pub fn path_variables() -> Vec<String> {
+    let all = <Settings as clap::Args>::augment_args(Command::new(""));
+    let is_path = |argument: &&clap::Arg| argument.get_value_parser().type_id() == std::any::TypeId::of::<PathBuf>();
+    let named = all.get_arguments().filter(is_path).filter_map(|argument| argument.get_env()?.to_str());
+    let mut named: Vec<String> = named.map(str::to_owned).collect();
+    named.push(MAIL.to_owned()); // `maildir:PATH`
+    named
+}
+
+/// Makes the paths in such variables absolute: relative ones are meant in the folder of this process.
+///
+/// # Errors
+/// That folder is gone.
+pub fn make_absolute(variables: &mut BTreeMap<String, String>) -> std::io::Result<()> {
+    for name in path_variables() {
+        let Some(value) = variables.get_mut(&name) else { continue };
+        let (beginning, path) = match value.strip_prefix("maildir:") {
+            Some(path) => ("maildir:", path),
+            None if name == MAIL => continue,
+            None => ("", value.as_str()),
+        };
+        *value = format!("{beginning}{}", std::path::absolute(path)?.display());
+    }
+    Ok(())
+}
+
 const MAIL: &str = "UA_MAIL";
 const OUTBOX: &str = "UA_OUTBOX";
 const DEFAULT_SENDER: &str = "ua@localhost";

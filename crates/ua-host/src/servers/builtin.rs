@@ -24,7 +24,8 @@ pub fn builtin_server(
     run_command: bool,
 ) -> Result<ServerSpec, HostError> {
     let text = |path: &Path| path.display().to_string();
-    let settings = host.settings();
+    // A run goes on wherever it is resumed with what was meant where it was started.
+    let settings = &host.settings().clone().begun_in(launch.folder());
     // What it takes of our settings, and our folders where nobody named others. All of it goes by the environment, because every user of
     // the machine can read arguments.
     #[cfg(feature = "toolserver")]

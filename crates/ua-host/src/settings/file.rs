@@ -131,7 +131,13 @@ impl Reader<'_> {
         let text = |value: &DeValue<'_>| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         match setting.kind {
             ValueKind::Text | ValueKind::Secret => text(value.get_ref()).ok_or_else(|| wrong("text")),
-            ValueKind::Path => Ok(self.path_of(&text(value.get_ref()).ok_or_else(|| wrong("a path as text"))?)),
+            ValueKind::PathAfter(_) => {
+                let said = text(value.get_ref()).ok_or_else(|| wrong("text"))?;
+                Ok(setting.kind.with_paths(&said, |path| self.path_of(path)))
+            }
+            ValueKind::Path | ValueKind::Program => {
+                Ok(self.path_of(&text(value.get_ref()).ok_or_else(|| wrong("a path as text"))?))
+            }
             ValueKind::Paths => {
                 let DeValue::Array(items) = value.get_ref() else { return Err(wrong("a list of paths")) };
                 let paths: Option<Vec<String>> =
@@ -280,7 +286,11 @@ mod tests {
                 ValueKind::Paths => "[\"x\"]".to_owned(),
                 ValueKind::Seconds | ValueKind::Number => "7".to_owned(),
                 ValueKind::Word(words) => format!("{:?}", words[0]),
-                ValueKind::Text | ValueKind::Path | ValueKind::Secret => "\"x\"".to_owned(),
+                ValueKind::Text
+                | ValueKind::Path
+                | ValueKind::Program
+                | ValueKind::PathAfter(_)
+                | ValueKind::Secret => "\"x\"".to_owned(),
             };
             let text = format!("{} = {value}", setting.key);
             assert!(read(Layer::User, &text).is_ok(), "{text}");

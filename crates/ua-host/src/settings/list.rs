@@ -7,8 +7,12 @@ use crate::providers::NAMES;
 pub enum ValueKind {
     /// Any text.
     Text,
-    /// A path; a relative one starts at the file's folder, `~/` at home.
+    /// A path; in a file a relative one starts at the file's folder and `~/` at home, in the environment it starts at the folder of the process.
     Path,
+    /// The same of a program; a plain name in the environment is looked for in `PATH`.
+    Program,
+    /// Text, or such a path after this beginning.
+    PathAfter(&'static str),
     /// A list of paths.
     Paths,
     /// A whole number of seconds.
@@ -21,6 +25,27 @@ pub enum ValueKind {
     Word(&'static [&'static str]),
     /// A key, which is never shown.
     Secret,
+}
+
+impl ValueKind {
+    /// A value with every path in it made absolute by `whole`. This is the one place where it is said which part of a value is a path.
+    pub(super) fn with_paths(self, value: &str, whole: impl Fn(&str) -> String) -> String {
+        match self {
+            Self::Path => whole(value),
+            Self::Program if value.contains('/') => whole(value),
+            Self::PathAfter(beginning) => match value.strip_prefix(beginning).filter(|path| !path.is_empty()) {
+                Some(path) => format!("{beginning}{}", whole(path)),
+                None => value.to_owned(),
+            },
+            Self::Paths => {
+                let each = |path: &str| if path.is_empty() { String::new() } else { whole(path) };
+                value.split(':').map(each).collect::<Vec<_>>().join(":")
+            }
+            Self::Program | Self::Text | Self::Seconds | Self::Number | Self::Flag | Self::Word(_) | Self::Secret => {
+                value.to_owned()
+            }
+        }
+    }
 }
 
 /// One setting.
@@ -260,7 +285,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "providers.claude_code.program",
         "UA_CLAUDE_CODE",
-        ValueKind::Path,
+        ValueKind::Program,
         Some("claude, in a folder of PATH"),
         RUNS_PROGRAMS,
         "Program of the provider `claude-code`",
@@ -393,7 +418,14 @@ pub const SETTINGS: &[Setting] = &[
         OPENS,
         "CPU seconds that each may use",
     ),
-    setting("tools.mail", "UA_MAIL", ValueKind::Text, None, SENDS, "Mail server or mail API of `send_email`"),
+    setting(
+        "tools.mail",
+        "UA_MAIL",
+        ValueKind::PathAfter("maildir:"),
+        None,
+        SENDS,
+        "Mail server or mail API of `send_email`",
+    ),
     setting("tools.mail_from", "UA_MAIL_FROM", ValueKind::Text, None, SENDS, "Sender of `send_email`"),
     setting(
         "tools.mail_ca_file",
