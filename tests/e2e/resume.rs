@@ -297,7 +297,7 @@ fn a_run_that_kills_its_process_again_and_again_asks_a_person() {
     for _ in 0..19 {
         env.run_killed_at("before:model.complete", &["resume", "r"]);
     }
-    env.run(&["resume", "r"]).code(75).shows(&["died 20 times within an hour"]);
+    env.run(&["resume", "r"]).code(75).shows(&["ended 20 times within an hour"]);
     env.run(&["resume", "r"]).code(75);
     let question = env.value("SELECT question_id FROM questions");
     env.run(&["answer", &question, "continue"]).code(0);

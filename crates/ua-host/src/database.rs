@@ -72,6 +72,19 @@ impl Database {
         }
     }
 
+    /// The runs of a place that a process took and did not leave, alive or not. A file has one place, which is not asked about.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "a file has one place"))]
+    pub async fn taken_in(&self, place: &str) -> Result<Vec<RunId>, StoreError> {
+        match self {
+            Self::File(_) => Ok(Vec::new()),
+            #[cfg(feature = "postgres")]
+            Self::Server(store) => store.taken_in(place).await,
+        }
+    }
+
     /// Where the lineages of runs are driven. A file is used from where it lies, so whoever reads it is there, whatever the machine is called now:
     /// the same folder in a new container is the same place.
     ///

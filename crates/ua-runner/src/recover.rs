@@ -133,8 +133,9 @@ async fn crash_loop(ports: &Ports, records: &RunRecords) -> Result<Option<Questi
         return Ok(None);
     }
     let text = format!(
-        "The process that drives this run died {deaths} times within an hour. Look into run.log and the tool servers' logs for what \
-         kills it before you answer."
+        "The process that drives this run ended {deaths} times within an hour and did not leave it in order: it was killed, or it could \
+         not go on, for example because the disk was full. Look for the cause before you answer: in what it said last, in run.log and \
+         in the logs of the tool servers."
     );
     let port = ports.store.as_ref();
     raise_run_question(port, &ports.lease, &ports.env, QuestionKind::CrashLoop, &text).await.map(Some)

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use ua_core::RunId;
 use ua_store::{Batch, Change, RowRef, StoreError};
 
+use crate::column::Columns;
 use crate::config::Place;
 use crate::db::Db;
 use crate::error::DbError;
@@ -46,6 +47,19 @@ impl PostgresStore {
         .await
     }
 
+    /// The runs of a place that a process took and did not leave.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub async fn taken_in(&self, place: &str) -> Result<Vec<RunId>, StoreError> {
+        let place = place.to_owned();
+        self.read(move |db| {
+            db.rows(TAKEN_IN, params![place.as_str()], |row| Columns::new(row, "runs", "run_id").parsed("run_id"))
+        })
+        .await
+    }
+
     /// Where the lineages of runs are driven: here, or where else, for people. A run of a lineage that no place has is not named.
     ///
     /// # Errors
@@ -72,6 +86,10 @@ const WHEREABOUTS: &str = "SELECT r.run_id, p.place, p.place_shown FROM runs r J
 /// Places with what they hold that has not ended.
 const HOLDERS: &str = "SELECT p.place, min(p.place_shown), count(*) FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \
     WHERE r.status NOT IN ('succeeded', 'failed', 'cancelled') GROUP BY p.place ORDER BY 2, 1";
+
+/// The runs of a place that a process took and did not leave.
+const TAKEN_IN: &str = "SELECT r.run_id FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id \
+    WHERE p.place = $1 AND r.status = 'running' ORDER BY r.run_id";
 
 /// The place of the lineage of a run.
 const OF_RUN: &str = "SELECT p.place, p.place_shown FROM runs r JOIN lineage_places p ON p.root_run_id = r.root_run_id WHERE r.run_id = $1";

@@ -16,8 +16,8 @@ use ua_host::{Database, Host, People};
 use ua_resume::status_words;
 use ua_runner::{DrainTimes, Interrupts, RunLock};
 use ua_store::{
-    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueState, StoreError,
-    stored_name,
+    ConcurrencyKey, FleetChange, FleetState, FleetStore as _, QueueDepth, QueueEntry, QueueState, RunRecord,
+    Store as _, StoreError, stored_name,
 };
 
 use crate::args::{LaunchArgs, parse_concurrency, parse_span};
@@ -568,6 +568,17 @@ async fn named_worker(store: &Database, typed: &str) -> Result<String, HostError
     find::name("worker", typed, &names, "`ua workers list` shows the workers").map(str::to_owned)
 }
 
+/// How long a process that this machine cannot look at has to be silent to count as gone. It says every second that it is alive.
+const SILENT_FOR: Duration = Duration::from_secs(30);
+
+/// Whether a process drives a run: here it is seen, and of another machine there are its signs of life.
+fn is_driven(run: &RunRecord, at: Timestamp) -> bool {
+    let Some(owner) = run.owner.as_ref().filter(|_| ua_runner::may_be_driven(run)) else { return false };
+    // A clock that is ahead by more says nothing.
+    let is_near = |seen: Timestamp| at.since(seen) < SILENT_FOR && seen.since(at) < SILENT_FOR;
+    ua_runner::process_is_alive(owner) || run.seen_at.is_some_and(is_near)
+}
+
 async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, HostError> {
     let failed = |e: StoreError| HostError::store("forget the machine", &e);
     let workers = store.fleet_state(0).await.map_err(failed)?.workers;
@@ -584,6 +595,16 @@ async fn forget(host: &Host, store: &Database, machine: &str) -> Result<u64, Hos
             .hint("workers that died here are noticed without this command; `ua workers list` shows the others"));
     }
     let at = store.fleet_now(host.env().now()).await.map_err(failed)?;
+    for id in store.taken_in(&place).await.map_err(failed)? {
+        let run = store.run(&id).await.map_err(failed)?;
+        if is_driven(&run, at) {
+            return Err(HostError::waiting(format!("a process of that machine is driving run {id}")).hint(format!(
+                "interrupt it there, then repeat the command; a process that is gone counts as one {} s after its last sign of life; \
+                 nothing was changed",
+                SILENT_FOR.as_secs()
+            )));
+        }
+    }
     let done = store.fleet(FleetChange::ForgetPlace { place, at }).await.map_err(|error| {
         failed(error).hint("a machine is forgotten when no worker of it is alive; `ua workers list` shows them")
     })?;

@@ -255,8 +255,8 @@ fn begun_elsewhere(request: &JobRequest, run: &RunRecord, place: &str) -> HostEr
     };
     let answer = if run.status == RunStatus::WaitingForHuman { "`ua answer` works from here, too; " } else { "" };
     let first = format!(
-        "{answer}`ua resume {id}` in that place finishes it, or `ua submit --run {id}` there has a worker of that machine do it; if that \
-         machine is gone for good, `ua workers forget` lets it go on here"
+        "{answer}whoever resumes it in that place finishes it, and submitting it there with `--run {id}` has a worker of that machine do it; \
+         if that machine is gone for good, `ua workers forget` lets it continue here"
     );
     refused(request, run, "run_elsewhere", &how, &first, Another::After).field("place", place)
 }
