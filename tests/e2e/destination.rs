@@ -198,6 +198,48 @@ fn a_built_in_tool_goes_by_its_own_receiver() {
     assert!(!env.path("elsewhere").exists() && env.objects().len() == 1);
 }
 
+/// A relative path in the environment is meant in the folder in which the run was started, wherever the tool server works and wherever the run is
+/// resumed.
+#[test]
+fn a_relative_path_is_one_place_for_every_run_and_resume() {
+    let mail = json!({"to": ["a@example.test"], "subject": "s", "body": "b"});
+    let files = |env: &TestEnv, folder: &str| {
+        let entries = std::fs::read_dir(env.path(folder)).into_iter().flatten().flatten();
+        entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+    };
+    for (variable, value, raw, input, folder) in [
+        ("UA_OUTBOX", "o", "mcp__ua__send_email", &mail, "work/o/new"),
+        ("UA_MAIL", "maildir:o", "mcp__ua__send_email", &mail, "work/o/new"),
+        ("UA_NOTIFICATIONS", "o", "mcp__ua__notify", &json!({"message": "hello"}), "work/o"),
+    ] {
+        let env = env().with_env(variable, value);
+        killed(&env, "after:tool.invoke", raw, &json!({}), input, &[]);
+        assert_eq!(files(&env, folder), 1, "{variable}");
+        std::fs::create_dir(env.path("elsewhere")).unwrap();
+        env.run_by_bash(&format!("cd {} && \"$@\" resume r", env.arg("elsewhere"))).code(0).shows(&["succeeded"]);
+        assert_eq!((files(&env, folder), files(&env, "elsewhere")), (1, 0), "{variable}");
+        let shown = env.run_bare(&["config", "show", "--json"]).code(0).json();
+        let settings = shown["settings"].as_array().unwrap().iter();
+        let shown: Vec<&Value> = settings.filter(|row| row["variable"] == variable).map(|row| &row["value"]).collect();
+        let whole = format!("{}{}", value.trim_end_matches('o'), env.arg("work/o"));
+        assert_eq!(shown, [&json!(whole)], "{variable}");
+    }
+    // Two jobs have one memory.
+    let env = env().with_env("UA_MEMORY", "memory.db");
+    for (name, tool, input) in [
+        ("keep", "archival_memory_insert", json!({"content": "zebras are striped"})),
+        ("find", "archival_memory_search", json!({"query": "zebras"})),
+    ] {
+        let turns = json!([{"tools": [{"name": format!("mcp__ua__{tool}"), "input": input}]}, {"text": "Done."}]);
+        let job = env.named_job(name, &json!({}), &turns);
+        env.run(&["job", &job, "--run-id", name]).code(0);
+    }
+    assert!(env.path("work/memory.db").exists());
+    let calls = env.run(&["calls", "list", "--run", "find", "--json"]).code(0).json();
+    let call = calls[0]["tool_call_id"].as_str().unwrap();
+    env.run(&["calls", "show", call, "--full"]).code(0).shows(&["zebras are striped"]);
+}
+
 #[test]
 fn an_approval_is_good_for_the_account_that_it_was_given_for() {
     let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
