@@ -79,8 +79,10 @@ impl GatewayWorld {
         self.folder.path().join(name)
     }
 
+    /// What a tool server has written; a line that it is at is not there yet.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
-        fs::read_to_string(self.path("stub").join(name)).unwrap_or_default().lines().map(str::to_owned).collect()
+        let text = fs::read_to_string(self.path("stub").join(name)).unwrap_or_default();
+        text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned).collect()
     }
 
     /// What tool servers did.
