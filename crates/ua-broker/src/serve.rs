@@ -85,7 +85,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
             accepted = listener.accept() => {
                 let (stream, _) = accepted.map_err(io("let a bridge in"))?;
                 if !is_of_this_user(&stream) {
-                    tracing::warn!("a program of another user is at the socket; it is not let in");
+                    tracing::warn!("a program of another user is at the socket; it is refused");
                     continue;
                 }
                 let broker = broker.clone();

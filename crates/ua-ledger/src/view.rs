@@ -201,10 +201,8 @@ impl Ledger {
     /// The calls of the lineage whose records people corrected; what began from the lineage later does not know by itself that there are some.
     async fn corrected(&self, around: &Around) -> Result<Vec<CallRecord>, StoreError> {
         let root = &self.lineage.root;
-        let corrected_at = match around.run.run_id == *root {
-            true => around.run.corrected_at,
-            false => self.store.run(root).await?.corrected_at,
-        };
+        let is_root = around.run.run_id == *root;
+        let corrected_at = if is_root { around.run.corrected_at } else { self.store.run(root).await?.corrected_at };
         match corrected_at {
             Some(_) => self.store.calls_of(CallsOf::Corrected(root.clone())).await,
             None => Ok(Vec::new()),

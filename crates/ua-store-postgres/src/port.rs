@@ -106,7 +106,7 @@ impl Store for PostgresStore {
     }
 
     async fn database_id(&self) -> Result<String, StoreError> {
-        self.read(|db| db.database_id()).await
+        self.read(Db::database_id).await
     }
 
     async fn around(

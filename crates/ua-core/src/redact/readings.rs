@@ -128,7 +128,7 @@ pub(super) fn each_utf16(bytes: &[u8], mut take: impl FnMut(&[Wide])) {
             let length = decoded.as_ref().map_or(2, |character| 2 * character.len_utf16());
             match decoded {
                 Ok(character) if !character.is_ascii() || character == '\0' => {
-                    stretch.add_foreign((character, at, length), &mut take)
+                    stretch.add_foreign((character, at, length), &mut take);
                 }
                 Ok(character) if u8::try_from(character).is_ok_and(is_text) => stretch.add((character, at, length)),
                 _ => stretch.end(&mut take),
