@@ -227,7 +227,10 @@ fn a_task_is_asked_for_until_it_is_done_however_often_the_process_dies() {
 fn a_task_and_an_answer_wait_while_the_server_is_set_to_another_account() {
     let elsewhere = |env: &TestEnv, server: &Server| {
         server.configure_as(env, "bob");
-        let counts = || (server.state().calls.len(), server.state().asked.values().sum::<u32>());
+        let counts = || {
+            let state = server.state();
+            (state.calls.len(), state.asked.values().sum::<u32>())
+        };
         let before = counts();
         let shown = ["its tool server is another one now", "changed: header x-account", "with the old settings back"];
         let mut asked = Vec::new();
