@@ -309,7 +309,7 @@ fn ask_size(out: &mut impl io::Write, more: &mut dyn Iterator<Item = Value>) -> 
 /// `forget` makes it forget its sessions, `cut` breaks the next stream in front of its answer, `tells` has it tell something by itself.
 fn http(folder: &Path) -> ExitCode {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    fs::write(folder.join("address"), listener.local_addr().unwrap().to_string()).unwrap();
+    fs::write(folder.join("address"), format!("{}\n", listener.local_addr().unwrap())).unwrap();
     let sessions = Arc::new(Mutex::new(Sessions::default()));
     for stream in listener.incoming().flatten() {
         let (folder, sessions) = (folder.to_path_buf(), Arc::clone(&sessions));

@@ -127,16 +127,16 @@ impl Logins {
     /// # Errors
     /// It cannot be read.
     pub fn identity(&self, address: &str) -> Result<Option<String>, LoginError> {
-        if let Some(known) = self.identity_in_use(address) {
-            return Ok(known);
+        if let Some(known) = self.identities().get(address) {
+            return Ok(known.clone());
         }
         let facts = self.vault.facts(address).map_err(LoginError::Vault)?;
         Ok(facts.map(|facts| facts.identity()))
     }
 
-    /// The same of the token that this process has looked up; `None` when it has not looked.
-    pub(crate) fn identity_in_use(&self, address: &str) -> Option<Option<String>> {
-        self.identities().get(address).cloned()
+    /// Whether this process has looked up a token for an address since, and it is of another login than `login`.
+    pub(crate) fn uses_another(&self, address: &str, login: Option<&str>) -> bool {
+        self.identities().get(address).is_some_and(|now| now.as_deref() != login)
     }
 
     fn identities(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {

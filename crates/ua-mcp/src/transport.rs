@@ -137,8 +137,11 @@ pub struct McpTransport {
     notes: Mutex<BTreeMap<String, Vec<String>>>,
     live: LiveCalls,
     /// Where tools send to, by qualified name, as far as anybody has asked, and the login that this was found out for.
-    destinations: Mutex<BTreeMap<String, (Option<String>, Option<Destination>)>>,
+    destinations: Mutex<BTreeMap<String, Known>>,
 }
+
+/// A login, and where a tool sends to that goes with it.
+type Known = (Option<String>, Option<Destination>);
 
 impl fmt::Debug for McpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -253,10 +253,9 @@ impl GatewayWorld {
         let (store, runtime) = self.store();
         runtime.block_on(async {
             let receipt = ua_store::Store::receipt(&store, &call.call_id).await.unwrap()?;
-            match ua_store::whole_reply(&store, &receipt).await.unwrap() {
-                RawReply::ToolResult { result } => Some(result),
-                other => panic!("{other:?}"),
-            }
+            let reply = ua_store::whole_reply(&store, &receipt).await.unwrap();
+            let RawReply::ToolResult { result } = reply else { panic!("{reply:?}") };
+            Some(result)
         })
     }
 

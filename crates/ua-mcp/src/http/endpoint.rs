@@ -251,8 +251,7 @@ impl Endpoint {
     /// Why nothing is sent here any more, if this process uses another login at the address by now.
     pub(crate) fn moved(&self) -> Option<String> {
         let (bearer, login) = (self.bearer.as_ref()?, self.login.get()?);
-        let now = bearer.logins.identity_in_use(&bearer.address)?;
-        (now != *login).then(|| self.another_login())
+        bearer.logins.uses_another(&bearer.address, login.as_deref()).then(|| self.another_login())
     }
 
     fn another_login(&self) -> String {
