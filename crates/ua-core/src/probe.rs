@@ -16,8 +16,10 @@ use crate::env::Timestamp;
 
 pub use same::{MadeAt, OTHERS_AFTER, SameValues, Seen, TimeForm, Wanted, Window, lies_in};
 
-/// How much earlier than the first attempt `{since}` lies, for clocks that disagree.
-const CLOCK_SLACK: Duration = Duration::from_mins(5);
+/// How much earlier than the first attempt `{since}` lies, and how old all of a list has to be for a call to be absent from it. A clock may be
+/// set by hours without being noticed (a zone that was taken for another, a machine that was suspended): a call that seems to have been made
+/// before it was sent would be sent again.
+const CLOCK_SLACK: Duration = Duration::from_hours(24);
 
 /// A declared probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -439,8 +441,8 @@ mod tests {
             "since": "{since}", "oldest": "{since_unix}", "literal": "{{x}}", "page": 1,
         });
         let expected = json!({
-            "query": "repo:ada k1", "limit": 5, "labels": ["a"], "calendar": "primary", "since": "2026-01-02T02:59:05.000Z",
-            "oldest": "1767322745", "literal": "{x}", "page": 1,
+            "query": "repo:ada k1", "limit": 5, "labels": ["a"], "calendar": "primary", "since": "2026-01-01T03:04:05.000Z",
+            "oldest": "1767236645", "literal": "{x}", "page": 1,
         });
         assert_eq!(filled(&template), Ok(expected));
     }

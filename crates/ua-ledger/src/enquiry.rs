@@ -337,7 +337,9 @@ impl Enquiry {
         if let LookedFor::Values { wanted, .. } = &self.looked_for {
             let window = self.window(wanted, now);
             if !wanted.were_all_before(&items, window) {
-                return self.not_enough("something was made in that time that may be this in other words");
+                return self.not_enough(
+                    "something was made at that time, or in the day before it, that may be this in other words",
+                );
             }
             if *newest_first && is_list && wanted.reaches_back(&items, window) {
                 return Finding::Absent;

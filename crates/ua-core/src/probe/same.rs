@@ -204,7 +204,7 @@ impl Wanted {
         }
     }
 
-    /// Whether every entry, whatever its values, was made before the call can have made one, with five minutes for clocks that disagree. If one
+    /// Whether every entry, whatever its values, was made before the call can have made one, with a day for clocks that disagree. If one
     /// was not, it may be the call's in other words: other sides cut, clean and translate what they are given.
     pub fn were_all_before(&self, entries: &[&Value], window: Window) -> bool {
         let before = window.from.minus(CLOCK_SLACK);
@@ -366,15 +366,17 @@ mod tests {
     fn a_list_reaches_back_when_it_is_in_order_and_ends_before_the_call() {
         let at = |seconds: i64| entry("Other", "", seconds);
         let untimed = || json!({"title": "Other"});
-        // The call may have made it from a minute before it was sent on, and five more are for clocks.
+        // The call may have made it from a minute before it was sent on, and a day more is for clocks.
+        let old = |more: i64| at(-24 * 3600 - more);
         let table = [
-            (vec![at(10), at(0), at(-400)], true, false),
-            (vec![at(-400), at(-500)], true, true),
-            (vec![at(-300), at(-400)], true, false),
-            (vec![at(10), at(-350)], false, false),
-            (vec![at(-500), at(-400)], false, true),
-            (vec![at(0), at(10), at(-400)], false, false),
-            (vec![at(-400), untimed(), at(-500)], false, false),
+            (vec![at(10), at(0), old(100)], true, false),
+            (vec![old(100), old(200)], true, true),
+            (vec![at(-400), old(100)], true, false),
+            (vec![old(40), old(100)], true, false),
+            (vec![at(10), old(50)], false, false),
+            (vec![old(200), old(100)], false, true),
+            (vec![at(0), at(10), old(100)], false, false),
+            (vec![old(100), untimed(), old(200)], false, false),
             (vec![], false, true),
         ];
         for (entries, reaches_back, all_before) in table {
