@@ -40,7 +40,7 @@ pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
-use crate::peers;
+use crate::peers::{self, Caller};
 use crate::serve::DRAIN;
 use crate::sync::lock;
 
@@ -211,10 +211,10 @@ impl Front {
 
     /// Serves one connection of a client: request after request, and none any more once the broker ends.
     async fn serve_line(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let user = stream.local_addr().ok().and_then(|own| peers::user_at(peer, own));
-        let is_ours = user.is_none_or(peers::is_ours);
+        let caller = stream.local_addr().map_or(Caller::Untold, |own| peers::caller_at(peer, own));
+        let is_ours = caller.may_be_ours();
         if !is_ours {
-            tracing::warn!(uid = user, "a program of another user wants to be served");
+            tracing::warn!(?caller, "what is no program of this user wants to be served");
         }
         let service = service_fn(|request| {
             let front = self.clone();
