@@ -334,11 +334,18 @@ fn what_was_said_is_sent_nowhere_unless_somebody_asks_for_it() {
 #[test]
 fn a_collector_that_is_gone_refuses_or_hangs_costs_its_own_data_and_nothing_else() {
     let (refusing, hanging) = (Collector::start(CollectorMood::Refuses), Collector::start(CollectorMood::Hangs));
+    // What is exported, and the headers that open the collector, are for that host alone.
+    let sending_on = Collector::start(CollectorMood::SendsOn);
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    for (endpoint, why) in [(gone.as_str(), "span"), (refusing.base_url(), "503"), (hanging.base_url(), "within 3 s")] {
+    for (endpoint, why) in [
+        (gone.as_str(), "span"),
+        (refusing.base_url(), "503"),
+        (hanging.base_url(), "within 3 s"),
+        (sending_on.base_url(), "307"),
+    ] {
         let env = env().with_forum().with_env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
         let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
         let job = env.job(&json!({}), &json!([post, {"text": "Done."}]));
@@ -346,6 +353,7 @@ fn a_collector_that_is_gone_refuses_or_hangs_costs_its_own_data_and_nothing_else
         output.says(&["telemetry was lost", why]).shows(&["succeeded · run r", "Done."]);
         assert_eq!(env.comments().len(), 1);
     }
+    assert_eq!(sending_on.brought_elsewhere(), 0);
     // One that cannot be used at all is named, too.
     let env = env().with_env("OTEL_EXPORTER_OTLP_ENDPOINT", "no address");
     let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));

@@ -2,12 +2,17 @@
 //!
 //! A client that is made by [`client`] reads the system's certificates when it first meets a TLS server, once per process: a run that
 //! talks to this machine only never does, and starts where there are none. Why the cryptography is *ring*: docs/adr/0018.
+//!
+//! No client follows a redirect: what is sent, and the keys that go with it, are for the host that somebody named.
 
 pub mod sse;
 
 use std::sync::{Arc, OnceLock};
 
 use reqwest::ClientBuilder;
+#[cfg(feature = "blocking")]
+pub use reqwest::blocking::Client as BlockingClient;
+use reqwest::redirect::Policy;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -23,13 +28,23 @@ pub enum Versions {
     OneAndTwo,
 }
 
-/// A client to be set up further. Nothing is read or sent before its first request.
+/// A client to be set up further, which follows no redirect. Nothing is read or sent before its first request.
 pub fn client(versions: Versions) -> ClientBuilder {
-    let builder = ClientBuilder::new().tls_backend_preconfigured(configuration(versions));
+    let builder = ClientBuilder::new().tls_backend_preconfigured(configuration(versions)).redirect(Policy::none());
     match versions {
         Versions::One => builder.http1_only(),
         Versions::OneAndTwo => builder,
     }
+}
+
+/// The same for threads that wait for each answer, for at most `timeout`. To be made by such a thread.
+///
+/// # Errors
+/// When the system gives no thread for it.
+#[cfg(feature = "blocking")]
+pub fn blocking(timeout: std::time::Duration) -> Result<BlockingClient, reqwest::Error> {
+    let builder = BlockingClient::builder().tls_backend_preconfigured(configuration(Versions::OneAndTwo));
+    builder.redirect(Policy::none()).timeout(timeout).build()
 }
 
 /// Gives libraries that make HTTP clients of their own the same cryptography; without it they panic. Doing it twice does nothing.

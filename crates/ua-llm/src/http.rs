@@ -84,7 +84,6 @@ impl HttpClient {
             .user_agent(concat!("ua/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(reach.connect_timeout)
             .read_timeout(reach.idle_timeout)
-            .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never());
         if address::is_this_machine(&reach.endpoint) {
             builder = builder.no_proxy();

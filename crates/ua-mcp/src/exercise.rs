@@ -54,8 +54,7 @@ pub async fn exercise(
 /// A sentence about what did not go as it should.
 pub async fn log_in(logins: &Logins, request: LoginRequest) -> Result<(), String> {
     let pending = logins.begin(request).await.map_err(|error| error.to_string())?;
-    let browser =
-        ua_http::client(ua_http::Versions::One).no_proxy().redirect(reqwest::redirect::Policy::none()).build();
+    let browser = ua_http::client(ua_http::Versions::One).no_proxy().build();
     let browser = browser.map_err(|error| error.to_string())?;
     let sent = browser.get(pending.address()).send().await.map_err(|error| error.to_string())?;
     let back = sent.headers().get(reqwest::header::LOCATION).and_then(|back| back.to_str().ok());

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::post;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -33,6 +33,8 @@ pub enum CollectorMood {
     Refuses,
     /// Reads it and never answers.
     Hangs,
+    /// Sends who brings it to another address (307), where it would be taken.
+    SendsOn,
 }
 
 /// Names and values.
@@ -101,6 +103,7 @@ struct Seen {
     points: BTreeMap<String, ReceivedPoint>,
     bodies: Vec<Vec<u8>>,
     headers: Vec<BTreeMap<String, String>>,
+    elsewhere: usize,
 }
 
 impl OtlpReceiver {
@@ -115,6 +118,7 @@ impl OtlpReceiver {
         let router = Router::new()
             .route("/v1/traces", post(traces))
             .route("/v1/metrics", post(metrics))
+            .route("/elsewhere", post(elsewhere))
             .layer(DefaultBodyLimit::disable())
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -134,6 +138,11 @@ impl OtlpReceiver {
     /// Every request's body, as it came.
     pub fn bodies(&self) -> Vec<Vec<u8>> {
         self.shared.seen().bodies.clone()
+    }
+
+    /// How often something was brought to the address that [`CollectorMood::SendsOn`] names.
+    pub fn brought_elsewhere(&self) -> usize {
+        self.shared.seen().elsewhere
     }
 
     /// Every request's headers.
@@ -169,8 +178,14 @@ impl Shared {
             CollectorMood::Takes => StatusCode::BAD_REQUEST.into_response(),
             CollectorMood::Refuses => StatusCode::SERVICE_UNAVAILABLE.into_response(),
             CollectorMood::Hangs => std::future::pending().await,
+            CollectorMood::SendsOn => Redirect::temporary("/elsewhere").into_response(),
         }
     }
+}
+
+async fn elsewhere(State(shared): State<Arc<Shared>>) -> StatusCode {
+    shared.seen().elsewhere += 1;
+    StatusCode::OK
 }
 
 async fn traces(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {

@@ -25,7 +25,6 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A client that sends each request once: one retry layer is enough, and it belongs to the caller's ledger.
 pub(crate) fn client() -> Result<reqwest::Client, ToolServerError> {
     ua_http::client(Versions::OneAndTwo)
-        .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_TIMEOUT)
         .build()

@@ -12,7 +12,10 @@ use std::time::Duration;
 use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Array, Key, KeyValue, Value};
-use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{
+    MetricExporter, OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT, Protocol, SpanExporter, WithExportConfig as _,
+    WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
@@ -58,7 +61,7 @@ impl Exporter {
         let lost = Arc::new(Lost::default());
         let resource = resource(&settings);
         let traces = settings.traces.then(|| traces(&settings, resource.clone(), &lost)).transpose()?;
-        let metrics = settings.metrics.then(|| metrics(resource, &lost)).transpose()?;
+        let metrics = settings.metrics.then(|| metrics(&settings, resource, &lost)).transpose()?;
         Ok(Self { settings, traces, metrics, lost })
     }
 
@@ -104,8 +107,19 @@ impl Exporter {
     }
 }
 
+/// What carries an export. The library's own client would follow a redirect, with what was exported and the headers that open the collector.
+fn client(timeout: Option<Duration>) -> Result<ua_http::BlockingClient, String> {
+    let timeout = timeout.unwrap_or(OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT);
+    // Such a client cannot be made by a thread that runs futures.
+    let made = thread::Builder::new().name("ua-telemetry-client".to_owned()).spawn(move || ua_http::blocking(timeout));
+    let made = made.map_err(|error| format!("there is no thread for it: {error}"))?.join();
+    let made = made.map_err(|_| "its client cannot be made".to_owned())?;
+    made.map_err(|error| format!("its client cannot be made: {}", crate::error::chain(&error)))
+}
+
 fn traces(settings: &Exported, resource: Resource, lost: &Arc<Lost>) -> Result<SdkTracerProvider, String> {
-    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary).build();
+    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
+    let exporter = exporter.with_http_client(client(settings.timeout_of_traces)?).build();
     let inner = exporter.map_err(|error| format!("its traces cannot be exported: {error}"))?;
     let mut batches = BatchConfigBuilder::default();
     if !settings.sets_delay {
@@ -117,8 +131,9 @@ fn traces(settings: &Exported, resource: Resource, lost: &Arc<Lost>) -> Result<S
     Ok(provider.with_span_processor(InheritIds::default()).with_span_processor(processor).build())
 }
 
-fn metrics(resource: Resource, lost: &Arc<Lost>) -> Result<SdkMeterProvider, String> {
-    let exporter = MetricExporter::builder().with_http().with_protocol(Protocol::HttpBinary).build();
+fn metrics(settings: &Exported, resource: Resource, lost: &Arc<Lost>) -> Result<SdkMeterProvider, String> {
+    let exporter = MetricExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
+    let exporter = exporter.with_http_client(client(settings.timeout_of_metrics)?).build();
     let inner = exporter.map_err(|error| format!("its metrics cannot be exported: {error}"))?;
     let watched = Watched { inner, lost: Arc::clone(lost) };
     Ok(SdkMeterProvider::builder().with_resource(resource).with_periodic_exporter(watched).build())

@@ -1,9 +1,10 @@
 //! What is sent where, from OpenTelemetry's own environment variables and two of ours.
 //!
-//! Endpoints, headers, timeouts, compression, sampling, batch sizes, limits and resource attributes are read by the
+//! Endpoints, headers, compression, sampling, batch sizes, limits and resource attributes are read by the
 //! OpenTelemetry libraries under their standard names; here stands what they leave to the program.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
 use ua_host::Settings;
@@ -25,6 +26,10 @@ pub(crate) struct Exported {
     pub(crate) names_service: bool,
     /// Whether the environment says how often spans are sent.
     pub(crate) sets_delay: bool,
+    /// How long an export of spans may take, if the environment says so.
+    pub(crate) timeout_of_traces: Option<Duration>,
+    /// The same for metrics.
+    pub(crate) timeout_of_metrics: Option<Duration>,
 }
 
 impl Exported {
@@ -44,6 +49,10 @@ impl Exported {
                 var(&format!("OTEL_{signal}_EXPORTER")).is_some_and(|value| value.eq_ignore_ascii_case("none"));
             named && !refused
         };
+        let millis = |name: &str| var(name).and_then(|value| value.parse().ok()).map(Duration::from_millis);
+        let timeout_of = |signal: &str| {
+            millis(&format!("OTEL_EXPORTER_OTLP_{signal}_TIMEOUT")).or_else(|| millis("OTEL_EXPORTER_OTLP_TIMEOUT"))
+        };
         let is_on = |name: &str| var(name).is_some_and(|value| matches!(value.as_str(), "1" | "true"));
         let level = var("UA_OTEL_LEVEL").and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::INFO);
         let exported = Self {
@@ -55,6 +64,8 @@ impl Exported {
             names_service: var("OTEL_SERVICE_NAME").is_some()
                 || var("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name=")),
             sets_delay: var("OTEL_BSP_SCHEDULE_DELAY").is_some(),
+            timeout_of_traces: timeout_of("TRACES"),
+            timeout_of_metrics: timeout_of("METRICS"),
         };
         (exported.traces || exported.metrics).then_some(exported)
     }
@@ -92,5 +103,18 @@ mod tests {
             Some((true, false, true, LevelFilter::DEBUG))
         );
         assert_eq!(read(&[all, ("OTEL_METRICS_EXPORTER", "none"), ("OTEL_TRACES_EXPORTER", "none")]), None);
+    }
+
+    #[test]
+    fn each_kind_has_its_own_time_or_that_of_all() {
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "700"),
+            ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "90"),
+        ];
+        let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let read = Exported::read("ua", var).unwrap();
+        assert_eq!(read.timeout_of_traces, Some(Duration::from_millis(700)));
+        assert_eq!(read.timeout_of_metrics, Some(Duration::from_millis(90)));
     }
 }

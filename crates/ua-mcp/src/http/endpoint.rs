@@ -164,7 +164,6 @@ impl Endpoint {
             .tcp_keepalive(KEEPALIVE)
             .tcp_keepalive_interval(KEEPALIVE)
             .tcp_keepalive_retries(KEEPALIVE_PROBES)
-            .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never());
         if is_this_machine(&url) {
             builder = builder.no_proxy();

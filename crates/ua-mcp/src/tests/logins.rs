@@ -126,7 +126,7 @@ impl Site {
     /// Logs in as a person with a browser does.
     async fn log_in(&self, logins: &Logins, request: LoginRequest) -> Result<LoginFacts, LoginError> {
         let pending = logins.begin(request).await?;
-        let browser = ua_http::client(ua_http::Versions::One).redirect(reqwest::redirect::Policy::none()).build();
+        let browser = ua_http::client(ua_http::Versions::One).build();
         let sent = browser.unwrap().get(pending.address()).send().await.unwrap();
         let back = sent.headers()["location"].to_str().unwrap().to_owned();
         assert!(pending.is_answered_by(&back) && !pending.is_answered_by("http://127.0.0.1:9/callback?code=x&state=y"));

@@ -69,7 +69,6 @@ impl Fetcher {
         // A proxy would connect for us, out of reach of the address check.
         let mut builder = ua_http::client(ua_http::Versions::OneAndTwo)
             .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(USER_AGENT);
         if !allow_private_addresses {
@@ -426,7 +425,6 @@ mod tests {
         let mut fetcher = Fetcher::new(false, ua_core::system::env()).unwrap();
         fetcher.client = ua_http::client(ua_http::Versions::OneAndTwo)
             .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
             .dns_resolver(Arc::new(PublicResolver))
             .resolve("public.example", address)
             .build()
