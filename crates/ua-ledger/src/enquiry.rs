@@ -2,7 +2,8 @@
 //!
 //! Durable Jobs v1 spec §8.3. Pure. An [`Enquiry`] is proof that the tool it names only looks, so asking needs no permit and may be
 //! repeated. Invariants: *found* needs a value that only this call can have left behind, or the one entry that has the call's values and
-//! was made when it was sent; *absent* needs a complete answer of the expected shape, and counts only from [`Asked::conclusive_from`];
+//! was made when it was sent; *absent* needs a complete answer of the expected shape, without an entry that may be the call's with its mark cut
+//! off, and counts only from [`Asked::conclusive_from`];
 //! everything else is unclear.
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use ua_store::{AttemptRecord, CallRecord};
 
 use crate::elsewhere::elsewhere;
 use crate::interpret::{interpret, result_text};
+use crate::unmarked::OwnWords;
 
 /// Why nothing can be asked about a call, as a clause: "…, because …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +71,8 @@ pub struct Enquiry {
     /// Where the call went, of a tool of the same server.
     destination: Option<Destination>,
     looked_for: LookedFor,
+    /// What the call said, for entries that lack its mark.
+    own: OwnWords,
     found: FoundRule,
     absent: Option<AbsentRule>,
     first_sent: Timestamp,
@@ -178,6 +182,7 @@ impl Enquiry {
             arguments: filled,
             destination: goes.filter(|_| tool.name.server == call.called_tool().server).cloned(),
             looked_for: LookedFor::by(&probe.found.by, &values)?,
+            own: OwnWords::of(arguments, &call.policy, probe),
             found: probe.found.clone(),
             absent: probe.absent.clone(),
             first_sent: first_sent_at,
@@ -314,10 +319,13 @@ impl Enquiry {
             Finding::Found { id, item: item.clone(), by }
         };
         match &self.looked_for {
-            LookedFor::Mark { field, by, .. } => {
+            LookedFor::Mark { field, by, value, .. } => {
                 let is_it = |item: &&&Value| value_at(item, field).is_some_and(|field| self.looked_for.is_in(field));
                 if let Some(item) = items.iter().find(is_it) {
                     return found(item, by.clone());
+                }
+                if let Some(why) = items.iter().find_map(|item| self.own.may_be(item, field, value)) {
+                    return self.not_enough(why);
                 }
             }
             LookedFor::Values { wanted, names } => match wanted.seen_in(&items, self.window(wanted, now)) {
@@ -477,11 +485,25 @@ mod tests {
             arguments: Map::new(),
             destination: None,
             looked_for: LookedFor::by(&found.by, &values).unwrap(),
+            own: OwnWords::of(values.arguments, &CallPolicy::unclassified(), &looking()),
             found: found.clone(),
             absent,
             first_sent: sent(),
             given_up: None,
             wait: Duration::ZERO,
+        }
+    }
+
+    /// A probe that names no argument of the call.
+    fn looking() -> ProbePolicy {
+        ProbePolicy {
+            tool: "list_tickets".to_owned(),
+            arguments: json!({}),
+            when: Map::new(),
+            found: in_bodies(),
+            absent: None,
+            unique_arguments: Vec::new(),
+            settle: Duration::ZERO,
         }
     }
 
@@ -546,6 +568,10 @@ mod tests {
         let table = [
             (page(json!([item("a"), item("mark k1")]), true), "found"),
             (page(json!([item("a")]), false), "absent"),
+            // What may be the call's, with the mark cut off.
+            (page(json!([{"number": 7, "title": "Report"}]), false), "unclear"),
+            (page(json!([{"number": 7, "title": "Report", "body": null}]), false), "unclear"),
+            (page(json!([{"number": 7, "title": "Other"}]), false), "absent"),
             (page(json!([]), false), "absent"),
             (page(json!([]), true), "unclear"),
             (page(json!([item("a"), item("b")]), false), "unclear"),

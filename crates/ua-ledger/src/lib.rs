@@ -65,6 +65,7 @@ mod rules;
 mod sent_files;
 mod taint;
 mod task;
+mod unmarked;
 mod verdict;
 mod view;
 
