@@ -225,8 +225,8 @@ impl PastStore for Database {
         self.port().forgotten(run).await
     }
 
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        self.port().accept_forgotten(forgotten, at).await
+    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.port().accept_forgotten(run, forgotten, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

@@ -495,9 +495,9 @@ impl PastStore for Outbox {
         self.store.forgotten(run).await
     }
 
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
         self.flush().await?;
-        self.store.accept_forgotten(forgotten, at).await
+        self.store.accept_forgotten(run, forgotten, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

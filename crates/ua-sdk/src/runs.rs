@@ -335,7 +335,7 @@ impl Runs {
     /// [`Error::Id`], [`Error::Store`].
     pub async fn accept_forgotten(&self, id: &str) -> Result<Vec<Forgotten>, Error> {
         let forgotten = self.forgotten(id).await?;
-        let noted = self.store.accept_forgotten(&forgotten, self.env.now()).await;
+        let noted = self.store.accept_forgotten(&run_id(id)?, &forgotten, self.env.now()).await;
         noted.map(|()| forgotten).map_err(Error::store("write effects.log"))
     }
 

@@ -66,6 +66,8 @@ struct Line {
     run_id: String,
     /// What was accepted; a line of an older version accepts all that was known of its run.
     accepted: Option<Vec<String>>,
+    /// The family that it was accepted for, if for one alone.
+    family: Option<String>,
 }
 
 /// What a log says about one database.
@@ -73,6 +75,8 @@ struct Line {
 pub(crate) struct Mirror {
     /// The newest line about each attempt and each word.
     newest: BTreeMap<String, Forgotten>,
+    /// What of it was accepted for one family, by its first run, and still counts for the others.
+    accepted: BTreeSet<(String, String)>,
     /// How many lines there are.
     pub(crate) lines: usize,
     /// Those among them that are cut, or another database's that lies beside it.
@@ -123,9 +127,12 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
             continue;
         }
         if line.event == ACCEPTED {
-            match line.accepted {
-                Some(accepted) => mirror.newest.retain(|about, _| !accepted.contains(about)),
-                None => mirror.newest.retain(|_, known| known.run_id != line.run_id),
+            match (line.accepted, line.family) {
+                (Some(accepted), Some(family)) => {
+                    mirror.accepted.extend(accepted.into_iter().map(|about| (about, family.clone())));
+                }
+                (Some(accepted), None) => mirror.newest.retain(|about, _| !accepted.contains(about)),
+                (None, _) => mirror.newest.retain(|_, known| known.run_id != line.run_id),
             }
         } else if let Ok(known) = serde_json::from_slice::<Forgotten>(&bytes)
             && (known.attempt > 0 || known.word.is_some())
@@ -139,6 +146,7 @@ pub(crate) fn read(path: &Path, db_uuid: &str) -> Result<Mirror, StoreError> {
 impl Mirror {
     /// A line that is newer than what is known; a person's word about an attempt stays until there is a newer one.
     fn learn(&mut self, mut line: Forgotten) {
+        self.accepted.retain(|(about, _)| *about != line.about());
         let before = self.newest.remove(&line.about()).and_then(|before| before.correction);
         line.correction = line.correction.or(before);
         self.newest.insert(line.about(), line);
@@ -166,21 +174,18 @@ impl Mirror {
     /// Those of them that speak against driving `run` on: what its family sent; what a run sent of which nobody knows any more whose
     /// family it is of; and, where the family began later than that, what was sent by a run that is not there any more: it may have been made
     /// for the same purpose, under a name of its own.
-    pub(crate) fn unknown_to_family(self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
+    pub(crate) fn unknown_to_family(mut self, db: &Db<'_>, run: &RunId) -> Result<Vec<Forgotten>, DbError> {
+        let accepted = std::mem::take(&mut self.accepted);
         let mut forgotten = self.unknown_to(db)?;
-        let mut known = db.connection.prepare_cached("SELECT root_run_id, created_at FROM runs WHERE run_id = ?1")?;
-        let mut family_of = |run: &str| -> Result<Option<(String, Option<Timestamp>)>, DbError> {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Timestamp::parse(&row.get::<_, String>(1)?)));
-            Ok(known.query_row([run], row).optional()?)
-        };
-        let root = family_of(run.as_str())?.map(|(root, _)| root);
-        let began = root.as_deref().map(&mut family_of).transpose()?.flatten().and_then(|(_, began)| began);
+        let root = family_of(db, run.as_str())?.map(|(root, _)| root);
+        let began = root.as_deref().map(|root| family_of(db, root)).transpose()?.flatten().and_then(|(_, began)| began);
         let mut of_family = Vec::new();
         for attempt in forgotten.drain(..) {
+            if root.as_ref().is_some_and(|root| accepted.contains(&(attempt.about(), root.clone()))) {
+                continue;
+            }
+            let known = family_of_sender(db, &attempt)?;
             let at = Timestamp::parse(&attempt.at);
-            // A run that was begun behind it has the name of the one that sent, and is another one.
-            let is_itself = |begun: Option<Timestamp>| at.is_none() || begun.is_none() || begun <= at;
-            let known = family_of(&attempt.run_id)?.filter(|(_, begun)| is_itself(*begun)).map(|(root, _)| root);
             let may_be_repeated =
                 known.is_none() && attempt.attempt > 0 && began.is_some_and(|began| at.is_none_or(|at| at <= began));
             let of = known.or_else(|| attempt.root.clone());
@@ -250,15 +255,47 @@ fn words(db: &Db<'_>) -> Result<Vec<Forgotten>, DbError> {
     Ok(said.collect::<Result<_, _>>()?)
 }
 
+/// The first run of a run's lineage, and when the run began; `None` if the database does not have it.
+fn family_of(db: &Db<'_>, run: &str) -> Result<Option<(String, Option<Timestamp>)>, DbError> {
+    let mut known = db.connection.prepare_cached("SELECT root_run_id, created_at FROM runs WHERE run_id = ?1")?;
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, Timestamp::parse(&row.get::<_, String>(1)?)));
+    Ok(known.query_row([run], row).optional()?)
+}
+
+/// The same of the run that sent, if the database still has that one.
+fn family_of_sender(db: &Db<'_>, attempt: &Forgotten) -> Result<Option<String>, DbError> {
+    let at = Timestamp::parse(&attempt.at);
+    // A run that was begun behind it has the name of the one that sent, and is another one.
+    let is_itself = |begun: Option<Timestamp>| at.is_none() || begun.is_none() || begun <= at;
+    Ok(family_of(db, &attempt.run_id)?.filter(|(_, begun)| is_itself(*begun)).map(|(root, _)| root))
+}
+
+/// What is accepted, by the run that sent it and by the family that it is accepted for, if for that one alone.
+pub(crate) type Accepted = BTreeMap<(String, Option<String>), Vec<String>>;
+
+/// What a person accepts who looked at what speaks against `run`. What its own family sent is done with. What others sent, of whom nobody knows any
+/// more, still speaks against every run but this one: one that reads only cannot repeat it, and the same job can.
+pub(crate) fn accepted_for(db: &Db<'_>, run: &RunId, known: Vec<Forgotten>) -> Result<Accepted, DbError> {
+    let root = family_of(db, run.as_str())?.map(|(root, _)| root);
+    let mut accepted = Accepted::new();
+    for attempt in known {
+        let of = family_of_sender(db, &attempt)?.or_else(|| attempt.root.clone());
+        let is_its_own = root.is_none() || of == root;
+        let family = root.clone().filter(|_| !is_its_own);
+        accepted.entry((attempt.run_id.clone(), family)).or_default().push(attempt.about());
+    }
+    Ok(accepted)
+}
+
 /// Notes that a person accepted this.
-pub(crate) fn accept(path: &Path, db_uuid: &str, accepted: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+pub(crate) fn accept(path: &Path, db_uuid: &str, accepted: &Accepted, at: Timestamp) -> Result<(), StoreError> {
     let failed = |error| refused_because(format!("{} cannot be written", path.display()), error);
-    let runs: BTreeSet<&str> = accepted.iter().map(|known| known.run_id.as_str()).collect();
     let mut text = String::new();
-    for run in runs {
-        let of_run = accepted.iter().filter(|known| known.run_id == run);
-        let about: Vec<String> = of_run.map(Forgotten::about).collect();
-        let line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "accepted": about, "at": at});
+    for ((run, family), about) in accepted {
+        let mut line = json!({"event": ACCEPTED, "db_uuid": db_uuid, "run_id": run, "accepted": about, "at": at});
+        if let Some(family) = family {
+            line["family"] = json!(family);
+        }
         text.push_str(&format!("{line}\n"));
     }
     let mut file = effects::open(path).map_err(failed)?;

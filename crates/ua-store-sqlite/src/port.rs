@@ -166,8 +166,10 @@ impl PastStore for SqliteStore {
         self.read(move |db| log.unknown_to_family(db, &run)).await
     }
 
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        mirror::accept(&self.effects_log(), self.db_uuid(), forgotten, at)
+    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        let (of, known) = (run.clone(), forgotten.to_vec());
+        let accepted = self.read(move |db| mirror::accepted_for(db, &of, known)).await?;
+        mirror::accept(&self.effects_log(), self.db_uuid(), &accepted, at)
     }
 
     fn unnoted(&self) -> Option<String> {

@@ -93,8 +93,9 @@ pub trait PastStore: Send + Sync {
     /// that keeps nothing beside itself, or cannot go back, knows of none.
     async fn forgotten(&self, run: &RunId) -> Result<Vec<Forgotten>, StoreError>;
 
-    /// Notes that a person looked at what was [forgotten](Self::forgotten) and accepts it: it no longer counts.
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
+    /// Notes that a person looked at what was [forgotten](Self::forgotten) of `run` and accepts it: it no longer counts for the run's family. What the
+    /// family itself sent counts for nobody any more; what others sent still does for every other run that may do the same again.
+    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError>;
 
     /// Why something that belongs beside this database could not be written there since it was opened, in words: should a copy be put back
     /// later, [`forgotten`](Self::forgotten) does not know of it. `None` while all was written.

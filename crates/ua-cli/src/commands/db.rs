@@ -266,9 +266,14 @@ async fn accept(home: &Home, name: &str) -> Result<u8, HostError> {
         return Ok(OK);
     }
     let now = ua_core::system::env().now();
-    store.accept_forgotten(&forgotten, now).await.map_err(|e| HostError::store("write effects.log", &e))?;
+    store.accept_forgotten(&run, &forgotten, now).await.map_err(|e| HostError::store("write effects.log", &e))?;
     for attempt in &forgotten {
         tell(format!("accepted: {attempt}"));
+    }
+    if forgotten.iter().any(|attempt| attempt.run_id != run.as_str()) {
+        tell(format!(
+            "for run {run} and its family; what runs sent that are not in the database any more still counts for others"
+        ));
     }
     tell(format!("run {run} may be resumed: `ua resume {run}`"));
     Ok(OK)

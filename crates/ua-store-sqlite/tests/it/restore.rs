@@ -78,7 +78,7 @@ async fn what_a_run_sent_that_the_copy_does_not_know_is_forgotten_for_its_whole_
     assert_eq!((run_id.as_str(), root.as_deref(), tree.as_deref()), ("run_task_1", Some("run_a"), Some("run_fork")));
     assert_eq!(forgotten(&store, "run_b").await, [""; 0], "another family");
 
-    store.accept_forgotten(&of_family, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
 }
 
@@ -106,7 +106,7 @@ async fn a_line_of_which_nobody_knows_the_family_counts_for_every_run_until_it_i
     assert_eq!(forgotten(&store, "run_b").await, ["run_b", "run_task_1"]);
     // Also by the name of the run that nobody knows any more.
     let unknown = store.forgotten(&samples::run_id("run_task_1")).await.unwrap();
-    store.accept_forgotten(&unknown, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_task_1"), &unknown, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
     assert_eq!(forgotten(&store, "run_b").await, ["run_b"]);
 }
@@ -127,7 +127,7 @@ async fn a_line_that_was_cut_takes_no_other_one_along() {
     assert_eq!(of_family.len(), 1);
     // A person's word behind half a line counts as well.
     fs::write(place.log(), format!("{lines}{half}")).unwrap();
-    store.accept_forgotten(&of_family, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &of_family, samples::at(100)).await.unwrap();
     assert_eq!(forgotten(&store, "run_a").await, [""; 0]);
     assert!(fs::read_to_string(place.log()).unwrap().ends_with('\n'));
 }
@@ -320,7 +320,7 @@ async fn an_answer_and_a_word_that_came_after_the_copy_are_forgotten_until_they_
     // The copy has the attempt, and neither what came of it nor what was said.
     assert_eq!(news(&store, "run_a").await, ["skip", "cancel"]);
     let forgotten = store.forgotten(&samples::run_id("run_a")).await.unwrap();
-    store.accept_forgotten(&forgotten, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &forgotten, samples::at(100)).await.unwrap();
     assert_eq!(news(&store, "run_a").await, [""; 0]);
 }
 
@@ -347,7 +347,7 @@ async fn what_is_accepted_is_what_was_known_then() {
     Scene::take(&store, "run_a").await.call_that_is("call_1", CallStatus::Succeeded).await;
     let store = put_back(&place, store);
     let first = store.forgotten(&samples::run_id("run_a")).await.unwrap();
-    store.accept_forgotten(&first, samples::at(100)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_a"), &first, samples::at(100)).await.unwrap();
     Scene::take(&store, "run_a").await.call_that_is("call_2", CallStatus::Succeeded).await;
     let store = put_back(&place, store);
     assert_eq!(news(&store, "run_a").await, ["succeeded"]);
@@ -370,8 +370,17 @@ async fn what_a_lost_run_sent_speaks_against_every_run_that_begins_later() {
     store.submit_run(later).await.unwrap();
     assert_eq!(forgotten(&store, "run_again").await, ["run_lost"]);
     let known = store.forgotten(&samples::run_id("run_again")).await.unwrap();
-    store.accept_forgotten(&known, samples::at(1_001)).await.unwrap();
+    store.accept_forgotten(&samples::run_id("run_again"), &known, samples::at(1_001)).await.unwrap();
     assert_eq!(forgotten(&store, "run_again").await, [""; 0]);
+    // What one run may do says nothing about another: that one may be the same job.
+    let third = NewRun { created_at: samples::at(1_002), ..samples::new_run("run_third") };
+    store.submit_run(third).await.unwrap();
+    assert_eq!(forgotten(&store, "run_third").await, ["run_lost"]);
+    // Whoever looked at the lost run itself has looked for all.
+    let lost = samples::run_id("run_lost");
+    let known = store.forgotten(&lost).await.unwrap();
+    store.accept_forgotten(&lost, &known, samples::at(1_003)).await.unwrap();
+    assert_eq!(forgotten(&store, "run_third").await, [""; 0]);
 }
 
 /// The file and the log of effects as they are, without what SQLite keeps beside the file: what a copy by hand takes, or what is left when somebody

@@ -114,8 +114,8 @@ impl PastStore for Recording {
         self.inner.forgotten(run).await
     }
 
-    async fn accept_forgotten(&self, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
-        self.inner.accept_forgotten(forgotten, at).await
+    async fn accept_forgotten(&self, run: &RunId, forgotten: &[Forgotten], at: Timestamp) -> Result<(), StoreError> {
+        self.inner.accept_forgotten(run, forgotten, at).await
     }
 
     fn unnoted(&self) -> Option<String> {

@@ -150,7 +150,7 @@ impl PastStore for InRounds {
         Ok(Vec::new())
     }
 
-    async fn accept_forgotten(&self, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
+    async fn accept_forgotten(&self, _run: &RunId, _forgotten: &[Forgotten], _at: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
 
