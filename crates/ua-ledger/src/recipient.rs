@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 use ua_core::{CallPolicy, MailAddress, MailAddressError, ScopeField, look_alikes_in};
 
@@ -40,17 +42,38 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Arguments that hold recipients where no policy says which do.
+/// Arguments that hold recipients where no policy says which do: what stands in them has to be an address.
 const USUAL: [&str; 6] = ["to", "cc", "bcc", "recipient", "recipients", "recipient_email"];
 
-/// Further arguments in which tools that are no mail tools take addresses.
-const OF_MESSAGES: [&str; 6] = ["email", "emails", "user_email", "attendees", "invitees", "members"];
+/// What is said, and who says it. Whatever is called otherwise and is an address is one that something goes to: tools call it as they like
+/// (`toRecipients`, `contact`, `personalizations`).
+const NOT_TO: [&str; 15] = [
+    "body",
+    "comment",
+    "content",
+    "description",
+    "from",
+    "html",
+    "message",
+    "plain",
+    "reply_to",
+    "replyto",
+    "sender",
+    "signature",
+    "subject",
+    "text",
+    "title",
+];
+
+/// The headers of a mail that say where it goes.
+const TO_HEADERS: [&str; 6] = ["bcc", "cc", "resent-bcc", "resent-cc", "resent-to", "to"];
 
 /// The recipients of a call whose effect is e-mail, or a message or an invitation to mail addresses; `None` for every other call.
 pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Result<Vec<MailAddress>, Problem>> {
-    let (object, _) = policy.effect_kind.as_ref()?.as_str().split_once('.').filter(|(_, verb)| sends(verb))?;
+    let (object, verb) = policy.effect_kind.as_ref()?.as_str().split_once('.').filter(|(_, verb)| sends(verb))?;
+    let elsewhere = addressed(arguments);
     if object != "email" {
-        return addressed(arguments).map(Ok);
+        return (!elsewhere.is_empty()).then_some(Ok(elsewhere));
     }
     let declared: Vec<&str> = policy
         .scope
@@ -61,17 +84,17 @@ pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Resul
             ScopeField::Value(_) | ScopeField::Files(_) => None,
         })
         .collect();
-    // A reply goes to whom it answers; a tool that takes no recipient is one of those, whatever it is called.
+    // A reply goes to whom it answers. What sends a draft goes to somebody of whom nothing is said here.
     let takes_some = !declared.is_empty() || USUAL.iter().any(|name| arguments.get(*name).is_some());
-    if !takes_some {
-        return None;
+    if !takes_some && elsewhere.is_empty() {
+        return matches!(verb, "send" | "forward").then_some(Err(Problem::Nobody));
     }
     let names = declared.iter().copied().chain(USUAL.into_iter().filter(|name| !declared.contains(name)));
     let mut texts = Vec::new();
     for name in names {
         collect(arguments.get(name), &mut texts);
     }
-    if texts.is_empty() {
+    if texts.is_empty() && elsewhere.is_empty() {
         return Some(Err(Problem::Nobody));
     }
     let read = texts.into_iter().map(|text| {
@@ -80,18 +103,61 @@ pub(crate) fn recipients(policy: &CallPolicy, arguments: &Value) -> Option<Resul
             MailAddressError::BareName | MailAddressError::Invalid => Problem::NoAddress { text, why },
         })
     });
-    Some(read.collect())
+    let named: Result<Vec<MailAddress>, Problem> = read.collect();
+    Some(named.map(|mut named| {
+        let further: Vec<MailAddress> = elsewhere.into_iter().filter(|address| !named.contains(address)).collect();
+        named.extend(further);
+        named
+    }))
 }
 
-/// The mail addresses that a message goes to. Other names of people and places (a channel, a number) are the service's own, and nothing says
-/// which of them the job means.
-fn addressed(arguments: &Value) -> Option<Vec<MailAddress>> {
-    let mut texts = Vec::new();
-    for name in USUAL.iter().chain(&OF_MESSAGES) {
-        collect(arguments.get(*name), &mut texts);
+/// The mail addresses in a call's arguments, however they are called and wherever they stand: those that are nothing else but addresses, and those in
+/// the headers of a whole mail. Other names of people and places (a channel, a number) are the service's own, and nothing says which of
+/// them the job means.
+fn addressed(arguments: &Value) -> Vec<MailAddress> {
+    let mut found = Vec::new();
+    look_in(arguments, "", &mut found);
+    found
+}
+
+fn look_in(value: &Value, name: &str, found: &mut Vec<MailAddress>) {
+    match value {
+        Value::String(text) => {
+            let parts = if NOT_TO.contains(&name) { Vec::new() } else { split(text) };
+            let read: Vec<MailAddress> = parts.iter().filter_map(|part| MailAddress::parse(part).ok()).collect();
+            let is_all = !parts.is_empty() && read.len() == parts.len();
+            let addresses = if is_all { read } else { of_mail(text) };
+            for address in addresses {
+                if !found.contains(&address) {
+                    found.push(address);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| look_in(item, name, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            look_in(field, &name.to_lowercase().replace('-', "_"), found);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
-    let addresses: Vec<MailAddress> = texts.iter().filter_map(|text| MailAddress::parse(text).ok()).collect();
-    (!addresses.is_empty()).then_some(addresses)
+}
+
+/// Where a whole mail goes, as it is sent over the wire, also in base64 as Gmail takes it.
+fn of_mail(text: &str) -> Vec<MailAddress> {
+    let packed: String = text.split_whitespace().collect();
+    let packed = packed.trim_end_matches('=').replace('-', "+").replace('_', "/");
+    let unpacked = STANDARD_NO_PAD.decode(packed).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = unpacked.as_deref().unwrap_or(text);
+    let headers = text.trim_start().lines().take_while(|line| !line.trim().is_empty());
+    let mut lines: Vec<String> = Vec::new();
+    for line in headers {
+        match lines.last_mut() {
+            Some(before) if line.starts_with([' ', '\t']) => before.push_str(line),
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    let of_headers = lines.iter().filter_map(|line| line.split_once(':'));
+    let to = of_headers.filter(|(name, _)| TO_HEADERS.contains(&name.trim().to_lowercase().as_str()));
+    to.flat_map(|(_, value)| split(value)).filter_map(|part| MailAddress::parse(&part).ok()).collect()
 }
 
 /// Whether an effect reaches people: drafts and deletions do not.
@@ -184,6 +250,37 @@ mod tests {
             None,
             "nothing is sent by that word"
         );
+    }
+
+    /// Whatever a tool calls its recipients, they are seen.
+    #[test]
+    fn an_address_is_seen_wherever_it_stands() {
+        let eve = Some(vec!["eve@evil.test".to_owned()]);
+        let of = |kind: &str, arguments: &Value| {
+            let policy = CallPolicy { effect_kind: EffectKind::parse(kind), ..CallPolicy::unclassified() };
+            let found = recipients(&policy, arguments)?;
+            found.ok().map(|all| all.iter().map(|one| one.as_str().to_owned()).collect::<Vec<_>>())
+        };
+        for arguments in [
+            json!({"toRecipients": ["eve@evil.test"]}),
+            json!({"message": {"to": [{"email": "eve@evil.test"}]}}),
+            json!({"emailTo": "Eve <eve@evil.test>"}),
+            json!({"destination": {"ToAddresses": ["eve@evil.test"]}}),
+            json!({"personalizations": [{"to": [{"email": "eve@evil.test"}]}]}),
+            json!({"body": {"Message": {"toRecipients": [{"emailAddress": {"address": "eve@evil.test"}}]}}}),
+            json!({"headers": {"Bcc": "eve@evil.test"}, "subject": "Hi"}),
+            json!({"contact": "eve@evil.test", "from": "ana@example.org", "body": "bob@example.org"}),
+            json!({"raw": "VG86IGV2ZUBldmlsLnRlc3Q="}),
+            json!({"raw": "RnJvbTogYW5hQGV4YW1wbGUub3JnDQpCY2M6DQogRXZlIDxldmVAZXZpbC50ZXN0Pg0KDQpUbzogYm9iQGV4YW1wbGUub3Jn"}),
+            json!({"mime": "Subject: Hi\r\nTo: eve@evil.test\r\n\r\nTo: bob@example.org"}),
+        ] {
+            for kind in ["email.send", "message.send"] {
+                assert_eq!(of(kind, &arguments), eve, "{kind} {arguments}");
+            }
+        }
+        // Of whom nothing is said is not clear, whoever it is.
+        let draft = CallPolicy { effect_kind: EffectKind::parse("email.send"), ..CallPolicy::unclassified() };
+        assert_eq!(recipients(&draft, &json!({"draft_id": "d-1"})), Some(Err(Problem::Nobody)));
     }
 
     #[test]

@@ -27,8 +27,8 @@ enum Makes {
     Imported,
     /// Rows or blocks at the end of something.
     Appended,
-    /// Something that is opened with somebody.
-    Opened,
+    /// It is new if it is one of these; behind such a verb other things are changed, too.
+    Of(&'static [&'static str]),
     /// Something that is made with somebody.
     Arranged,
     /// Money.
@@ -45,6 +45,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("append", Makes::Appended),
     ("attach", Makes::Attached),
     ("book", Makes::Unnamed),
+    ("broadcast", Makes::Always("send")),
     ("buy", Makes::Always("pay")),
     ("charge", Makes::Always("pay")),
     ("comment", Makes::Always("comment")),
@@ -52,6 +53,7 @@ const VERBS: &[(&str, Makes)] = &[
     ("create", Makes::Unnamed),
     ("creates", Makes::Unnamed),
     ("creation", Makes::Unnamed),
+    ("donate", Makes::Always("pay")),
     ("draft", Makes::Unnamed),
     ("duplicate", Makes::Copied),
     ("execute", Makes::Started),
@@ -61,13 +63,17 @@ const VERBS: &[(&str, Makes)] = &[
     ("invite", Makes::Always("invite")),
     ("launch", Makes::Started),
     ("make", Makes::Arranged),
+    ("mint", Makes::Unnamed),
+    ("new", Makes::Unnamed),
     ("notify", Makes::Always("notify")),
-    ("open", Makes::Opened),
+    ("open", Makes::Of(&["case", "issue", "request", "ticket"])),
     ("pay", Makes::Always("pay")),
+    ("place", Makes::Of(&["bet", "bid", "call", "order", "trade"])),
     ("post", Makes::Always("post")),
     ("produce", Makes::Produced),
     ("publish", Makes::Always("publish")),
     ("purchase", Makes::Always("pay")),
+    ("raise", Makes::Of(&["incident", "invoice", "issue", "request", "ticket"])),
     ("refund", Makes::Unnamed),
     ("reply", Makes::Always("reply")),
     ("run", Makes::Started),
@@ -77,6 +83,23 @@ const VERBS: &[(&str, Makes)] = &[
     ("start", Makes::Started),
     ("transfer", Makes::Moved),
     ("trigger", Makes::Started),
+    (
+        "submit",
+        Makes::Of(&[
+            "application",
+            "bid",
+            "bug",
+            "claim",
+            "complaint",
+            "expense",
+            "invoice",
+            "issue",
+            "order",
+            "payment",
+            "request",
+            "ticket",
+        ]),
+    ),
     ("tweet", Makes::Always("post")),
     ("upload", Makes::Always("upload")),
 ];
@@ -143,7 +166,7 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
         Makes::Copied if !["", "directory", "file", "folder", "object"].contains(&head) => named(&whole, "create"),
         Makes::Imported if after.iter().any(|word| ["to", "into"].contains(&word.as_str())) => kind("row", "create"),
         Makes::Appended if ["block", "child", "record", "row"].contains(&head) => named(head, "create"),
-        Makes::Opened if ["case", "issue", "request", "ticket"].contains(&head) => named(&whole, "create"),
+        Makes::Of(things) if things.contains(&head) => named(&whole, "create"),
         Makes::Arranged if ["booking", "call", "order", "purchase", "reservation"].contains(&head) => {
             named(head, "create")
         }
@@ -155,7 +178,7 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
         | Makes::Copied
         | Makes::Imported
         | Makes::Appended
-        | Makes::Opened
+        | Makes::Of(_)
         | Makes::Arranged
         | Makes::Moved
         | Makes::Produced
@@ -256,6 +279,11 @@ mod tests {
             ("append_table_rows", "row.create"),
             ("create", "item.create"),
             ("transfer_money", "payment.pay"),
+            ("place_order", "order.create"),
+            ("submit_expense_report_claim", "expense_report_claim.create"),
+            ("new_issue", "issue.create"),
+            ("broadcast", "message.send"),
+            ("donate", "message.pay"),
         ] {
             assert_eq!(made("other", name).as_deref(), Some(expected), "{name}");
         }
@@ -278,6 +306,9 @@ mod tests {
             "copy_file",
             "post_search",
             "run_code",
+            "submit_form",
+            "place_pin",
+            "raise_limit",
             "frobnicate",
         ] {
             assert_eq!(made("other", name), None, "{name}");
