@@ -108,4 +108,4 @@ pub use trace_context::{
 };
 pub use unseen::{in_a_sentence, is_hidden, is_unseen};
 pub use withheld::{is_withheld, keyed_digest, put_back, withhold};
-pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, span_in_words};
+pub use words::{chain, counted, is_plain_name, likeness, nearest, not_one_of, size_in_words, slips, span_in_words};

@@ -65,6 +65,11 @@ pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     (best.0 > ALIKE).then_some(best.1)
 }
 
+/// How many letters are left out, put in, changed or exchanged between two words.
+pub fn slips(word: &str, name: &str) -> usize {
+    strsim::damerau_levenshtein(word, name)
+}
+
 /// How like a typed word is to a name, from 0 to 1, both in small letters.
 pub fn likeness(word: &str, name: &str) -> f64 {
     // Of short words one slip changes much of what is measured below, and is a slip all the same.

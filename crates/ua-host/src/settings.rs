@@ -53,6 +53,20 @@ const PASSED_ON: [&str; 16] = [
     "XDG_RUNTIME_DIR",
 ];
 
+/// What the names of our variables begin with.
+const OURS: &str = "UA_";
+/// Variables of ours that are no settings, and what the names of stored secrets begin with.
+const BESIDE_SETTINGS: [&str; 7] = [
+    "UA_COMPLETE",
+    "UA_LOGIN_CLIENT_SECRET",
+    "UA_OTEL_CONTENT",
+    "UA_OTEL_LEVEL",
+    "UA_TOOLSERVER_TOKEN",
+    "UA_TOOL_SERVER_LOCK",
+    SECRETS,
+];
+const SECRETS: &str = "UA_SECRET_";
+
 /// What a file says about a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileValue {
@@ -151,7 +165,8 @@ impl Settings {
     /// Everything that is wrong with the files and the variables of the environment.
     pub fn problems(&self) -> Vec<HostError> {
         let refused = self.refused.clone().into_iter();
-        refused.chain(SETTINGS.iter().filter_map(|setting| self.problem(setting))).collect()
+        let misspelt = self.process.variables.keys().filter_map(|name| misspelt(name));
+        refused.chain(misspelt).chain(SETTINGS.iter().filter_map(|setting| self.problem(setting))).collect()
     }
 
     /// What is wrong with one setting. A file's kinds of values were looked at when it was read.
@@ -311,6 +326,30 @@ impl Settings {
     }
 }
 
+/// What is wrong with a variable whose name is nearly one of ours: it would count as none, and what it was to protect is not protected. One that
+/// only begins like ours may be anybody's.
+fn misspelt(name: &str) -> Option<HostError> {
+    let variables = || SETTINGS.iter().map(|setting| setting.variable).chain(BESIDE_SETTINGS);
+    let said = name.strip_prefix(OURS)?;
+    if name.starts_with(SECRETS) || variables().any(|known| known == name) {
+        return None;
+    }
+    let key = said.to_lowercase();
+    let by_key = SETTINGS.iter().find(|setting| setting.key == key).map(|setting| setting.variable);
+    let may_slip = if said.len() < 6 { 1 } else { 2 };
+    let is_near = |known: &&str| {
+        let known = known.trim_start_matches(OURS);
+        ua_core::slips(said, known) <= may_slip
+            || (said.len() >= 6 && known.strip_prefix(said).is_some_and(|rest| rest.starts_with('_')))
+    };
+    let nearest = || variables().filter(is_near).min_by_key(|known| ua_core::slips(name, known));
+    let meant = by_key.or_else(nearest)?;
+    Some(
+        HostError::usage(format!("there is no environment variable `{}`", crate::text::line(name, 60)))
+            .hint(format!("did you mean `{meant}`? `ua config show` lists every setting; nothing was done")),
+    )
+}
+
 /// Refuses a file of the user's that others may change: they would decide what is run and sent.
 ///
 /// # Errors
@@ -389,6 +428,28 @@ mod tests {
         let outside = with(&[], None);
         assert_eq!((model(&outside).as_deref(), outside.var("UA_PROVIDER")), (Some("users"), None));
         assert_eq!(model(&with(&[("ANTHROPIC_MODEL", "environments")], None)).as_deref(), Some("environments"));
+    }
+
+    #[test]
+    fn a_variable_whose_name_is_nearly_one_of_ours_is_refused() {
+        for (name, meant) in [
+            ("UA_POLICIES", Some("UA_POLICY")),
+            ("UA_ROT", Some("UA_ROOT")),
+            ("UA_RUNTIME_DB", Some("UA_RUNTIME_DB_PATH")),
+            ("UA_SIDE_EFFECTS_DENYLIST", Some("UA_SIDE_EFFECT_DENYLIST")),
+            ("UA_ALERT_COMAND", Some("UA_ALERT_COMMAND")),
+            ("UA_SECRET_ROT", None),
+            ("UA_BUILT", None),
+            ("UA_ONE", None),
+            ("MY_UA_ROT", None),
+        ] {
+            let said = misspelt(name).map(|error| format!("{error:?}"));
+            assert_eq!(said.is_some(), meant.is_some(), "{name}");
+            assert!(meant.is_none_or(|meant| said.unwrap().contains(&format!("`{meant}`"))), "{name}");
+        }
+        // No variable of ours, nor one that a test sets, is taken for a slip of another.
+        let variables = SETTINGS.iter().map(|setting| setting.variable).chain(BESIDE_SETTINGS);
+        assert!(variables.into_iter().all(|name| misspelt(name).is_none()));
     }
 
     /// Goes over every setting, so that one that is added takes part, and over every path that our tool server takes.
