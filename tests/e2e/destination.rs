@@ -109,6 +109,27 @@ fn what_is_inherited_decides_where_a_call_goes() {
     }
 }
 
+/// A question that is asked again has another id; who was given the old one, by an alert or on a screen, is led to it.
+#[test]
+fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
+    let env = env().with_forum().with_env("TMPDIR", "/tmp");
+    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
+    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
+    env.run(&["resume", "r"]).code(75);
+    let old = open_question(&env);
+    let env = env.with_env("TMPDIR", "/var/tmp");
+    env.run(&["resume", "r"]).code(75).shows(&["variable TMPDIR"]);
+    let new = open_question(&env);
+    assert_ne!(old, new);
+    for name in [old.as_str(), &old[old.len() - 8..]] {
+        env.run(&["answer", name, "happened"]).refused(2, &["was asked again", &new, "nothing was answered"]);
+    }
+    env.run(&["answer", &new, "happened"]).code(0);
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 /// A look by hand is no proof either where the call did not go, and answers nothing.
 #[test]
 fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {

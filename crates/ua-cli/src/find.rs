@@ -3,11 +3,13 @@
 //!
 //! A whole id wins over those that only begin with it, these over those that end so, and these over those that are shown so.
 
+use std::collections::BTreeSet;
+
 use ua_core::{CallId, QuestionId, RunId};
 use ua_host::job::LAST;
 use ua_store::{
-    CallQuery, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, RunQuery, RunRecord, RunStore, Store,
-    StoreError,
+    CallQuery, CallRecord, LedgerStore, QuestionRecord, QuestionStatus, QuestionsOf, RunQuery, RunRecord, RunStore,
+    Store, StoreError,
 };
 
 use crate::error::HostError;
@@ -134,6 +136,15 @@ pub(crate) async fn question(store: &dyn Store, text: &str) -> Result<QuestionRe
         (found, part) = (open.iter().filter(ends).cloned().collect(), Part::End);
     }
     let listed = "`ua questions` shows what waits for an answer";
+    if found.is_empty() {
+        // One that was asked again has another id by now; who has the old one is told so.
+        let runs: BTreeSet<&RunId> = open.iter().map(|question| &question.run_id).collect();
+        for run in runs {
+            let of_run = store.questions_of(QuestionsOf::Run(run.clone())).await;
+            let of_run = of_run.map_err(|e| HostError::store("look for the question", &e))?;
+            found.extend(of_run.into_iter().filter(|question| is_like(&question)));
+        }
+    }
     if found.is_empty() {
         let names = alike(open.iter().map(|q| q.question_id.as_str()));
         return Err(no_such(store, Kind::Question, text, &names, listed).await);

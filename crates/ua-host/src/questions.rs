@@ -269,12 +269,34 @@ pub(crate) fn patience(settings: &Settings, presence: Presence) -> Result<Elicit
     Ok(Elicitations { live_wait })
 }
 
+/// The question that took the place of this one: about the same call, and open.
+async fn asked_again(store: &Database, question: &QuestionRecord) -> Result<Option<QuestionId>, HostError> {
+    if question.status == QuestionStatus::Open || question.call_id.is_none() {
+        return Ok(None);
+    }
+    let of_run = store.open_questions(Some(&question.run_id)).await;
+    let of_run = of_run.map_err(|e| HostError::store("look for the question", &e))?;
+    let is_next = |next: &&QuestionRecord| next.status == QuestionStatus::Open && next.call_id == question.call_id;
+    Ok(of_run.iter().find(is_next).map(|next| next.question_id.clone()))
+}
+
 /// Why a question takes no answer any more.
 ///
 /// # Errors
 /// The store cannot be read.
 pub async fn settled(store: &Database, question: &QuestionRecord) -> Result<HostError, HostError> {
     let id = &question.question_id;
+    if let Some(asked_again) = asked_again(store, question).await? {
+        let before = question.answer.as_ref().map_or_else(String::new, |given| {
+            format!(" (`{}` was about what was known then)", answers::word(question.kind, given.choice))
+        });
+        let run = &question.run_id;
+        return Ok(HostError::usage(format!("question {id} was asked again, as question {asked_again}{before}")).hint(
+            format!(
+                "`ua questions --run {run}` shows what changed, `ua answer {asked_again}` answers; nothing was answered"
+            ),
+        ));
+    }
     let Some(given) = &question.answer else {
         let why = question.closed_because.as_deref().unwrap_or("its run continued, or ended, without an answer");
         return Ok(HostError::usage(format!("question {id} needs no answer any more: {why}"))
