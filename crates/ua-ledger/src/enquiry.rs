@@ -70,6 +70,8 @@ pub struct Enquiry {
     arguments: Map<String, Value>,
     /// Where the call went, of a tool of the same server.
     destination: Option<Destination>,
+    /// Whether another server is asked: nobody knows where that one looked when the call was sent, so it can show the call and not its absence.
+    is_of_another_server: bool,
     looked_for: LookedFor,
     /// What the call said, for entries that lack its mark.
     own: OwnWords,
@@ -180,6 +182,7 @@ impl Enquiry {
         Ok(Self {
             tool: tool.name.clone(),
             arguments: filled,
+            is_of_another_server: tool.name.server != call.called_tool().server,
             destination: goes.filter(|_| tool.name.server == call.called_tool().server).cloned(),
             looked_for: LookedFor::by(&probe.found.by, &values)?,
             own: OwnWords::of(arguments, &call.policy, probe),
@@ -216,6 +219,15 @@ impl Enquiry {
 
     /// What the tool's answer, given at `now`, proves, if *absent* counts then.
     pub fn read(&self, outcome: &Outcome, now: Timestamp) -> Finding {
+        match self.read_reply(outcome, now) {
+            Finding::Absent if self.is_of_another_server => self.not_enough(
+                "another tool server than the call's was asked, which may look elsewhere than when it was sent",
+            ),
+            finding @ (Finding::Absent | Finding::Found { .. } | Finding::Unclear { .. }) => finding,
+        }
+    }
+
+    fn read_reply(&self, outcome: &Outcome, now: Timestamp) -> Finding {
         let unclear = |why: String| Finding::Unclear { why };
         let raw = match outcome {
             Outcome::NotSent { why } | Outcome::Lost { why } => {
@@ -484,6 +496,7 @@ mod tests {
             tool: ToolName::qualified(ua_core::ToolNamespace::Mcp, "tracker", "list_tickets"),
             arguments: Map::new(),
             destination: None,
+            is_of_another_server: false,
             looked_for: LookedFor::by(&found.by, &values).unwrap(),
             own: OwnWords::of(values.arguments, &CallPolicy::unclassified(), &looking()),
             found: found.clone(),
@@ -552,6 +565,17 @@ mod tests {
             Finding::Absent => "absent",
             Finding::Unclear { .. } => "unclear",
         }
+    }
+
+    #[test]
+    fn another_server_shows_a_call_and_never_its_absence() {
+        let absent = AbsentRule { items_below: Some(9), ..AbsentRule::default() };
+        let mut enquiry = enquiry(&in_bodies(), Some(absent));
+        let empty = says(&json!({"tickets": []}));
+        assert_eq!(name(&read(&enquiry, &empty)), "absent");
+        enquiry.is_of_another_server = true;
+        assert_eq!(name(&read(&enquiry, &empty)), "unclear");
+        assert_eq!(name(&read(&enquiry, &says(&json!({"tickets": [{"body": "k1"}]})))), "found");
     }
 
     #[test]

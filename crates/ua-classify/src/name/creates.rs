@@ -110,12 +110,41 @@ const BEHIND: [&str; 4] = ["add", "create", "send", "upload"];
 /// Words beside which a verb of making makes nothing, or not always.
 const UNMAKING: [&str; 6] = ["ensure", "query", "replace", "search", "update", "upsert"];
 
+/// Verbs that are things as well: with one of [`UNDOING`] behind them, that one is the verb (`comment_delete`, `post_list`).
+const THINGS_TOO: [&str; 12] = [
+    "book",
+    "charge",
+    "comment",
+    "draft",
+    "duplicate",
+    "import",
+    "invite",
+    "post",
+    "refund",
+    "reply",
+    "schedule",
+    "upload",
+];
+/// Verbs that stand behind such a thing and do not make it.
+const UNDOING: [&str; 20] = [
+    "archive", "cancel", "clear", "close", "count", "delete", "edit", "get", "hide", "list", "move", "pin", "remove",
+    "rename", "resolve", "restore", "revoke", "status", "unpin", "verify",
+];
+/// Verbs with which money is given back or asked for (`issue_refund`): no things.
+const GIVING: [&str; 5] = ["give", "issue", "make", "process", "request"];
+
+/// Things that end like several and are one.
+const NO_PLURALS: [&str; 12] =
+    ["address", "alias", "analysis", "canvas", "chess", "dns", "gps", "news", "series", "sms", "species", "status"];
+
 /// Words that say that a message is a mail.
 const MAILS: [&str; 5] = ["email", "emails", "gmail", "mail", "outlook"];
 
 pub(super) fn vocabulary() -> String {
     let verbs: Vec<String> = VERBS.iter().map(|(verb, makes)| format!("{verb}={makes:?}")).collect();
-    format!("{}\n{}\n{}\n{}", verbs.join(" "), BEHIND.join(" "), UNMAKING.join(" "), MAILS.join(" "))
+    let lists: [&[&str]; 7] = [&BEHIND, &UNMAKING, &MAILS, &THINGS_TOO, &UNDOING, &GIVING, &NO_PLURALS];
+    let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
+    format!("{}\n{}", verbs.join(" "), lists.join("\n"))
 }
 
 /// The verbs of the kinds that names can say.
@@ -142,7 +171,11 @@ pub(super) fn made_by(words: &[String], server: &[String]) -> Option<EffectKind>
     let at = if stands_behind && has(super::vocabulary::THINGS, &rest[at]) { last } else { at };
     let makes = makes(&rest[at])?;
     let after = &rest[at + 1..];
-    let thing = thing(&rest[..at], after);
+    if has(&THINGS_TOO, &rest[at]) && after.len() == 1 && has(&UNDOING, &after[0]) {
+        return None;
+    }
+    let is_given = after.is_empty() && at > 0 && has(&GIVING, &rest[at - 1]);
+    let thing = if is_given { vec![rest[at].clone()] } else { thing(&rest[..at], after) };
     let head = thing.last().map_or("", String::as_str);
     let is_mail = words.iter().any(|word| MAILS.contains(&word.as_str()));
     let named = |object: &str, verb: &str| kind(if object.is_empty() { "item" } else { object }, verb);
@@ -221,6 +254,9 @@ fn singular(word: &str) -> String {
     if word == "children" {
         return "child".to_owned();
     }
+    if has(&NO_PLURALS, word) {
+        return word.to_owned();
+    }
     if let Some(stem) = word.strip_suffix("ies").filter(|stem| stem.len() > 1) {
         return format!("{stem}y");
     }
@@ -280,6 +316,9 @@ mod tests {
             ("create", "item.create"),
             ("transfer_money", "payment.pay"),
             ("place_order", "order.create"),
+            ("issue_refund", "refund.create"),
+            ("send_sms", "sms.send"),
+            ("book_series", "series.create"),
             ("submit_expense_report_claim", "expense_report_claim.create"),
             ("new_issue", "issue.create"),
             ("broadcast", "message.send"),
@@ -307,6 +346,8 @@ mod tests {
             "post_search",
             "run_code",
             "submit_form",
+            "comment_delete",
+            "post_list",
             "place_pin",
             "raise_limit",
             "frobnicate",
