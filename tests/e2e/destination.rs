@@ -130,6 +130,26 @@ fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
     assert_eq!(env.comments().len(), 1);
 }
 
+/// What was done as one account is not told to a fork that works as another one.
+#[test]
+fn a_fork_to_another_account_is_not_told_what_the_first_one_did() {
+    let env = env().with_env("UA_SERVER_PACKS", "github=github");
+    let servers = serve(&env, Provider::GitHub, "a.log", "1");
+    let issue = json!({"owner": "ada", "repo": "engine", "title": "Fix it", "body": "It is broken."});
+    let turns = json!([{"tools": [{"name": "mcp__github__create_issue", "input": issue}]}, {"text": "Done."}]);
+    let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
+    env.run(&["job", &job, "--run-id", "r", "--mcp-config", &servers]).code(0);
+    // Where nothing changed, the fork has what the run did.
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "same"]).code(0);
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
+    let servers = serve(&env, Provider::GitHub, "b.log", "2");
+    env.run(&["fork", "r", "--at-turn", "0", "--run-id", "other", "--mcp-config", &servers]).code(75);
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 0));
+    env.run(&["answer", &open_question(&env), "approve"]).code(0);
+    env.run(&["resume", "other"]).code(0);
+    assert_eq!((made(&env, "a.log"), made(&env, "b.log")), (1, 1));
+}
+
 /// A look by hand is no proof either where the call did not go, and answers nothing.
 #[test]
 fn a_probe_by_hand_does_not_ask_whoever_did_not_get_the_call() {

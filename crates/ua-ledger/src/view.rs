@@ -17,7 +17,7 @@ use crate::exits::Addresses;
 use crate::ledger::Ledger;
 use crate::people::Named;
 use crate::related::RelatedCalls;
-use crate::rules::Rules;
+use crate::rules::{Rules, never_left};
 
 /// What the store says about a call.
 #[derive(Debug, Clone)]
@@ -57,6 +57,8 @@ pub(crate) struct Twin {
     pub(crate) call: CallRecord,
     /// It is being sent for a run of the same tree, and its tool asks nobody for anything: its receipt is worth waiting for.
     pub(crate) is_under_way_beside: bool,
+    /// What it did it did in another place, or as another account, than the call would: its receipt says nothing about that one.
+    pub(crate) is_elsewhere: bool,
 }
 
 impl View {
@@ -137,7 +139,7 @@ impl Ledger {
                 let (around, in_place_of) = self.around(id, facts, key).await?;
                 view.in_place_of = in_place_of;
                 if let Some(holder) = around.holder {
-                    view.twin = Some(self.as_twin(&view.call, holder).await?);
+                    view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
                 self.learn_people(&mut view, &around.run).await?;
@@ -159,7 +161,7 @@ impl Ledger {
                     return Ok(view);
                 }
                 if let Some(holder) = around.holder {
-                    view.twin = Some(self.as_twin(&view.call, holder).await?);
+                    view.twin = Some(self.as_twin(&view.call, holder, facts).await?);
                 }
                 view.relations = self.after_late_answers(&view.call, facts, around.relations).await?;
                 self.learn_people(&mut view, &around.run).await?;
@@ -261,10 +263,13 @@ impl Ledger {
         }
     }
 
-    async fn as_twin(&self, call: &CallRecord, twin: CallRecord) -> Result<Twin, LedgerError> {
+    async fn as_twin(&self, call: &CallRecord, twin: CallRecord, facts: &Facts) -> Result<Twin, LedgerError> {
         let is_under_way = twin.doubt.is_none() && self.is_under_way(&twin.call_id).await?;
         let is_under_way_beside = is_under_way && self.top_of(call).await? == self.top_of(&twin).await?;
-        Ok(Twin { call: twin, is_under_way_beside })
+        let attempts = self.attempts(&twin.call_id).await?;
+        let newest = attempts.iter().rev().find(|attempt| !never_left(attempt));
+        let is_elsewhere = newest.is_some_and(|sent| is_another_place(&twin, sent, facts.destination.as_ref()));
+        Ok(Twin { call: twin, is_under_way_beside, is_elsewhere })
     }
 
     /// The run that is no sub-agent's, at the top of the tree of a call.

@@ -50,8 +50,9 @@ impl<'v> Case<'v> {
         let place = if is_repeat { own } else { self.view.in_place_of.as_ref() };
         let mut key = self.rules.key(self.call, self.facts, place);
         if let Some(twin) = self.view.twin.as_ref().filter(|_| !is_repeat) {
-            // What nobody declared to be one effect in the same words is not taken for it without a person's word.
-            if twin.call.status == CallStatus::Succeeded && !self.call.policy.kind_is_guessed {
+            // What nobody declared to be one effect in the same words is not taken for it without a person's word, nor what was done somewhere else.
+            let is_its_own = !self.call.policy.kind_is_guessed && !twin.is_elsewhere;
+            if twin.call.status == CallStatus::Succeeded && is_its_own {
                 closes.extend(unanswered.or(approved_by)); // asked before the twin was sent
                 return Decision { verdict: Verdict::DeduplicateFrom { twin: &twin.call, key }, closes };
             }

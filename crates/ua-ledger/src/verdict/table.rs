@@ -65,6 +65,8 @@ enum Beside {
     TwinDone,
     /// The same, and nobody declared what the effect is.
     TwinGuessed,
+    /// The same, and it went to another place or as another account.
+    TwinElsewhere,
     TwinUnderWay,
     TwinInDoubt,
     Rival,
@@ -73,10 +75,11 @@ enum Beside {
     KinSince,
 }
 
-const BESIDE: [Beside; 9] = [
+const BESIDE: [Beside; 10] = [
     Beside::Nothing,
     Beside::TwinDone,
     Beside::TwinGuessed,
+    Beside::TwinElsewhere,
     Beside::TwinUnderWay,
     Beside::TwinInDoubt,
     Beside::Rival,
@@ -248,6 +251,7 @@ impl Case {
             Beside::Doubt => self.policy != OnUnknown::Redo,
             Beside::TwinDone
             | Beside::TwinGuessed
+            | Beside::TwinElsewhere
             | Beside::TwinUnderWay
             | Beside::TwinInDoubt
             | Beside::Rival
@@ -453,7 +457,10 @@ fn failed(case: &Case) -> bool {
 }
 
 fn is_twin(case: &Case) -> bool {
-    matches!(case.beside, Beside::TwinDone | Beside::TwinGuessed | Beside::TwinUnderWay | Beside::TwinInDoubt)
+    matches!(
+        case.beside,
+        Beside::TwinDone | Beside::TwinGuessed | Beside::TwinElsewhere | Beside::TwinUnderWay | Beside::TwinInDoubt
+    )
 }
 
 /// A person said that a call in doubt did not happen.
@@ -668,11 +675,16 @@ impl Case {
         let call = self.call();
         let mut relations = Relations::default();
         let mut twin = None;
-        let twin_of =
-            |status, doubt, beside| Some(Twin { call: self.other(status, doubt, 1), is_under_way_beside: beside });
+        let twin_of = |status, doubt, beside| {
+            Some(Twin { call: self.other(status, doubt, 1), is_under_way_beside: beside, is_elsewhere: false })
+        };
         match self.beside {
             Beside::Nothing => {}
             Beside::TwinDone | Beside::TwinGuessed => twin = twin_of(CallStatus::Succeeded, None, false),
+            Beside::TwinElsewhere => {
+                let call = self.other(CallStatus::Succeeded, None, 1);
+                twin = Some(Twin { call, is_under_way_beside: false, is_elsewhere: true });
+            }
             Beside::TwinUnderWay => twin = twin_of(CallStatus::Running, None, true),
             Beside::TwinInDoubt => twin = twin_of(CallStatus::Unknown, Some(1), false),
             Beside::Rival => relations.rivals = vec![Related::one(self.other(CallStatus::Unknown, Some(1), 1))],
