@@ -247,9 +247,11 @@ pub(crate) fn letters_in(text: &str) -> Vec<String> {
 /// Whether a word without `://` is an address that begins with two slashes, or that is spelled with other characters.
 fn is_spelled_otherwise(word: &str) -> bool {
     let folded = folded(word);
-    let inner = folded.trim_start_matches(['(', '[', '*', '_', '=', ',']);
-    // `// a comment` and the like are no host.
-    let has_slashes = inner.strip_prefix("//").is_some_and(|rest| looks_like_address(rest.trim_start_matches('/')));
+    // `// a comment` is no host, nor is what lies in a folder (`a//b.rs`); whatever else stands before the slashes, Markdown or a page, may be.
+    let has_slashes = folded.match_indices("//").any(|(at, _)| {
+        !folded[..at].ends_with(|c: char| c.is_alphanumeric() || c == '/')
+            && looks_like_address(folded[at..].trim_start_matches('/'))
+    });
     folded.contains("://") || has_slashes
 }
 
@@ -544,7 +546,15 @@ mod tests {
         {
             assert_eq!(asked(&json!({ "query": format!("see {spelled} now") })), [spelled]);
         }
-        let harmless = json!({"query": "// a comment, 1/2 and c:\\temp 50% off", "path": "notes/a.md", "page": "2", "site": "Berlin", "id": 3_232_235_521_u64});
+        for text in [
+            "![x](//evil.test/S)",
+            "<img src=//evil.test/S>",
+            "a { b: url(//evil.test/S) }",
+            "[a]:\u{2044}/evil.test/S",
+        ] {
+            assert_eq!(asked(&json!({ "query": text })).len(), 1, "{text}");
+        }
+        let harmless = json!({"query": "// a comment, 1/2 a//b.rs and c:\\temp 50% off", "path": "notes/a.md", "page": "2", "site": "Berlin", "id": 3_232_235_521_u64});
         assert_eq!(asked(&harmless), [""; 0]);
     }
 

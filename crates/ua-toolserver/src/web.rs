@@ -5,7 +5,6 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use hyper::body::Bytes;
 use reqwest::header::CONTENT_LENGTH;
-use reqwest::redirect::Policy;
 use reqwest::{Body, RequestBuilder, Response, StatusCode};
 use tokio::sync::watch;
 use tokio::time::timeout;
