@@ -47,6 +47,12 @@ impl ToolTransport for Redacting {
     async fn list(&self) -> Result<Vec<ToolSpec>, TransportError> {
         // What a server says about itself goes to the model and into the database, too.
         let specs = self.inner.list().await.map_err(|error| self.error(error))?;
+        // A name cannot be said otherwise, so a tool that has a secret in its own is not offered.
+        let (withheld, specs): (Vec<_>, Vec<_>) =
+            specs.into_iter().partition(|spec| self.redactor.found_in(&spec.name.raw).is_some());
+        for spec in withheld {
+            tracing::warn!(server = %spec.name.server, "a tool whose name holds a secret is left out");
+        }
         let clean = specs.into_iter().map(|mut spec| {
             self.redactor.own(&mut spec.description);
             self.redactor.json(&mut spec.input_schema);

@@ -40,10 +40,20 @@ impl RedactingProvider {
     }
 
     fn turn(&self, mut turn: ModelTurn) -> ModelTurn {
-        for block in &mut turn.blocks {
+        self.redactor.own(&mut turn.model);
+        // What was said under it cannot be asked for by another name.
+        turn.response_id = turn.response_id.filter(|id| self.redactor.found_in(id).is_none());
+        for (place, block) in turn.blocks.iter_mut().enumerate() {
             match block {
                 Block::Text { text } => self.redactor.own(text),
-                Block::ToolUse(tool_use) => self.redactor.json(&mut tool_use.input),
+                Block::ToolUse(tool_use) => {
+                    self.redactor.own(&mut tool_use.name);
+                    self.redactor.json(&mut tool_use.input);
+                    // Wires take letters and digits alone for an id, and each of a turn is another one.
+                    if self.redactor.found_in(&tool_use.id).is_some() {
+                        tool_use.id = format!("call_withheld_{place}");
+                    }
+                }
                 Block::Opaque { value, .. } => self.redactor.json(value),
                 Block::ToolResult { .. } => {} // a model makes none
             }
@@ -103,13 +113,14 @@ mod tests {
                 Block::text(format!("It is {SECRET}.")),
                 Block::Opaque { provider: "leaky".into(), value: json!({"signature": "unchanged"}) },
                 Block::ToolUse(ToolUse { id: "t".into(), name: "n".into(), input }),
+                Block::ToolUse(ToolUse { id: format!("t-{SECRET}"), name: format!("n-{SECRET}"), input: json!({}) }),
             ];
             Ok(ModelTurn {
                 blocks,
                 stop_reason: StopReason::ToolUse,
                 usage: None,
-                model: "m".into(),
-                response_id: None,
+                model: format!("m-{SECRET}"),
+                response_id: Some(SECRET.to_owned()),
             })
         }
     }
@@ -133,8 +144,10 @@ mod tests {
             Block::text("It is [secret KEY]."),
             Block::Opaque { provider: "leaky".into(), value: json!({"signature": "unchanged"}) },
             Block::ToolUse(ToolUse { id: "t".into(), name: "n".into(), input: json!({"note": ["[secret KEY]"]}) }),
+            Block::ToolUse(ToolUse { id: "call_withheld_3".into(), name: "n-[secret KEY]".into(), input: json!({}) }),
         ];
         assert_eq!(turn.blocks, expected);
+        assert_eq!((turn.model.as_str(), turn.response_id), ("m-[secret KEY]", None));
         let error = of(true).complete(&request, &Silent).await.unwrap_err();
         assert!(error.to_string().ends_with("no such key: [secret KEY]"), "{error}");
     }
