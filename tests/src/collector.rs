@@ -34,6 +34,11 @@ impl Collector {
         &self.receiver
     }
 
+    /// How often something was brought to the address that [`CollectorMood::SendsOn`] names.
+    pub fn brought_elsewhere(&self) -> usize {
+        self.receiver.brought_elsewhere()
+    }
+
     /// Every span that arrived.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.receiver.spans()
