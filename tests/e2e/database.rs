@@ -24,6 +24,28 @@ fn checked(env: &TestEnv, code: i32) -> Value {
     env.run(&["db", "check", "--invariants", "--json"]).code(code).json()
 }
 
+/// Whatever made the second copy: what is sent by one of them the other does not know, and both work in one folder.
+#[test]
+fn a_run_is_not_driven_from_two_copies_of_its_database() {
+    let env = env().with_forum();
+    let good = stopped_run(&env);
+    let (copy, second, third) = (env.arg("copy.db"), env.arg("second"), env.arg("third"));
+    env.run(&["db", "backup", &copy]).code(0);
+    let copied = std::process::Command::new("cp").arg("-a").arg(env.root()).arg(&second).status().unwrap();
+    assert!(copied.success());
+    env.run(&["db", "restore", &copy, "--root", &third]).code(0);
+    let said = ["two copies of one database", "nothing was sent"];
+    for root in [&second, &third] {
+        env.run(&["resume", "r", "--mcp-config", &good, "--root", root]).refused(74, &said);
+    }
+    let env = env.with_env("UA_RUNTIME_DB_PATH", &copy);
+    env.run(&["resume", "r", "--mcp-config", &good]).refused(74, &said);
+    let env = env.with_env("UA_RUNTIME_DB_PATH", "");
+    assert_eq!(env.comments().len(), 0);
+    env.run(&["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
 #[test]
 fn a_whole_database_is_said_to_be_whole() {
     let env = env().with_forum();

@@ -11,6 +11,7 @@ use ua_runner::LateFile;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig};
 
+mod copies;
 mod opening;
 mod workspaces;
 
@@ -23,6 +24,10 @@ use crate::settings::Settings;
 /// The folder that holds all workspaces when nobody says which: in the current folder, or in the nearest folder above it that has one which
 /// a `ua` of this user made or was told to use.
 pub(crate) const DEFAULT_ROOT: &str = "AGENT_RUN_WORKSPACES";
+/// The name of the database in a root, unless it is said to be elsewhere.
+pub(crate) const DATABASE: &str = "runtime_state.db";
+/// The folder of locks.
+const LOCKS: &str = "locks";
 
 /// The folders of this installation.
 #[derive(Debug, Clone)]
@@ -90,7 +95,7 @@ impl Home {
         }
         let database = match settings.var("UA_RUNTIME_DB_PATH") {
             Some(path) => resolved(&settings.absolute(Path::new(&path))?),
-            None => root.join("runtime_state.db"),
+            None => root.join(DATABASE),
         };
         #[cfg(not(feature = "postgres"))]
         if settings.var("UA_DATABASE_URL").is_some() {
@@ -186,7 +191,7 @@ impl Home {
 
     /// The folder of the lock files.
     pub fn locks(&self) -> PathBuf {
-        self.state().join("locks")
+        self.state().join(LOCKS)
     }
 
     /// The folders in which it is noted where commands are given from.

@@ -183,6 +183,7 @@ async fn life(
     if run.lease_epoch == 0 && run.spec.artifacts.workspace_dir.is_some() {
         home.refuse_shared(store, &run.run_id, Path::new(&run.workspace_dir)).await?;
     }
+    home.refuse_copies(&run)?;
     let workspace = home.make_workspace(&run)?;
     let acquired_at = env.now();
     let (lease, run) = port.acquire_run(&run.run_id, &owner, acquired_at).await.map_err(|error| {

@@ -58,7 +58,7 @@ mod writer;
 pub use config::SqliteConfig;
 pub use departure::Departure;
 pub use filesystem::{Suitability, filesystem_of};
-pub use maintenance::{Health, Restore, backup, restore};
+pub use maintenance::{Health, Restore, backup, restore, uuid_of as identity_of};
 pub use open::holds_nothing;
 pub use store::SqliteStore;
 pub use writer::Batches;

@@ -209,6 +209,17 @@ impl Restore {
                 path.display()
             )));
         }
+        let moved = moved_copies(path)?;
+        if let Some((there, theirs)) =
+            moved.into_iter().find(|(_, theirs)| uuid_of(from).is_some_and(|ours| ours == *theirs))
+        {
+            return Err(refused(format!(
+                "{} is a copy of database {theirs}, which was moved to a server ({} is what is left of it here); what was done there since is not \
+                 in the copy, and its runs would be driven twice; move that file away first if the server is not used any more",
+                from.display(),
+                there.display()
+            )));
+        }
         let writing = if path.exists() { keep_from_writing(path)? } else { None };
         Ok(Self { from: from.to_path_buf(), path: path.to_path_buf(), _migrations: migrations, writing })
     }
@@ -234,7 +245,7 @@ impl Restore {
 }
 
 /// The identity of the database at `path`; `None` when it cannot be read.
-pub(crate) fn uuid_of(path: &Path) -> Option<String> {
+pub fn uuid_of(path: &Path) -> Option<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
     read_uuid(&connection).ok()
 }
@@ -296,6 +307,23 @@ fn put_in_place(from: &Path, path: &Path, at: Timestamp) -> Result<Option<PathBu
     }
     fs::rename(&fresh, path).and_then(|()| sync_folder(path)).map_err(failed(path))?;
     Ok(kept)
+}
+
+/// What is left of databases that were moved to a server from `path`, and whose each was.
+fn moved_copies(path: &Path) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let folder = open::folder_of(path);
+    let failed = |error| refused_because(format!("{} cannot be read", folder.display()), error);
+    let mut beginning = path.file_name().unwrap_or_default().to_os_string();
+    beginning.push(".moved-");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_one = entry.file_name().as_encoded_bytes().starts_with(beginning.as_encoded_bytes());
+        if let Some(id) = Some(entry.path()).filter(|_| is_one).as_deref().and_then(uuid_of) {
+            found.push((entry.path(), id));
+        }
+    }
+    Ok(found)
 }
 
 fn missing_is_fine(error: io::Error) -> io::Result<()> {
