@@ -285,7 +285,15 @@ impl Worker {
                     let (count, due) = left.later.unwrap_or((0, entry.options.run_after));
                     left.later = Some((count + 1, due.min(entry.options.run_after)));
                 }
-                (QueueState::Claimed, _) | (QueueState::Ready, None) => return None,
+                (QueueState::Ready, None) => match self.store.elsewhere(&entry.run_id).await.ok()? {
+                    // It is offered there alone, as long as nobody says that the place is gone.
+                    Some(place) => {
+                        let why = format!("it was begun in {place}, and only a worker there takes it");
+                        left.misfits.insert(entry.run_id.clone(), why);
+                    }
+                    None => return None,
+                },
+                (QueueState::Claimed, _) => return None,
             }
         }
         Some(left)
