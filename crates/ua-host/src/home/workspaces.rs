@@ -142,7 +142,7 @@ impl Home {
     }
 
     /// The root that a run's folder is in, and where in it: this one, or another one of this user whose runs are in the same database.
-    fn place_of(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
+    pub(super) fn place_of(&self, folder: &Path) -> Option<(PathBuf, PathBuf)> {
         if let Some(below) = self.inside_root(folder) {
             return Some((self.root.clone(), below));
         }

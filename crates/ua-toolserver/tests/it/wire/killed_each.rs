@@ -257,12 +257,13 @@ async fn a_program_does_not_outlive_its_killed_server_unseen() {
     let directory = TempDir::new().unwrap();
     let workspace = directory.path().join("w");
     std::fs::create_dir(&workspace).unwrap();
-    let wait = "echo begun >> log; while [ ! -e go ]; do sleep 0.01; done; echo done >> log";
+    // The file is there before the word is in it.
+    let wait = "echo begun >> log; : > started; while [ ! -e go ]; do sleep 0.01; done; echo done >> log";
     let arguments = json!({"argv": ["sh", "-c", wait]});
     let mut first = start_with(&workspace, &["--enable-command"]).await;
     tokio::select! {
         came = first.client.call_tool(keyed("run_command", &arguments, 1)) => panic!("{came:?}"),
-        () = appeared(workspace.join("log")) => {}
+        () = appeared(workspace.join("started")) => {}
     }
     first.child.kill().await.unwrap();
     std::fs::write(workspace.join("go"), "").unwrap();
