@@ -33,6 +33,7 @@ fn a_run_is_not_driven_from_two_copies_of_its_database() {
     env.run(&["db", "backup", &copy]).code(0);
     let copied = std::process::Command::new("cp").arg("-a").arg(env.root()).arg(&second).status().unwrap();
     assert!(copied.success());
+    fs::create_dir(&third).unwrap();
     env.run(&["db", "restore", &copy, "--root", &third]).code(0);
     let said = ["two copies of one database", "nothing was sent"];
     for root in [&second, &third] {

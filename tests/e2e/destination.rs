@@ -112,14 +112,18 @@ fn what_is_inherited_decides_where_a_call_goes() {
 /// A question that is asked again has another id; who was given the old one, by an alert or on a screen, is led to it.
 #[test]
 fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
-    let env = env().with_forum().with_env("TMPDIR", "/tmp");
-    let post = json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]});
-    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([post, {"text": "Done."}]));
-    env.run_killed_at("after:tool.invoke:post_comment", &["job", &job, "--run-id", "r"]);
-    env.run(&["resume", "r"]).code(75);
+    let env = env().with_env("UA_SERVER_PACKS", "stripe=stripe");
+    let servers = serve(&env, Provider::Stripe, "a.log", "1");
+    let fields = json!({"tools": {"builtin": false}});
+    let refund = json!({"charge": "ch_1", "amount": 500});
+    let more = ["--mcp-config", servers.as_str()];
+    killed(&env, "after:tool.invoke", "mcp__stripe__create_refund", &fields, &refund, &more);
+    serve(&env, Provider::Stripe, "a.log", "2");
+    asks(&env, "changed: variable ACCOUNT");
     let old = open_question(&env);
-    let env = env.with_env("TMPDIR", "/var/tmp");
-    env.run(&["resume", "r"]).code(75).shows(&["variable TMPDIR"]);
+    env.run(&["answer", &old, "retry"]).code(0);
+    serve(&env, Provider::Stripe, "a.log", "3");
+    env.run(&["resume", "r"]).code(75);
     let new = open_question(&env);
     assert_ne!(old, new);
     for name in [old.as_str(), &old[old.len() - 8..]] {
@@ -127,7 +131,7 @@ fn the_old_name_of_a_question_that_is_asked_again_leads_to_the_new_one() {
     }
     env.run(&["answer", &new, "happened"]).code(0);
     env.run(&["resume", "r"]).code(0);
-    assert_eq!(env.comments().len(), 1);
+    assert_eq!(made(&env, "a.log"), 1);
 }
 
 /// What was done as one account is not told to a fork that works as another one.

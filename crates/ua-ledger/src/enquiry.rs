@@ -667,7 +667,9 @@ mod tests {
             (issues(json!([issue("Report", "02T02:04:06")])), "unclear"),
             (issues(json!([issue("Report", "02T03:09:06")])), "unclear"),
             (issues(json!([issue("Report", "01T01:04:06")])), "absent"),
-            (issues(json!([issue("Other", "02T02:54:06")])), "absent"),
+            (issues(json!([issue("Other", "01T02:54:06")])), "absent"),
+            // A clock that is ahead by ten minutes, and the words of another entry.
+            (issues(json!([issue("Other", "02T02:54:06")])), "unclear"),
             (issues(json!([issue("Report!", "02T03:04:06")])), "unclear"),
             (issues(json!([issue("Other", "02T03:00:06")])), "unclear"),
             (issues(json!([])), "absent"),
@@ -695,10 +697,10 @@ mod tests {
             says(&json!(made.iter().map(issue).collect::<Vec<_>>()))
         };
         let table = [
-            (list(&["02T02:50:00", "02T02:40:00"]), "absent"),
-            (list(&["02T02:40:00", "02T02:50:00"]), "unclear"),
-            (list(&["02T03:04:30", "02T02:40:00"]), "unclear"),
-            (list(&["02T03:00:00", "02T02:40:00"]), "unclear"),
+            (list(&["01T02:50:00", "01T02:40:00"]), "absent"),
+            (list(&["01T02:40:00", "01T02:50:00"]), "unclear"),
+            (list(&["02T03:04:30", "01T02:40:00"]), "unclear"),
+            (list(&["02T02:00:00", "01T02:40:00"]), "unclear"),
             (list(&[]), "unclear"),
         ];
         for (outcome, expected) in table {
