@@ -256,6 +256,19 @@ pub fn missing_in_short(guidance: &str) -> Option<String> {
     (!missing.is_empty()).then(|| missing.join(", "))
 }
 
+/// Begins what a model is told that persons said to it.
+const PERSONS_SAY: &str = "A person who was asked about this job says:";
+
+/// What the model of a run is told that persons said beside their answers to questions about it, oldest first.
+pub fn words_of_persons(words: &[String]) -> String {
+    format!("{PERSONS_SAY}\n\n{}", words.join("\n\n"))
+}
+
+/// What [`words_of_persons`] says that persons said. `None` of a text that says nothing of the kind.
+pub fn said_by_persons(guidance: &str) -> Option<&str> {
+    guidance.strip_prefix(PERSONS_SAY).map(str::trim)
+}
+
 /// A declared effect and how often it is wanted.
 struct DeclaredEffect {
     effect: String,

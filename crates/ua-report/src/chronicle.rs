@@ -283,6 +283,9 @@ pub fn attempted(attempt: u32, arguments: &str) -> String {
 
 /// That a model which stopped early was told what is missing, in a line: what, and how much of it there is.
 pub fn guided(guidance: &str) -> String {
+    if let Some(words) = ua_evidence::said_by_persons(guidance) {
+        return format!("the model was told what a person says: {}", brief(words, 120));
+    }
     match ua_evidence::missing_in_short(guidance) {
         Some(missing) => format!("the model stopped early; missing: {}", brief(&missing, 120)),
         None => format!("the model stopped early; told: {}", brief(guidance, 120)),
@@ -324,6 +327,8 @@ mod tests {
             "the model stopped early; missing: email.send (0 of 1), file report.html"
         );
         assert_eq!(guided("Your reply was cut."), "the model stopped early; told: Your reply was cut.");
+        let words = ua_evidence::words_of_persons(&["- Write to Ada: twice.".to_owned(), "Not to Bob.".to_owned()]);
+        assert_eq!(guided(&words), "the model was told what a person says: - Write to Ada: twice. Not to Bob.");
     }
 
     #[test]

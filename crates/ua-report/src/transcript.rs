@@ -159,7 +159,7 @@ const fn speaker(origin: Origin) -> &'static str {
         Origin::Tools => "Tools",
         Origin::Phase => "Runner: a phase begins",
         Origin::Iteration => "Runner: an iteration begins",
-        Origin::Guidance => "Runner: what is missing",
+        Origin::Guidance => "Runner: what the model is told",
         Origin::Resume => "Runner: note after a resume",
         Origin::Omission => "Runner: messages left out",
     }

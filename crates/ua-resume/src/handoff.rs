@@ -124,7 +124,11 @@ impl Handoff {
                 artifacts: packet.artifacts.iter().filter(|file| file.path != FILE).cloned().collect(),
                 corpora: packet.corpora.clone(),
             },
-            open: HandoffOpen { in_doubt, questions: packet.questions.clone() },
+            // What was answered waits for nobody; the model reads what was said beside it as it was said.
+            open: HandoffOpen {
+                in_doubt,
+                questions: packet.questions.iter().filter(|question| question.answer.is_none()).cloned().collect(),
+            },
             next: HandoffNext {
                 missing: missing.map(|text| clean(&text)).collect(),
                 remaining_phases: packet.remaining_phases.clone(),

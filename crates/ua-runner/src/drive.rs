@@ -11,6 +11,7 @@ mod results;
 mod session;
 mod think;
 mod turn;
+mod words;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use ua_store::{CallRecord, EndMark, QuestionKind, RequestId, RunRecord, RunRecor
 use self::admit::Start;
 pub use self::iteration::evidence_ledgers;
 use self::session::Session;
+use self::words::UnreadWords;
+pub(crate) use self::words::is_unread;
 use crate::budget::{Estimate, Limits};
 use crate::cas::StoredTurns;
 use crate::compose::Filled;
@@ -164,6 +167,8 @@ struct Driver<'a> {
     files: NextFiles,
     /// What the model is to be told about records that persons corrected, and when the last of those was.
     correction_note: Option<String>,
+    /// What they said in answers about the run.
+    unread: UnreadWords,
     /// Whether somebody was told that the history does not fit.
     told_over_limit: bool,
     /// The turn whose request was too long for the model, so that its history is cut.
@@ -208,6 +213,7 @@ impl<'a> Driver<'a> {
             marked_files: FileStamps::default(),
             files: NextFiles::of_start(records.run.turn_index, acquired_at),
             correction_note: None,
+            unread: UnreadWords::default(),
             told_over_limit: false,
             cut_for: None,
             corrected_at: None,
@@ -224,6 +230,7 @@ impl<'a> Driver<'a> {
     fn take_over(&mut self, records: RunRecords) {
         self.replay = self.owed_by(&records);
         self.correction_note = correction_note(&records);
+        self.unread = UnreadWords::of(&records);
         self.corrected_at = records.run.corrected_at;
         let committed = records.run.turn_index;
         self.session = Session::of(&records);

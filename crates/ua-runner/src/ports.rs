@@ -10,6 +10,7 @@ use ua_llm::LlmProvider;
 use ua_store::{Choice, NewQuestion, QuestionKind, QuestionRecord, RunEnd, RunLease, RunRecord, RunStore, Store};
 
 use crate::alive::Stillness;
+use crate::drive::is_unread;
 use crate::error::RunError;
 use crate::machine::Conclusion;
 use crate::pin::PinSettings;
@@ -126,7 +127,8 @@ pub(crate) async fn ask_about_orphan(
     {
         let is_over = match &earlier.answer {
             None => earlier.text != text,
-            Some(answer) => answer.choice != Choice::Abort,
+            // What was said beside an answer is for the model, which is told it when it is asked again.
+            Some(answer) => answer.choice != Choice::Abort && !is_unread(earlier),
         };
         if is_over {
             let closed = store.close_question(lease, &earlier.question_id, env.now()).await;

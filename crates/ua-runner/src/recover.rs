@@ -12,6 +12,7 @@ use ua_store::{
 };
 
 use crate::budget::{Below, Spent};
+use crate::drive::is_unread;
 use crate::error::RunError;
 use crate::iteration::IterationState;
 use crate::machine::{OpenCall, OpenTurn, ReplyEnd, Start, Talk, Word, errors_in_a_row};
@@ -106,6 +107,8 @@ async fn run_questions(ports: &Ports, records: &RunRecords) -> Result<Option<Que
             None if !answers_itself => return Ok(Some(question.clone())),
             // The run has a mark by now, which is looked at before anything starts; its end closes the question.
             Some(answer) if answer.choice == Choice::Abort => continue,
+            // Acted on when the model is told what was said beside it.
+            Some(_) if is_unread(question) => continue,
             None | Some(_) => {}
         }
         ports

@@ -229,6 +229,7 @@ impl Driver<'_> {
         match conclusion {
             Conclusion::Succeeded { final_output } => {
                 end.status = RunStatus::Succeeded;
+                end.closes = self.unread.left();
                 // Whatever stood around the value in the message, the value is what is kept.
                 let value = self.wanted_output().and_then(|schema| read_output(schema, final_output).ok());
                 end.final_output = Some(value.map_or_else(|| final_output.clone(), |value| value.to_string()));

@@ -1,9 +1,10 @@
 //! One turn: compose, record, dispatch, commit. What lies between the first two is in `think`.
 
+use ua_checkpoint::estimate_tokens;
 use ua_core::{CallId, CallStatus, Message, ModelTurn, Origin, Resolution, Role, RunId, ToolCharge, chain};
 use ua_dispatch::{CallProgress, DispatchError, Dispatched, Handed, StopSignal, is_task_under_way};
 use ua_ledger::LedgerError;
-use ua_llm::{Conversation, ModelRequest, ToolOffer};
+use ua_llm::{Conversation, Measured, ModelRequest, ToolOffer};
 use ua_store::{
     CallCancel, CallRecord, Change, CheckpointKind, LedgerStore, QuestionStatus, ReplayStatus, RequestEnd, RunStore,
     Store, StoreError, TurnCommit, TurnDraft, rules,
@@ -32,9 +33,25 @@ impl Driver<'_> {
         if let Some(event) = self.tend_conversation().await? {
             return Ok(event);
         }
-        if let Some(note) = self.correction_note.take() {
-            self.say(Message::user(Origin::Guidance, note), "append what a person corrected").await?;
+        let (mut request, mut measured) = self.composed().await?;
+        // What is to be told is counted before it is told: it must not go with a context that ends here.
+        let unsaid: u64 = self.untold().map(|message| estimate_tokens(&message)).sum();
+        let tokens = self.fit.counted(measured.input_tokens.saturating_add(unsaid));
+        let asked = self.run.spec.harness.as_ref().and_then(|harness| harness.context_budget_tokens);
+        if let Some(why) = self.machine.context_impossible(tokens, asked) {
+            return Ok(Event::Impossible { why });
         }
+        if let Some(why) = self.machine.context_full(tokens) {
+            return Ok(Event::ContextFull(why));
+        }
+        if self.tell_what_persons_said().await? {
+            (request, measured) = self.composed().await?;
+        }
+        self.reserve_composed(turn, request, measured).await
+    }
+
+    /// The request that the history, the tools and the settings make now, with its size.
+    pub(super) async fn composed(&mut self) -> Result<(ModelRequest, Measured), RunError> {
         let store = self.ports.store.as_ref();
         let composed = compose(&self.history, &self.run, self.settings, self.fit, &mut self.filled, store).await?;
         if let Some(max_tokens) = composed.over.filter(|_| !std::mem::replace(&mut self.told_over_limit, true)) {
@@ -53,15 +70,7 @@ impl Driver<'_> {
             output_schema: self.wanted_output().filter(|_| self.settings.structured).cloned(),
         };
         let measured = self.measurer.measure(&request);
-        let tokens = self.fit.counted(measured.input_tokens);
-        let asked = self.run.spec.harness.as_ref().and_then(|harness| harness.context_budget_tokens);
-        if let Some(why) = self.machine.context_impossible(tokens, asked) {
-            return Ok(Event::Impossible { why });
-        }
-        if let Some(why) = self.machine.context_full(tokens) {
-            return Ok(Event::ContextFull(why));
-        }
-        self.reserve_composed(turn, request, measured).await
+        Ok((request, measured))
     }
 
     /// Takes the tools that the next request offers, unless they are those of the last one. What a name stands for stays as it is for the

@@ -34,6 +34,7 @@ mod taint;
 mod tasks;
 mod turn_guard;
 mod unknown;
+mod words;
 
 use scenario::{Answers, Scenario};
 use ua_core::{CallStatus, RunStatus};

@@ -71,8 +71,21 @@ fn applied(
             }
         }
         (Choice::Skip, Some(call)) => skipped(found, records, question, answer, call),
-        (Choice::Happened | Choice::Execute | Choice::Continue | Choice::Skip, None) => {}
+        (Choice::Happened | Choice::Execute | Choice::Continue | Choice::Skip, None) => {
+            if let Some(remark) = remark_of(answer)
+                && answer.applied_at.is_some_and(|at| records.turns.iter().any(|turn| turn.recorded_at > at))
+                && !is_in_the_history(records, remark)
+            {
+                let why = format!("{by} said something to the model, and it was asked again without having read it");
+                found.add("a_remark_is_read", id, why);
+            }
+        }
     }
+}
+
+/// The words beside an answer, if they say anything.
+fn remark_of(answer: &AnswerRecord) -> Option<&str> {
+    answer.text.as_deref().map(str::trim).filter(|remark| !remark.is_empty())
 }
 
 /// What a run did after it was to end. One that has ended has done as it was told, whatever a clock that was set back says of the order.
@@ -108,8 +121,9 @@ fn skipped(
         let why = format!("{} skipped `{}` (call {}), and it was sent", answer.by, call.name.tool, call.call_id);
         found.add(invariant, id, why);
     }
-    let remark = answer.text.as_deref().map(str::trim).filter(|remark| !remark.is_empty());
-    let Some(remark) = remark.filter(|_| call.resolution == Some(Resolution::AfterFailure) && call.attempt == 0) else {
+    let Some(remark) =
+        remark_of(answer).filter(|_| call.resolution == Some(Resolution::AfterFailure) && call.attempt == 0)
+    else {
         return;
     };
     let turn_is_over = call.position.turn <= records.run.turn_index;
@@ -242,6 +256,19 @@ mod tests {
         assert!(broken(&scene).contains(&"a_remark_is_read"));
         scene.0.messages[0].message.blocks.push(ua_core::Block::text("Ada says: I looked."));
         assert!(!broken(&scene).contains(&"a_remark_is_read"));
+    }
+
+    #[tokio::test]
+    async fn words_about_the_run_that_its_model_never_read_are_seen() {
+        let mut scene = answered(Choice::Continue, CallStatus::Succeeded).await;
+        let question = &mut scene.0.questions[0];
+        (question.call_id, question.kind) = (None, QuestionKind::MissingEvidence);
+        question.answer.as_mut().unwrap().text = Some("It is on my desk.".to_owned());
+        assert_eq!(broken(&scene), [""; 0], "the model was not asked again");
+        scene.0.turns[0].recorded_at = samples::at(62);
+        assert_eq!(broken(&scene), ["a_remark_is_read"]);
+        scene.0.messages[0].message.blocks.push(ua_core::Block::text("Ada says: It is on my desk."));
+        assert_eq!(broken(&scene), [""; 0]);
     }
 
     #[tokio::test]
