@@ -121,6 +121,21 @@ fn an_email_is_sent_once_when_ua_and_the_real_claude_die_together() {
 }
 
 #[test]
+fn a_real_claude_whose_ua_is_killed_in_a_tool_call_asks_nothing_that_is_not_charged() {
+    let Some(claude) = claude("a kill of ua while the real Claude Code waits for a tool") else { return };
+    for at in ["before", "after"] {
+        let model = Model::start(&after_an_interruption(&mail()), Vec::new());
+        let env = world(&claude, &model);
+        env.run_killed_at(&format!("{at}:tool.invoke:send_email"), &["job", &job(&env), "--run-id", "r"]);
+        until("everything has ended", || env.processes().is_empty());
+        assert_eq!(model.log().len(), 1, "{at}: the orphan asked again: {}", model.last_request());
+        env.run(&["resume", "r"]).code(0).shows(&["All is done."]);
+        assert_eq!(env.mails().len(), 1, "{at}");
+        assert_eq!(env.value("SELECT count(*) FROM usage"), model.log().len().to_string(), "{at}");
+    }
+}
+
+#[test]
 fn a_fork_begins_a_session_of_its_own_from_that_of_the_real_claude() {
     let Some(claude) = claude("a fork of a session of the real Claude Code") else { return };
     let comment = |text: &str| json!({"tools": [{"name": "mcp__forum__post_comment", "input": {"text": text}}]});

@@ -77,5 +77,5 @@ pub use logins::{
 };
 pub use server::ServerAbout;
 pub use shim::{DEFAULT_GRACE, ShimArgs, run_shim};
-pub use signals::{is_ignored, unblock_signals};
+pub use signals::{is_ignored, outlive_requests_to_end, unblock_signals};
 pub use transport::{McpTransport, McpTransportConfig};

@@ -40,6 +40,20 @@ pub(crate) fn ignore_nothing_below() -> io::Result<()> {
     Ok(())
 }
 
+/// Has this process go on when it is asked to end: it ends for another reason that its caller knows. What it starts is asked as ever.
+///
+/// # Errors
+/// The signals cannot be heard.
+pub fn outlive_requests_to_end() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _within = runtime.enter();
+    // What is heard once is never at its default again, also when nobody listens any more.
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        drop(signal(kind)?);
+    }
+    Ok(())
+}
+
 fn ignored_here() -> Vec<i32> {
     ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default())
 }
