@@ -97,6 +97,18 @@ fn a_job_is_one_tree_from_the_run_to_what_its_tool_servers_do() {
         }
     }
 
+    for asked in spans.iter().filter(|span| span.name.starts_with("tools/call ") && span.kind == "client") {
+        assert_eq!(text(asked, "network.transport"), "pipe");
+        assert!(text(asked, "mcp.protocol.version").starts_with("20"), "{}", asked.name);
+    }
+
+    // What others read has names of ours or of the conventions, and no module of this program.
+    for (name, attributes) in spans.iter().flat_map(|span| &span.events) {
+        let is_named = |key: &str| key.contains('.') || ["run_id", "step_id", "tool_call_id"].contains(&key);
+        let keys: Vec<&str> = attributes.keys().map(String::as_str).collect();
+        assert!(keys.iter().all(|key| is_named(key)), "{name}: {keys:?}");
+    }
+
     // Our own tool server is another process: its span hangs below the one that asked, and has its ids.
     let server = spans.iter().find(|span| span.name == "tools/call notify" && span.kind == "server").unwrap();
     assert_eq!(server.resource["service.name"], "ua-toolserver");
@@ -226,7 +238,7 @@ fn a_run_that_was_killed_is_linked_all_the_same() {
     let call = collector.one("execute_tool run_command");
     assert_eq!(text(&call, "ua.tool.replay"), "redone");
     let replayed = call.events.iter().find(|(name, _)| name == "ua.ledger.replayed").unwrap();
-    assert_eq!(replayed.1["replay"], "redone");
+    assert_eq!(replayed.1["ua.replay"], "redone");
     env.run(&["runs", "show", "r", "-v"]).code(0).shows(&[&format!("Traces         {}, {}", ids[0], ids[1])]);
     let completion = std::fs::read_to_string(env.workspace().join("job_completion_r.json")).unwrap();
     let completion: Value = serde_json::from_str(&completion).unwrap();

@@ -11,6 +11,7 @@ use crate::exchange::{Sending, Unanswered};
 use crate::host::Host;
 use crate::http::HttpConnection;
 use crate::pipe::PipeConnection;
+use crate::trace;
 use crate::wire::DROPPED;
 
 /// The most pages of a list that are asked for.
@@ -85,8 +86,14 @@ impl Connection {
     /// Sends one request of a permitted attempt, once, and waits for its answer, at most for its time limit.
     pub(crate) async fn call(&self, sending: Sending, env: &Env) -> Outcome {
         match self {
-            Self::Pipe(pipe) => pipe.call(sending, env).await,
-            Self::Http(http) => http.call(sending, env).await,
+            Self::Pipe(pipe) => {
+                trace::goes_over("pipe", &self.dialect().version);
+                pipe.call(sending, env).await
+            }
+            Self::Http(http) => {
+                trace::goes_over("tcp", &self.dialect().version);
+                http.call(sending, env).await
+            }
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) fn of_request(tool: &ToolName) -> Span {
         otel.status_code = field::Empty,
         error.type = field::Empty,
         mcp.method.name = "tools/call",
+        mcp.protocol.version = field::Empty,
+        network.transport = field::Empty,
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = tool.tool,
         ua.tool.server = tool.server,
@@ -36,6 +38,11 @@ pub(crate) fn of_request(tool: &ToolName) -> Span {
         ua.tool.outcome = field::Empty,
         tool_call_id = field::Empty,
     )
+}
+
+/// Records over what the request of the current span goes, and in which revision of the protocol.
+pub(crate) fn goes_over(transport: &'static str, version: &str) {
+    Span::current().record("network.transport", transport).record("mcp.protocol.version", version);
 }
 
 /// Records how the request of `span` ended.

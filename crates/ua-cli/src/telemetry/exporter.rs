@@ -192,6 +192,24 @@ fn with_lists(span: &mut SpanData) {
     }
 }
 
+/// Attributes without a prefix that the format of runs has everywhere: whoever searches for a call finds all of it by them.
+const IDS: [&str; 3] = ["run_id", "step_id", "tool_call_id"];
+/// What the layer below adds to each event: the module that made it, and its level. Neither is for others.
+const OF_THE_LAYER: [&str; 2] = ["target", "level"];
+
+/// Gives what happened in a span attributes with names of ours, as those of the span have: fields are short where they are written.
+fn with_own_names(span: &mut SpanData) {
+    for event in &mut span.events.events {
+        event.attributes.retain(|attribute| !OF_THE_LAYER.contains(&attribute.key.as_str()));
+        for attribute in &mut event.attributes {
+            let key = attribute.key.as_str();
+            if !key.contains('.') && !IDS.contains(&key) {
+                attribute.key = Key::new(format!("ua.{key}"));
+            }
+        }
+    }
+}
+
 /// An exporter whose failures are counted.
 #[derive(Debug)]
 struct Watched<E> {
@@ -203,6 +221,7 @@ impl<E: ExportSpans> ExportSpans for Watched<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len() as u64;
         batch.iter_mut().for_each(with_lists);
+        batch.iter_mut().for_each(with_own_names);
         let exported = self.inner.export(batch).await;
         exported.inspect_err(|error| self.lost.note(&self.lost.spans, count, error))
     }
