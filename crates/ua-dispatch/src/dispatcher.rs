@@ -515,6 +515,10 @@ impl Dispatcher {
                 let server = unknown.call().name.server.clone();
                 if let Some(generation) = unknown.generation() {
                     let wait = self.transport.horizon(&server, generation, unknown.lost_at());
+                    // Time alone keeps a second effect away; a read that may simply be run again has none, and is.
+                    if !wait.is_zero() && unknown.call().policy.is_free_read() {
+                        return Box::pin(self.recover(unknown, stop)).await;
+                    }
                     if !wait.is_zero() {
                         self.tell(CallProgress::Waiting { call: Box::new(unknown.call().clone()), wait });
                     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use ua_core::Env;
 use ua_http::sse::{Event, Parser};
@@ -225,11 +226,16 @@ impl Events {
             }
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.parser.push(&chunk).map_err(Broken::Content)?,
-                Ok(None) => return Ok(None),
+                // Some servers leave out the line that ends the last event. One that was cut instead is no JSON.
+                Ok(None) => return Ok(self.parser.last_event().filter(is_whole)),
                 Err(error) => return Err(Broken::Connection(cause(&error))),
             }
         }
     }
+}
+
+fn is_whole(event: &Event) -> bool {
+    event.data.as_deref().is_some_and(|data| serde_json::from_str::<IgnoredAny>(data).is_ok())
 }
 
 /// Asks for the rest of a stream. What is refused is a status, or nothing when nobody was reached.

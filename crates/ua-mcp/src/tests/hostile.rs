@@ -208,6 +208,8 @@ fn call(seen: &Seen) -> Answer {
         "batch" => Answer::Whole(json_response(&json!([done(id)]))),
         "no_answer" => Answer::Whole(json_response(&json!({"jsonrpc": "2.0", "id": id}))),
         "broken_json" => Answer::Cut(stream(&format!("data: {}\n\n", &answer[..answer.len() - 2]))),
+        "no_last_line" => Answer::Cut(stream(&format!("event: message\ndata: {answer}"))),
+        "cut_in_last_line" => Answer::Cut(stream(&format!("data: {}", &answer[..answer.len() - 1]))),
         "huge" => {
             let text = "x".repeat(9 * 1024 * 1024);
             Answer::Whole(json_response(

@@ -104,6 +104,7 @@ async fn a_broken_answer_loses_the_call_and_never_sends_it_again() {
         ("batch", "it broke the protocol: it sent a batch"),
         ("no_answer", "it broke the protocol: an answer has neither a result nor an error"),
         ("broken_json", "it broke the protocol: a message cannot be read"),
+        ("cut_in_last_line", "the stream ended before the answer came"),
         ("stream_without_ids", "the stream ended before the answer came"),
         ("stream_stuck", "5 attempts to take it up again brought nothing new"),
         ("stream_forgotten", "it does not let it be taken up again (HTTP status 405 Method Not Allowed)"),
@@ -161,6 +162,7 @@ async fn a_stream_brings_other_messages_first_and_only_the_first_answer_counts()
     let peer = Peer::new().await;
     assert_eq!(text(peer.call("two_answers", json!({})).await), "done");
     assert_eq!(text(peer.call("slow_stream", json!({})).await), "done");
+    assert_eq!(text(peer.call("no_last_line", json!({})).await), "done");
     let answers = || {
         let seen = peer.hostile.seen();
         let answers = seen.into_iter().filter(|seen| seen.body["id"].is_string()).map(|seen| seen.body);

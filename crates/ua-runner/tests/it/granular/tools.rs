@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -126,6 +127,8 @@ async fn a_timeout_of_a_policy_leaves_the_call_in_doubt() {
 struct Always {
     tools: Arc<dyn ToolTransport>,
     outcome: Outcome,
+    /// How long it would be waited for a server that cannot be ended.
+    horizon: Duration,
 }
 
 #[async_trait]
@@ -154,7 +157,12 @@ impl ToolTransport for Always {
         self.tools.ask(enquiry).await
     }
 
+    fn horizon(&self, _server: &str, _generation: &str, _lost_at: Option<Timestamp>) -> Duration {
+        self.horizon
+    }
+
     async fn fence(&self, server: &str, generation: &str, lost_at: Option<Timestamp>) -> Fence {
+        assert!(self.horizon.is_zero(), "a read is waited for that may simply be made again");
         self.tools.fence(server, generation, lost_at).await
     }
 }
@@ -191,7 +199,9 @@ async fn a_read_that_fails_is_told_to_the_model_and_asks_nobody() {
     for (outcome, is_clear) in table {
         for (policy, may_ask) in [(POLICY, false), (HELD, true)] {
             let mut shop = Shop::new(&script.to_string(), policy, done);
-            shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+            let horizon = Duration::from_secs(if may_ask { 0 } else { 30 });
+            let tools = shop.step.agent.tools.clone();
+            shop.step.agent.tools = Arc::new(Always { tools, outcome: outcome.clone(), horizon });
             match shop.run().await.unwrap() {
                 StepOutcome::Complete { final_output, .. } => {
                     assert!(is_clear || !may_ask, "{outcome:?}: a person was to be asked");
@@ -231,7 +241,11 @@ async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
     };
     for (outcome, words) in [(away(404, true), "HTTP status 404"), (away(429, false), "HTTP status 429")] {
         let mut shop = Shop::new(SCRIPT, POLICY, done);
-        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        shop.step.agent.tools = Arc::new(Always {
+            tools: shop.step.agent.tools.clone(),
+            outcome: outcome.clone(),
+            horizon: Duration::ZERO,
+        });
         let StepOutcome::Waiting { question } = shop.run().await.unwrap() else { panic!("{outcome:?}: a doubt") };
         let text = &question.text;
         assert!(text.contains(words) && text.contains("nobody knows you") && text.contains("got it 3 times"), "{text}");
@@ -242,7 +256,11 @@ async fn a_server_that_turns_a_call_away_for_ever_is_not_believed_for_ever() {
         assert_eq!(attempts_to_order(&shop).await.len(), 4, "{}", question.text);
 
         let mut shop = Shop::new(SCRIPT, KEYED, done);
-        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        shop.step.agent.tools = Arc::new(Always {
+            tools: shop.step.agent.tools.clone(),
+            outcome: outcome.clone(),
+            horizon: Duration::ZERO,
+        });
         let ended = shop.run().await.unwrap();
         assert!(matches!(ended, StepOutcome::Complete { .. }), "{ended:?}");
         assert_eq!(attempts_to_order(&shop).await.len(), 6, "{outcome:?}");
@@ -262,7 +280,11 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     };
     for (outcome, attempts, least) in [(busy(429, 60), 6, 60), (busy(429, 3_600), 1, 0), (busy(503, 60), 6, 60)] {
         let mut shop = Shop::new(SCRIPT, KEYED, done);
-        shop.step.agent.tools = Arc::new(Always { tools: shop.step.agent.tools.clone(), outcome: outcome.clone() });
+        shop.step.agent.tools = Arc::new(Always {
+            tools: shop.step.agent.tools.clone(),
+            outcome: outcome.clone(),
+            horizon: Duration::ZERO,
+        });
         let _ended = shop.run().await.unwrap();
         let made = attempts_to_order(&shop).await;
         assert_eq!(made.len(), attempts, "{outcome:?}");
