@@ -48,6 +48,13 @@ fn check_seed(spec: &RunSpec, is_taken: bool, provider: &str) -> Result<(), Host
     }
 }
 
+/// Words for the model that its provider would not read are refused.
+fn check_extras(extras: &ModelExtras, provider: &str) -> Result<(), HostError> {
+    let Some((field, why)) = extras.unread(provider).into_iter().next() else { return Ok(()) };
+    Err(HostError::usage(format!("`model.{field}` says something that the provider `{provider}` does not take: {why}"))
+        .hint("correct the job; nothing was started"))
+}
+
 /// What whoever starts a run says about how; all of it wins over the job and the settings.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchOptions {
@@ -253,12 +260,13 @@ impl Launch {
     /// Finds everything that can be known to be wrong before anything is stored or started.
     pub fn check(&self, host: &Host, spec: &RunSpec) -> Result<(), HostError> {
         let settings = host.settings();
+        let extras = providers::extras_of(spec)?;
+        check_extras(&extras, &self.provider)?;
         if self.provider == claude_code::NAME {
             claude_code::check(settings)?;
             check_seed(spec, false, &self.provider)?;
             providers::model_timeout(settings)?;
         } else {
-            let extras = providers::extras_of(spec)?;
             let provider = self.provider(settings, host.env(), &Redactor::default(), &Places::default(), &extras)?;
             check_seed(spec, provider.takes_seed(), &self.provider)?;
         }

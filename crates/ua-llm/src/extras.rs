@@ -22,6 +22,9 @@ const OURS: [&str; 10] = [
     "transfer-encoding",
 ];
 
+/// The choices that are no tool's name.
+const ANY_TOOL: [&str; 3] = ["auto", "any", "none"];
+
 /// How a model is to work. What is not said is left to the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelExtras {
@@ -42,6 +45,33 @@ impl ModelExtras {
     /// The first that cannot, and why.
     pub fn check(&self) -> Result<(), String> {
         self.read().map(drop)
+    }
+
+    /// The fields of `model` that say something which a provider of this name does not read, or does not take together, and why.
+    pub fn unread(&self, provider: &str) -> Vec<(&'static str, &'static str)> {
+        // What is played from a file asks nobody.
+        if matches!(provider, "scripted" | "replay") {
+            return Vec::new();
+        }
+        let is_agent = provider == "claude-code";
+        let forces_a_tool = self.tool_choice.as_deref().is_some_and(|choice| !["auto", "none"].contains(&choice));
+        let own = "it has its own settings for that";
+        let fields = [
+            (
+                "thinking_tokens",
+                self.thinking_tokens.is_some() && provider != "anthropic",
+                "only `anthropic` takes them; `effort` is the word of the others",
+            ),
+            (
+                "tool_choice",
+                self.thinking_tokens.is_some() && provider == "anthropic" && forces_a_tool,
+                "it forces no tool beside `thinking_tokens`: leave out one of them",
+            ),
+            ("tool_choice", is_agent && self.tool_choice.is_some(), own),
+            ("effort", is_agent && self.effort.is_some(), own),
+            ("headers", is_agent && !self.headers.is_empty(), "ANTHROPIC_CUSTOM_HEADERS is passed on to it"),
+        ];
+        fields.into_iter().filter(|(_, is_unread, _)| *is_unread).map(|(field, _, why)| (field, why)).collect()
     }
 
     /// The headers, read.
@@ -76,9 +106,9 @@ impl ModelExtras {
             }
             body.as_object_mut().and_then(|body| body.remove("temperature"));
         }
-        self.choose(body, |choice| match choice {
+        self.choose(body, ANTHROPIC_LONGEST, |choice| match choice {
             "auto" | "any" | "none" => json!({ "type": choice }),
-            tool => json!({"type": "tool", "name": wire_name(tool, ANTHROPIC_LONGEST)}),
+            tool => json!({"type": "tool", "name": tool}),
         });
     }
 
@@ -87,10 +117,10 @@ impl ModelExtras {
         if let Some(effort) = &self.effort {
             body["reasoning"] = json!({ "effort": effort });
         }
-        self.choose(body, |choice| match choice {
+        self.choose(body, OPENAI_LONGEST, |choice| match choice {
             "any" => json!("required"),
             "auto" | "none" => json!(choice),
-            tool => json!({"type": "function", "name": wire_name(tool, OPENAI_LONGEST)}),
+            tool => json!({"type": "function", "name": tool}),
         });
     }
 
@@ -99,17 +129,22 @@ impl ModelExtras {
         if let Some(effort) = &self.effort {
             body["reasoning_effort"] = json!(effort);
         }
-        self.choose(body, |choice| match choice {
+        self.choose(body, OPENAI_LONGEST, |choice| match choice {
             "any" => json!("required"),
             "auto" | "none" => json!(choice),
-            tool => json!({"type": "function", "function": {"name": wire_name(tool, OPENAI_LONGEST)}}),
+            tool => json!({"type": "function", "function": {"name": tool}}),
         });
     }
 
-    /// A choice without tools is one that no provider takes.
-    fn choose(&self, body: &mut Value, in_words: impl Fn(&str) -> Value) {
-        if let Some(choice) = self.tool_choice.as_deref().filter(|_| body["tools"].is_array()) {
-            body["tool_choice"] = in_words(choice);
+    /// A choice without tools is one that no provider takes; nor is that of a tool which the request does not offer, since the provider did
+    /// not take the tool itself, or a phase has others.
+    fn choose(&self, body: &mut Value, longest: usize, in_words: impl Fn(&str) -> Value) {
+        let Some(choice) = &self.tool_choice else { return };
+        let Some(tools) = body["tools"].as_array() else { return };
+        let name = wire_name(choice, longest);
+        let is_offered = || tools.iter().any(|tool| tool["name"] == *name || tool["function"]["name"] == *name);
+        if ANY_TOOL.contains(&choice.as_str()) || is_offered() {
+            body["tool_choice"] = in_words(if ANY_TOOL.contains(&choice.as_str()) { choice } else { &name });
         }
     }
 }
@@ -129,10 +164,10 @@ mod tests {
 
     #[test]
     fn each_wire_has_its_own_words() {
-        let body = || json!({"max_tokens": 1_000, "temperature": 0.5, "tools": [{}]});
+        let body = || json!({"max_tokens": 1_000, "temperature": 0.5, "tools": [{"name": "t"}]});
         let mut messages = body();
         extras("t").for_messages(&mut messages);
-        let expected = json!({"max_tokens": 3_000, "tools": [{}], "thinking": {"type": "enabled", "budget_tokens": 2_000},
+        let expected = json!({"max_tokens": 3_000, "tools": [{"name": "t"}], "thinking": {"type": "enabled", "budget_tokens": 2_000},
                               "output_config": {"effort": "high"}, "tool_choice": {"type": "tool", "name": "t"}});
         assert_eq!(messages, expected);
         let mut with_schema = json!({"output_config": {"format": {"type": "json_schema"}}});
@@ -144,7 +179,7 @@ mod tests {
             (&responses["reasoning"], &responses["tool_choice"]),
             (&json!({"effort": "high"}), &json!("required"))
         );
-        let mut chat = body();
+        let mut chat = json!({"tools": [{"type": "function", "function": {"name": "t"}}]});
         extras("t").for_chat(&mut chat);
         assert_eq!(chat["reasoning_effort"], "high");
         assert_eq!(chat["tool_choice"], json!({"type": "function", "function": {"name": "t"}}));
@@ -154,6 +189,48 @@ mod tests {
         let mut untouched = body();
         ModelExtras::default().for_messages(&mut untouched);
         assert_eq!(untouched, body());
+    }
+
+    #[test]
+    fn a_tool_that_is_not_offered_is_not_asked_for() {
+        let fill: [fn(&ModelExtras, &mut Value); 3] =
+            [ModelExtras::for_messages, ModelExtras::for_responses, ModelExtras::for_chat];
+        let long = format!("mcp__a__{}.", "x".repeat(80));
+        for (name, fill) in [long.as_str(), "t"].into_iter().flat_map(|name| fill.map(|fill| (name, fill))) {
+            for (choice, is_chosen) in [(name, true), ("another", false), ("auto", true), ("any", true), ("none", true)]
+            {
+                for longest in [ANTHROPIC_LONGEST, OPENAI_LONGEST] {
+                    let offered = wire_name(name, longest);
+                    let mut body = json!({"tools": [{"name": offered}, {"function": {"name": offered}}]});
+                    fill(&extras(choice), &mut body);
+                    let chosen = body.get("tool_choice").map(ToString::to_string);
+                    // Under the other wire's name it is not what this one offers.
+                    let is_its_own = wire_name(name, ANTHROPIC_LONGEST) == wire_name(name, OPENAI_LONGEST);
+                    assert!(chosen.is_some() == is_chosen || !is_its_own, "{choice} of {body}");
+                    assert!(chosen.is_none_or(|chosen| choice != name || chosen.contains(&offered)), "{body}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_provider_does_not_read_is_named() {
+        let fields = |extras: &ModelExtras, provider: &str| {
+            extras.unread(provider).into_iter().map(|(field, _)| field).collect::<Vec<_>>()
+        };
+        let all = |choice: &str| ModelExtras { headers: [("x-a".to_owned(), "b".to_owned())].into(), ..extras(choice) };
+        for choice in ["any", "t"] {
+            assert_eq!(fields(&all(choice), "anthropic"), ["tool_choice"]);
+        }
+        for choice in ["auto", "none"] {
+            assert_eq!(fields(&all(choice), "anthropic"), [""; 0]);
+            assert_eq!(fields(&all(choice), "claude-code"), ["thinking_tokens", "tool_choice", "effort", "headers"]);
+        }
+        for provider in ["openai", "openai-chat"] {
+            assert_eq!(fields(&all("t"), provider), ["thinking_tokens"]);
+            assert_eq!(fields(&ModelExtras { thinking_tokens: None, ..all("t") }, provider), [""; 0]);
+        }
+        assert_eq!((fields(&all("t"), "scripted"), fields(&ModelExtras::default(), "claude-code")), (vec![], vec![]));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::error::LlmError;
 use crate::estimate::heard_so_far;
 use crate::http::events::{Assemble, Fault, Progress, known_event, object_of};
 use crate::http::lenient;
-use crate::http::reject::says_too_long;
+use crate::http::reject::{says_too_long, unsorted};
 
 /// The part of a reply that has arrived.
 #[derive(Debug, Default)]
@@ -295,7 +295,7 @@ fn by_type(kind: &str, message: String, model: &str) -> LlmError {
         "request_too_large" => LlmError::TooLong { status: 413, message },
         "rate_limit_error" => LlmError::RateLimited { retry_after: None, message },
         "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
-        _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
+        _ => unsorted(kind, message),
     }
 }
 

@@ -324,7 +324,7 @@ impl Assemble for Assembler {
                 LlmError::RateLimited { retry_after: None, message }
             }
             "overloaded_error" => LlmError::Overloaded { retry_after: None, message },
-            _ => LlmError::Server { status: None, retry_after: None, message: format!("{kind}: {message}") },
+            _ => reject::unsorted(kind, message),
         }
     }
 }

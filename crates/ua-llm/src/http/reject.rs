@@ -99,6 +99,12 @@ pub(crate) fn says_too_long(text: &str) -> bool {
     WORDS.iter().any(|words| text.contains(words))
 }
 
+/// An error inside a stream whose kind says nothing that is known: it may pass. The kind is said where there is one.
+pub(crate) fn unsorted(kind: &str, message: String) -> LlmError {
+    let message = if kind.is_empty() { message } else { format!("{kind}: {message}") };
+    LlmError::Server { status: None, retry_after: None, message }
+}
+
 /// Sorts an error inside a stream, to which a server has given the number of a status. The stream had begun, and what it brought may be billed:
 /// that the same number in front of one would be free says nothing here.
 pub(crate) fn in_stream(status: u16, message: String, model: &str) -> LlmError {
