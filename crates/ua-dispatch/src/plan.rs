@@ -36,14 +36,14 @@ pub(crate) struct Planner<'a> {
 impl Planner<'_> {
     /// Plans every tool use of `reply`, which asks for `turn`.
     pub(crate) fn plan(&self, reply: &ModelTurn, turn: u32) -> Vec<PlannedCall> {
-        let counts = reply.stop_reason == StopReason::ToolUse;
+        let cut = why_not_whole(reply.stop_reason);
         let mut calls: Vec<PlannedCall> = Vec::new();
         for tool_use in reply.tool_uses() {
             let read = self.read_texts(tool_use);
             let tool_use = read.as_ref().unwrap_or(tool_use);
-            let planned = match self.plan_actions(tool_use).filter(|_| counts) {
+            let planned = match self.plan_actions(tool_use).filter(|_| cut.is_none()) {
                 Some(actions) => actions,
-                None => vec![self.plan_one(tool_use, counts)],
+                None => vec![self.plan_one(tool_use, cut)],
             };
             for mut call in planned {
                 let ordinal = u32::try_from(calls.len() + 1).unwrap_or(u32::MAX);
@@ -62,20 +62,15 @@ impl Planner<'_> {
     }
 
     /// Plans a tool use that is one call.
-    fn plan_one(&self, tool_use: &ToolUse, counts: bool) -> PlannedCall {
+    fn plan_one(&self, tool_use: &ToolUse, cut: Option<&str>) -> PlannedCall {
         let entry = self.catalog.get(&tool_use.name);
         let unclassified = || CallPolicy::unclassified().into();
         let policy = entry.map_or_else(unclassified, |entry| self.policy_of(entry, &tool_use.input));
         let canonical = CanonicalJson::of(&tool_use.input, &policy.volatile_fields);
         let args_hash = canonical.as_ref().map_or_else(|_| sha256(tool_use.input.to_string()), CanonicalJson::hash);
-        let refusal = if counts {
-            self.refusal(tool_use, entry, &policy)
-        } else {
-            Some(refused(
-                Resolution::ReplyCut,
-                "reply_cut",
-                "Not run: the reply was cut before it ended by asking for tools. Ask again.".to_owned(),
-            ))
+        let refusal = match cut {
+            None => self.refusal(tool_use, entry, &policy),
+            Some(why) => Some(refused(Resolution::ReplyCut, "reply_cut", format!("Not run: {why}. Ask again."))),
         };
         PlannedCall {
             call_id: CallId::new(self.env),
@@ -317,6 +312,18 @@ pub(crate) fn violation(error: &jsonschema::ValidationError<'_>) -> String {
     if path.is_empty() { text } else { format!("{path}: {text}") }
 }
 
+/// Why the tool uses of a reply do not count; `None` for one that ended by asking for them.
+const fn why_not_whole(stop_reason: StopReason) -> Option<&'static str> {
+    match stop_reason {
+        StopReason::ToolUse => None,
+        StopReason::MaxTokens | StopReason::PauseTurn => Some("the reply was cut before it ended by asking for tools"),
+        StopReason::Refusal => Some("the reply was refused or withheld before it ended by asking for tools"),
+        StopReason::EndTurn | StopReason::StopSequence | StopReason::Other => {
+            Some("the reply did not end by asking for tools")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -495,8 +502,16 @@ mod tests {
 
     #[test]
     fn tool_uses_of_a_cut_reply_do_not_count() {
-        for stop_reason in [StopReason::MaxTokens, StopReason::Refusal, StopReason::EndTurn] {
-            assert_eq!(codes(&plan(stop_reason, &[("mcp__mail__send_mail", json!({"to": "a"}))])), [Some("reply_cut")]);
+        for (stop_reason, why) in [
+            (StopReason::MaxTokens, "was cut"),
+            (StopReason::PauseTurn, "was cut"),
+            (StopReason::Refusal, "was refused or withheld"),
+            (StopReason::EndTurn, "did not end by asking for tools"),
+            (StopReason::Other, "did not end by asking for tools"),
+        ] {
+            let planned = plan(stop_reason, &[("mcp__mail__send_mail", json!({"to": "a"}))]);
+            assert_eq!(codes(&planned), [Some("reply_cut")]);
+            assert!(planned[0].refusal.as_ref().unwrap().message.contains(why), "{stop_reason:?}");
         }
     }
 

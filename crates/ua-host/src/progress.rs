@@ -119,13 +119,13 @@ impl Progress {
             RunEvent::HistoryOverLimit { max_tokens } => Some(format!(
                 "the job and the newest messages alone exceed {max_tokens} tokens, the limit for the history that is sent"
             )),
-            RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken } => {
+            RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken, ends_in_millis } => {
                 let (wait, left) = (Duration::from_millis(*wait_millis), Duration::from_millis(*left_millis));
+                let ends_in = ends_in_millis.map(Duration::from_millis);
                 Some(format!(
-                    "model · attempt {attempt} failed ({}); trying again in {}, {}",
+                    "model · attempt {attempt} failed ({}); {}",
                     line(why, 120),
-                    span_in_words(wait),
-                    patience_in_words(left, *left_broken)
+                    next_try_in_words(wait, left, *left_broken, ends_in)
                 ))
             }
             RunEvent::Recorded { turn, calls, tool_calls, max_tool_calls } => {
@@ -331,10 +331,10 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::HistoryOverLimit { max_tokens } => {
             json!({"event": "history_over_limit", "max_tokens": max_tokens})
         }
-        RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken } => {
+        RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken, ends_in_millis } => {
             json!({
                 "event": "model_retry", "attempt": attempt, "why": why, "wait_millis": wait_millis, "left_millis": left_millis,
-                "left_broken": left_broken,
+                "left_broken": left_broken, "ends_in_millis": ends_in_millis,
             })
         }
         RunEvent::Recorded { turn, calls, tool_calls, .. } => {
@@ -373,6 +373,25 @@ fn event_for(signal: &RunEvent) -> Option<Value> {
         RunEvent::Guided { text } => json!({"event": "guided", "text": text}),
         RunEvent::ToolsListed { .. } | RunEvent::Text { .. } => return None,
     })
+}
+
+/// When the model is asked again, and what ends that first: the run's time, if it is over before.
+fn next_try_in_words(wait: Duration, left: Duration, left_broken: Option<u32>, ends_in: Option<Duration>) -> String {
+    const TIME: &str = "where `max_wallclock_minutes` is used up";
+    let again = format!("trying again in {}", span_in_words(wait));
+    match (ends_in, left_broken) {
+        (Some(ends_in), _) if ends_in <= wait => {
+            format!(
+                "a wait of {} would follow, and the run stops in {}, {TIME}",
+                span_in_words(wait),
+                span_in_words(ends_in)
+            )
+        }
+        (Some(ends_in), None) => {
+            format!("{again}, for up to {} more after that, {TIME}", span_in_words(ends_in.saturating_sub(wait)))
+        }
+        (None, _) | (Some(_), Some(_)) => format!("{again}, {}", patience_in_words(left, left_broken)),
+    }
 }
 
 /// What ends the patience with a model first, as far as it can be said.
@@ -418,6 +437,29 @@ fn counted_line(effect: &str, counted: &[String], perhaps: &[String]) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_says_what_ends_it_first() {
+        let told = |wait, left, broken, ends_in: Option<u64>| {
+            next_try_in_words(
+                Duration::from_secs(wait),
+                Duration::from_secs(left),
+                broken,
+                ends_in.map(Duration::from_secs),
+            )
+        };
+        assert_eq!(told(100, 1_680, None, None), "trying again in 100 s, for up to 28 min more after that");
+        let time = "where `max_wallclock_minutes` is used up";
+        assert_eq!(
+            told(100, 1_680, None, Some(57)),
+            format!("a wait of 100 s would follow, and the run stops in 57 s, {time}")
+        );
+        assert_eq!(
+            told(10, 1_680, None, Some(57)),
+            format!("trying again in 10 s, for up to 47 s more after that, {time}")
+        );
+        assert!(told(10, 1_680, Some(3), Some(57)).ends_with("after 3 more such failures the run stops"));
+    }
 
     #[test]
     fn no_line_of_progress_is_kept_with_a_secret_in_it() {

@@ -166,7 +166,7 @@ impl ForcedReplay {
         Some(format!(
             "The agent was told to take the results of interrupted calls by making them again, and did not within {}, in {} of \
              which it asked for something else with an effect, which was refused. None of the calls will run again. Still to be taken:\n{}\
-             \nAnswer `continue` to let it try again, or `abort`.",
+             \nAnswer `retry` to let it try again, or `abort`.",
             ua_core::counted(self.turns, "turn"),
             self.attempts,
             list(&self.owed)

@@ -476,6 +476,9 @@ fn a_wait_is_as_long_as_the_provider_asks_and_too_long_a_wait_is_a_stop() {
         let waited = if let Command::Wait { wait, .. } = &command { Some(*wait) } else { None };
         assert_eq!(waited, waits.then_some(Duration::from_secs(asked)));
         assert_eq!(stop_reason(&command), (!waits).then_some(RunStop::Provider));
+        if let Command::Stop(Conclusion::Stopped { detail, .. }) = &command {
+            assert!(detail.contains("--max-provider-wait-minutes 32"), "{detail}");
+        }
     }
 }
 

@@ -88,6 +88,8 @@ pub enum RunEvent {
         /// Where replies break off in the middle, of which each may be billed: how many more of them are taken, the next included. `None` where
         /// none did: then time alone is what ends the patience.
         left_broken: Option<u32>,
+        /// Milliseconds until the run's time is used up, where that is before the patience is.
+        ends_in_millis: Option<u64>,
     },
     /// Another process keeps the database busy. What came back from outside waits, and is stored when it can be.
     DatabaseBusy {

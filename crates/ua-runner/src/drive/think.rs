@@ -120,11 +120,12 @@ impl Driver<'_> {
                         );
                         self.fit.cut_below(request, estimate);
                     }
-                    let is_cut = matches!(error, LlmError::TooLong { .. });
-                    if is_cut && self.cut_for.replace(turn) != Some(turn) {
+                    let mut failure = failure(&error, heard, self.ports.env.entropy.next_u64());
+                    // Where nothing more can be left out, the same request would be refused for the same reason.
+                    failure.is_too_long = failure.is_too_long && self.would_ask_otherwise().await?;
+                    if failure.is_too_long && self.cut_for.replace(turn) != Some(turn) {
                         (self.ports.watcher)(RunEvent::HistoryCut { turn });
                     }
-                    let mut failure = failure(&error, heard, self.ports.env.entropy.next_u64());
                     // One that was not offered any more is not what is wrong.
                     failure.without = failure.without.filter(|tool| self.left_out.insert(tool.clone()));
                     if let (Some(tool), LlmError::BadTool { message, .. }) = (&failure.without, &error) {
@@ -143,6 +144,13 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the request that would be made now is another one than the one that is reserved.
+    async fn would_ask_otherwise(&mut self) -> Result<bool, RunError> {
+        let reserved = self.request.as_ref().map(|reserved| reserved.sha256);
+        let (_, measured) = self.composed().await?;
+        Ok(reserved != Some(measured.sha256))
     }
 
     /// Charges the reserved request, which brought no reply.
@@ -218,7 +226,17 @@ impl Driver<'_> {
         // The watcher tells people; twice would be once too often.
         tracing::debug!(attempt, why, wait_millis, "a request to the model failed, asking again");
         spans::retrying(attempt, wait_millis);
-        (self.ports.watcher)(RunEvent::Retrying { attempt, why, wait_millis, left_millis, left_broken });
+        let most = self.machine.limits().max_held_millis;
+        let to_the_end = most.map(|most| most.saturating_sub(self.run.held_millis + self.held_for()));
+        let ends_in_millis = to_the_end.filter(|end| *end <= wait_millis.saturating_add(left_millis));
+        (self.ports.watcher)(RunEvent::Retrying {
+            attempt,
+            why,
+            wait_millis,
+            left_millis,
+            left_broken,
+            ends_in_millis,
+        });
         let mut left = wait;
         while !left.is_zero() {
             let piece = left.min(LOOK_EVERY);

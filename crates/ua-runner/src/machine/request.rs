@@ -1,6 +1,8 @@
 //! The events of one request to the model: reserved, answered or not, and the wait before the next one.
 
-use ua_core::{ModelTurn, RunStop};
+use std::time::Duration;
+
+use ua_core::{ModelTurn, RunStop, span_in_words};
 use ua_store::{QuestionKind, RequestEnd};
 
 use super::{Next, RunMachine, State, interrupted, stopped};
@@ -88,14 +90,37 @@ impl RunMachine {
             None => RunStop::Provider,
         };
         let detail = match (failure.refused, tries.attempts) {
+            // The next process leaves out as many again, so that a resume is worth something.
+            (Some(_), _) if failure.without.is_some() => format!(
+                "{} That was one tool more than are left out for one reply ({MAX_LEFT_OUT}). Deny those that the provider does not take \
+                 (`tools.deny`), or offer fewer servers.",
+                sentence(&failure.message)
+            ),
             (Some(_), _) => format!("{} {FINAL}", sentence(&failure.message)),
             (None, 1) => failure.message,
             (None, attempts) => {
                 format!("{attempts} requests brought no reply; the last one: {}", failure.message)
             }
         };
+        let detail = match failure.retry_after {
+            Some(asked) if failure.may_retry && asked > self.retry.left(&tries) => {
+                format!("{} {}", sentence(&detail), too_long_a_wait(asked, self.retry.left(&tries)))
+            }
+            Some(_) | None => detail,
+        };
         stopped(reason, &detail)
     }
+}
+
+/// What a provider asks to wait that is longer than the run waits, with what to do.
+fn too_long_a_wait(asked: Duration, left: Duration) -> String {
+    format!(
+        "It asks to be left alone for {}, and the run would have waited {} more. Resume it then, or let it wait: `ua resume RUN \
+         --max-provider-wait-minutes {}`.",
+        span_in_words(asked),
+        span_in_words(left),
+        asked.as_secs().div_ceil(60).saturating_add(1)
+    )
 }
 
 fn capitalized(text: &str) -> String {

@@ -48,7 +48,11 @@ fn a_request_that_is_too_long_is_made_again_at_once_a_few_times() {
         assert_eq!(machine.command(), Command::Reserve { turn: 1 });
     }
     feed(&mut machine, [reserved(), Event::Thought(Err(long))]);
-    assert_eq!(stop_reason(&machine.command()), Some(RunStop::ProviderRefused));
+    let command = machine.command();
+    assert_eq!(stop_reason(&command), Some(RunStop::ProviderRefused));
+    // A resume leaves out as many again, so it is not said to be in vain.
+    let Command::Stop(Conclusion::Stopped { detail, .. }) = command else { panic!() };
+    assert!(detail.contains("tools.deny") && !detail.contains("A resume alone"), "{detail}");
 }
 
 #[test]

@@ -46,6 +46,15 @@ async fn a_history_that_is_too_long_for_the_model_is_cut_until_it_fits_and_that_
 }
 
 #[tokio::test]
+async fn a_request_of_which_nothing_can_be_left_out_is_made_once() {
+    let shop = Shop::new(SCRIPT, POLICY, done);
+    shop.model.context.store(1, Ordering::SeqCst);
+    let outcome = shop.run().await.unwrap();
+    assert!(!matches!(outcome, StepOutcome::Complete { .. }), "{outcome:?}");
+    assert_eq!(shop.requests(), 1, "{outcome:?}");
+}
+
+#[tokio::test]
 async fn an_outage_of_many_minutes_is_waited_for() {
     let mut shop = Shop::new(SCRIPT, POLICY, done);
     shop.model.outage.store(12, Ordering::SeqCst);
