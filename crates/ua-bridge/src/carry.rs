@@ -109,6 +109,14 @@ impl Bridge {
                     write_out(&error(begun(&begin).id, UNREADABLE, &format!("the message cannot be read: {why}")))?;
                     continue;
                 }
+                // Whoever was killed did not say it. Whoever was not may be there to read this.
+                Line::Torn { begin } => {
+                    if !begin.trim().is_empty() {
+                        let why = "the message has no end of a line behind it; nothing of it was sent";
+                        let _unread = write_out(&error(begun(&begin).id, UNREADABLE, why));
+                    }
+                    return Ok(());
+                }
             };
             if line.trim().is_empty() {
                 continue;
@@ -229,7 +237,6 @@ impl Bridge {
 
     fn read_broker(&self, broker: &UnixStream) -> io::Result<()> {
         let mut input = BufReader::new(broker);
-        // A broker that was killed in the middle of a line has not said it.
         while let Ok(Some(line)) = next(&mut input) {
             let line = match line {
                 Line::Text(line) => line,
@@ -240,6 +247,8 @@ impl Bridge {
                     }
                     continue;
                 }
+                // A broker that was killed in the middle of a line has not said it; the next one does.
+                Line::Torn { .. } => return Ok(()),
             };
             match line.split_once(' ') {
                 Some(("A", answer)) => self.answered(answer)?,

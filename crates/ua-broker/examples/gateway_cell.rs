@@ -131,9 +131,13 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
         // Any, unless the file names one.
         let named = std::fs::read_to_string(root.join("over_http")).unwrap();
         let address = if named.is_empty() { "127.0.0.1:0" } else { named.as_str() }.parse().unwrap();
-        let away = fs::read_to_string(root.join("away_after")).ok().map(|millis| millis.parse().unwrap());
-        let away_after = away.map_or(ua_broker::HttpSettings::AWAY_AFTER, Duration::from_millis);
-        config.http = Some(ua_broker::HttpSettings { address, tokens, sessions, away_after });
+        let span = |name: &str, otherwise: Duration| {
+            let said = fs::read_to_string(root.join(name)).ok().map(|millis| millis.parse().unwrap());
+            said.map_or(otherwise, Duration::from_millis)
+        };
+        let away_after = span("away_after", ua_broker::HttpSettings::AWAY_AFTER);
+        let again_within = span("again_within", ua_broker::HttpSettings::AGAIN_WITHIN);
+        config.http = Some(ua_broker::HttpSettings { address, tokens, sessions, away_after, again_within });
         let command = [
             std::env::current_exe().unwrap().display().to_string(),
             "server".into(),
@@ -167,7 +171,7 @@ fn broker(root: &Path, hold_millis: u64) -> ExitCode {
 }
 
 /// A tool server. Files in its folder say how it behaves: `hold` makes it wait behind an effect, and before it asks for something, until the file is gone, `die` ends it there,
-/// `die_before` in front of it, `end` ends it behind the next answer, `mute` leaves the call unanswered, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
+/// `die_before` in front of it, `end` ends it behind the next answer, `torn` ends it in the answer, of whose line it has how many bytes are not written, `mute` leaves the call unanswered, `raw` has the line that is the answer. `effects` has a line for each effect, `servers` one for each process, `said` each message that it was sent.
 fn server(folder: &Path) -> ExitCode {
     append(&folder.join("servers"), &std::process::id().to_string());
     let mut out = std::io::stdout();
@@ -187,6 +191,15 @@ fn server(folder: &Path) -> ExitCode {
             continue;
         }
         let answer = written(folder, &message, &answer);
+        if message["method"] == "tools/call"
+            && let Ok(count) = fs::read_to_string(folder.join("torn"))
+        {
+            let _gone = fs::remove_file(folder.join("torn"));
+            let line = format!("{answer}\n");
+            let begun = &line.as_bytes()[..line.len().saturating_sub(count.parse().unwrap())];
+            let written = out.write_all(begun).and_then(|()| out.flush());
+            return if written.is_ok() { ExitCode::from(9) } else { ExitCode::FAILURE };
+        }
         if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             break;
         }
@@ -218,7 +231,11 @@ fn answer(
         return Some(newer(folder, message, out));
     }
     let result = match message["method"].as_str().unwrap_or_default() {
-        "tools/call" if asks(params) => Ok(ask_size(out, more)?),
+        "tools/call" if asks(params) => {
+            let said = ask_size(out, more)?;
+            was_told(folder, params);
+            Ok(said)
+        }
         "tools/call" if params["name"] == "tell_secret" => {
             let secret = std::env::var("STUB_SECRET").unwrap_or_default();
             append(&folder.join("told"), &params["arguments"].to_string());
@@ -267,6 +284,7 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
         "tools/call" if asks(params) => match &params["inputResponses"]["size"] {
             size if params["requestState"] == "sealed" && size["action"].is_string() => {
                 let text = size["content"]["size"].as_str().unwrap_or("none");
+                was_told(folder, params);
                 json!({"content": [{"type": "text", "text": text}]})
             }
             _ => {
@@ -285,6 +303,13 @@ fn newer(folder: &Path, message: &Value, out: &mut impl io::Write) -> Value {
 /// Whether a call is of a tool that asks in the middle of it: a read, or, when it is told so, something that has an effect.
 fn asks(params: &Value) -> bool {
     params["name"] == "ask_size" || params["arguments"]["to"] == "ask"
+}
+
+/// A tool that asked has what it asked for, and makes its effect, if it has one.
+fn was_told(folder: &Path, params: &Value) {
+    if params["name"] != "ask_size" {
+        append(&folder.join("effects"), &format!("{} {}", params["name"], params["arguments"]));
+    }
 }
 
 fn size_request() -> Value {

@@ -7,37 +7,40 @@ use std::sync::Arc;
 use ua_core::{CallStatus, Resolution};
 use ua_store::{ArrivalRecord, ArrivalsOf, CallRecord, GatewayStore as _, LedgerStore as _};
 
-use crate::ask::{Known, Reply};
+use crate::ask::{Answered, Known, Reply};
 use crate::broker::{Broken, Unanswerable};
 use crate::connection::Connection;
 use crate::open_requests::Asker;
+use crate::posted::Posted;
 use crate::queue::Place;
 use crate::rules::Rule;
 use crate::session::InUse;
 use crate::sync::lock;
 
 impl Connection {
-    /// The answer to a request that came under this name before, with the session that asked; `None` when its client wants none any more.
+    /// The answer to a request that came under this name before, with the session that asked.
     pub(crate) async fn found_again(
         self: &Arc<Self>,
         asker: &Asker,
         place: Place<()>,
-    ) -> (Option<InUse>, Result<Option<Reply>, Unanswerable>) {
-        let (session, arrival) = match self.arrival_of(&asker.arrival).await {
+    ) -> (Option<InUse>, Result<Answered, Unanswerable>) {
+        let (session, arrival) = match self.arrival_of(&asker.name).await {
             Ok(Some(found)) => found,
             Ok(None) => {
                 let message = "nothing is known of this request any more; make it again in this session".to_owned();
-                return (None, Ok(Some(Reply::Refused { code: -32603, message })));
+                let reply = Some(Reply::Refused { code: -32603, message });
+                return (None, Ok(Answered { request: None, reply }));
             }
             Err(error) => return (None, Err(Unanswerable::Before(error))),
         };
         let known = self.known_again(&arrival).await;
         drop(place);
         let reply = match known {
-            Ok(known) => self.reply(known, asker).await,
+            // Whoever takes a stream up again wants that answer, and knows it.
+            Ok(known) => self.reply(known, false, asker).await,
             Err(error) => Err(error),
         };
-        (session, reply)
+        (session, reply.map(|reply| Answered { request: Some(arrival.arrival_id), reply }))
     }
 
     /// A request of a client of this tool server, with its session as long as nobody ended it.
@@ -46,7 +49,13 @@ impl Connection {
         // What came just now may wait to be written.
         broker.flush(&self.project).await?;
         let of = ArrivalsOf::One(name.to_owned());
-        let found = broker.store.arrivals_of(of).await.map_err(Broken::at("look for the same request"))?.pop();
+        let mut found = broker.store.arrivals_of(of).await.map_err(Broken::at("look for the same request"))?.pop();
+        if found.is_none()
+            && let Some(posted) = Posted::of_sending(name)
+        {
+            // A read is stored under the name of its sending; what has an effect, under that of what was sent.
+            found = self.newest(&posted).await?.map(|(_, arrival)| arrival);
+        }
         let Some(arrival) = found.filter(|arrival| arrival.project == self.project) else { return Ok(None) };
         if broker.has_ended(&arrival.run_id).await {
             return Ok(Some((None, arrival)));
@@ -77,7 +86,7 @@ impl Connection {
 }
 
 /// Whether a call that nobody has under way is to be decided.
-fn is_open(call: &CallRecord) -> bool {
+pub(crate) fn is_open(call: &CallRecord) -> bool {
     match call.status {
         CallStatus::Prepared | CallStatus::Running => true,
         CallStatus::Unknown => call.resolution != Some(Resolution::Skipped),

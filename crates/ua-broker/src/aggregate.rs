@@ -33,8 +33,8 @@ pub(crate) struct Aggregate {
     gathering: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     /// Which server answered a request of the client.
     answered: Mutex<HashMap<String, usize>>,
-    /// Requests of servers to the client, by the id that the client sees.
-    asked: Mutex<HashMap<String, (usize, Value)>>,
+    /// Which server asked the client, by the id of the request, which no other one has.
+    asked: Mutex<HashMap<String, usize>>,
     next: AtomicU64,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -118,8 +118,8 @@ impl Aggregate {
     pub(crate) async fn message(&self, aside: Aside) {
         if let Aside::Answer(answer) = aside {
             let asked = answer.id.as_str().and_then(|id| lock(&self.asked).remove(id));
-            if let Some((place, id)) = asked {
-                self.parts[place].1.message(Aside::Answer(answer.of_request(id))).await;
+            if let Some(place) = asked {
+                self.parts[place].1.message(Aside::Answer(answer)).await;
             }
             return;
         }
@@ -169,11 +169,9 @@ impl Aggregate {
                         (None, answer) => drop(self.out.send(ToClient::Answer { name, answer })),
                     }
                 }
-                ToClient::Tell { mut message, about } => {
-                    if message.get("id").is_some() {
-                        let id = format!("all-{}", self.next.fetch_add(1, Ordering::Relaxed));
-                        lock(&self.asked).insert(id.clone(), (place, message["id"].take()));
-                        message["id"] = json!(id);
+                ToClient::Tell { message, about } => {
+                    if let Some(id) = message["id"].as_str() {
+                        lock(&self.asked).insert(id.to_owned(), place);
                     }
                     let _gone = self.out.send(ToClient::Tell { message, about });
                 }

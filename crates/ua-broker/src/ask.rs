@@ -13,11 +13,12 @@ use ua_store::{
 };
 
 use crate::broker::{Broken, Unanswerable};
-use crate::client::{Expected, Wanted};
+use crate::client::Wanted;
 use crate::connection::Connection;
 use crate::given::{FromClient, Given};
 use crate::live::{Ended, LiveCall, Reached, Sent, State, Waiting};
 use crate::open_requests::Asker;
+use crate::posted::Arrived;
 use crate::queue::Place;
 use crate::road::Road;
 use crate::rules::{Asked, Live, Rule, Ruling, Seen, SeenArrival, decide};
@@ -47,7 +48,18 @@ pub(crate) enum Reply {
     Wanted(Wanted),
 }
 
-/// A request that was told apart.
+/// What came of a request for a tool.
+pub(crate) struct Answered {
+    /// The name under which it is stored; `None` where it is not.
+    pub(crate) request: Option<String>,
+    /// Its answer; `None` when the client wants none any more.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// A request that was told apart: which one it is, where it is one that is stored, and what is known of it.
+pub(crate) type ToldApart = (Option<Arrived>, Known);
+
+/// What is known of a request.
 pub(crate) enum Known {
     /// Its call is under way.
     Waits(Waiting, Box<CallRecord>, Rule),
@@ -66,27 +78,34 @@ pub(crate) enum Known {
 }
 
 impl Connection {
-    /// Answers a request for a tool whose place has come; `None` when the client wants no answer any more.
+    /// Answers a request for a tool whose place has come.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         asker: &Asker,
         params: &Value,
         session: &InUse,
         place: Place<()>,
-    ) -> Result<Option<Reply>, Unanswerable> {
-        let (arrival, is_first) = (asker.arrival.as_str(), asker.is_first);
+    ) -> Result<Answered, Unanswerable> {
         let road = self.road(session).await.map_err(Unanswerable::Before)?;
-        let known = match params["requestState"].as_str() {
-            Some(state) => self.came_back(arrival, state, params, session, &road).await?,
-            None => self.tell_apart(arrival, is_first, params, session, &road).await?,
+        let (arrived, known) = match params["requestState"].as_str() {
+            Some(state) => self.came_back(asker, state, params, session, &road).await?,
+            None => self.tell_apart(asker, params, session, &road).await?,
         };
         // It has its turn from here on, if it is to be made; the next is told apart.
         drop(place);
-        self.reply(known, asker).await
+        let was_answered = arrived.as_ref().is_some_and(|arrived| arrived.was_answered);
+        let reply = self.reply(known, was_answered, asker).await?;
+        Ok(Answered { request: arrived.map(|arrived| arrived.name), reply })
     }
 
-    /// The answer to a request that was told apart; `None` when the client wants none any more.
-    pub(crate) async fn reply(self: &Arc<Self>, known: Known, asker: &Asker) -> Result<Option<Reply>, Unanswerable> {
+    /// The answer to a request that was told apart; `None` when the client wants none any more. `was_answered`: this very request was before, and
+    /// its client did not say that it asks for that answer once more.
+    pub(crate) async fn reply(
+        self: &Arc<Self>,
+        known: Known,
+        was_answered: bool,
+        asker: &Asker,
+    ) -> Result<Option<Reply>, Unanswerable> {
         let ua = &self.broker.config.person;
         let told =
             |told: &Told, call: &CallId| Reply::Result { result: told.as_result(Some(call), ua), is_final: false };
@@ -101,9 +120,11 @@ impl Connection {
             Known::Untaken(why) => Ok(Some(Reply::Result { result: why.as_result(None, ua), is_final: false })),
             Known::Stale => Ok(Some(Reply::Refused {
                 code: -32602,
-                message: "`requestState` is none that is waited for; make the call again without it".to_owned(),
+                message:
+                    "`requestState` is none that was given to this client for this call; make the call again without it"
+                        .to_owned(),
             })),
-            Known::Over(call, rule) => self.answer_of(&call, rule).await.map(Some),
+            Known::Over(call, rule) => self.answer_of(&call, rule, was_answered).await.map(Some),
             // The same words from memory: it was made once, and this is its answer.
             Known::Kept(call, reply, None) => {
                 let at = call.updated_at;
@@ -119,10 +140,10 @@ impl Connection {
                     Waited::Over(ended) => match (&ended.told, &ended.reply) {
                         (Some(why), _) => Ok(Some(told(why, &id))),
                         (None, Some((call, reply))) => {
-                            let notice = notice(rule, call, false);
+                            let notice = notice(rule, call, Written::No);
                             Ok(Some(self.answer_with(call, reply.clone(), notice, call.updated_at)))
                         }
-                        (None, None) => self.answer_of(&id, rule).await.map(Some),
+                        (None, None) => self.answer_of(&id, rule, was_answered).await.map(Some),
                     },
                     Waited::Told(why) => Ok(Some(told(&why, &id))),
                     Waited::Wanted(wanted) => Ok(Some(Reply::Wanted(wanted))),
@@ -132,77 +153,27 @@ impl Connection {
         }
     }
 
-    /// A request that brings along what its call was asked for. It is that call, and nothing is begun anew.
-    async fn came_back(
-        self: &Arc<Self>,
-        arrival: &str,
-        state: &str,
-        params: &Value,
-        session: &InUse,
-        road: &Arc<Road>,
-    ) -> Result<Known, Unanswerable> {
-        let Some(expected) = self.broker.inputs.take(state) else {
-            // A bridge sends it again when a broker goes away; its call is found as any other.
-            let seen = self.broker.store.arrivals_of(ArrivalsOf::One(arrival.to_owned())).await;
-            let seen = seen.map_err(Broken::at("look for the same request"));
-            // Whoever comes back with something had a call before.
-            return if seen.map_err(|why| Unanswerable::Before(why).of_one_that_comes_again())?.is_empty() {
-                Ok(Known::Stale)
-            } else {
-                self.tell_apart(arrival, false, params, session, road).await
-            };
-        };
-        let of_tool = match &expected {
-            Expected::Tool { comes_back, .. } => self.broker.live().get(comes_back.call()).cloned(),
-            Expected::Decision { .. } => None,
-        };
-        let Some(live) = of_tool else {
-            let brought = self.brought(expected, &params["inputResponses"]).await;
-            brought.map_err(|why| Unanswerable::Before(why).of_one_that_comes_again())?;
-            return self.tell_apart(arrival, false, params, session, road).await;
-        };
-        // That it was begun may wait to be written.
-        self.broker.flush(&self.project).await.map_err(Unanswerable::after(&live.call))?;
-        let record = self.broker.store.call(&live.call).await.map_err(Broken::at("read the call"));
-        let record = record.map_err(Unanswerable::after(&live.call))?;
-        let wanted = self.plan(arrival, params, road).map_err(Unanswerable::after(&live.call))?;
-        if wanted.call.name.raw != record.name.raw || !wanted.has_arguments_of(&record.args_hash) {
-            return Ok(Known::Stale);
-        }
-        // Before it goes on, so that its answer has somebody who waits.
-        let waiting = live.ask();
-        let arrived = ArrivalRecord {
-            arrival_id: arrival.to_owned(),
-            run_id: session.run.run_id.clone(),
-            call_id: record.call_id.clone(),
-            client_call: client_call(&params["_meta"]),
-            rule: Rule::Exact.as_str().to_owned(),
-            project: self.project.clone(),
-            tool: record.name.raw.clone(),
-            args_hash: record.args_hash,
-            arrived_at: self.broker.env.now(),
-            answered_at: None,
-            acknowledged_at: None,
-        };
-        let arrive = Change::Arrive(NewArrival { arrival: arrived, call: None, step: session.step.clone() });
-        session.write(arrive).await.map_err(Unanswerable::after(&live.call))?;
-        let brought = self.brought(expected, &params["inputResponses"]).await;
-        brought.map_err(Unanswerable::after(&live.call))?;
-        Ok(Known::Waits(waiting, Box::new(record), Rule::Exact))
-    }
-
     /// Which call it is. In a project this is decided for one request after the other, and stored before the next is looked at.
     async fn tell_apart(
         self: &Arc<Self>,
-        arrival: &str,
-        is_first: bool,
+        asker: &Asker,
         params: &Value,
         session: &InUse,
         road: &Arc<Road>,
-    ) -> Result<Known, Unanswerable> {
-        let asked_for = self.plan(arrival, params, road).map_err(Unanswerable::Before)?;
+    ) -> Result<ToldApart, Unanswerable> {
+        let asked_for = self.plan(&asker.name, params, road).map_err(Unanswerable::Before)?;
         let planned = &asked_for.call;
         let client = client_call(&params["_meta"]);
+        let project = self.broker.project(&self.project);
+        let _one = project.lock().await;
+        if let Some(known) = self.kept_in_hand(&asked_for, session) {
+            return Ok((None, known));
+        }
+        let arrived = self.arrived(asker, planned.policy.class).await.map_err(Unanswerable::Before)?;
+        if arrived.is_first {
+            self.goes_on(session).await.map_err(Unanswerable::Before)?;
+        }
+        let (arrival, is_first) = (arrived.name.as_str(), arrived.is_first);
         let asked = Asked {
             arrival,
             client_call: client.as_deref(),
@@ -212,11 +183,6 @@ impl Connection {
             is_declared: planned.policy.is_by_content(),
             at: self.broker.env.now(),
         };
-        let project = self.broker.project(&self.project);
-        let _one = project.lock().await;
-        if let Some(known) = self.kept_in_hand(&asked_for, session) {
-            return Ok(known);
-        }
         let seen = self.seen_by_now(&asked, &asked_for, session, is_first).await?;
         let args_hash = planned.args_hash;
         let noted = |call: CallId, rule: Rule, planned: Option<PlannedCall>| NewArrival {
@@ -247,11 +213,11 @@ impl Connection {
             Ruling::Ask(call) => Self::asked_about(planned, call),
             Ruling::New | Ruling::Join(..) | Ruling::Decide(..) | Ruling::HandOut(..) => planned,
         };
-        match ruling {
+        let known = match ruling {
             Ruling::New | Ruling::Ask(_) => {
                 let spent = self.broker.spend(&session.record, &planned, asked.at).await;
                 if let Some(budget) = spent.map_err(Unanswerable::Before)? {
-                    return Ok(Known::Untaken(Told::Budget { budget }));
+                    return Ok((None, Known::Untaken(Told::Budget { budget })));
                 }
                 let position = Position { turn: session.next_place(), ordinal: 1 };
                 let planned = PlannedCall { position, ..planned };
@@ -262,14 +228,12 @@ impl Connection {
                 let record = record.ok_or_else(|| Unanswerable::Before(Broken::new("the call was not planned")))?;
                 if record.status == CallStatus::Cancelled {
                     self.broker.flush(&self.project).await.map_err(Unanswerable::Before)?;
-                    return Ok(Known::Refused(record.call_id, record.error_detail.unwrap_or_default()));
+                    Known::Refused(record.call_id, record.error_detail.unwrap_or_default())
+                } else {
+                    road.upstream.put_given(&record.call_id, given);
+                    let waiting = self.begin(session.again(), road.clone(), &record, Begun::Now);
+                    Known::Waits(waiting, Box::new(record), Rule::New)
                 }
-                road.upstream.put_given(&record.call_id, given);
-                Ok(Known::Waits(
-                    self.begin(session.again(), road.clone(), &record, Begun::Now),
-                    Box::new(record),
-                    Rule::New,
-                ))
             }
             Ruling::Join(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
@@ -277,17 +241,18 @@ impl Connection {
                 let record = self.broker.store.call(&call).await.map_err(Broken::at("read the call"));
                 let record = record.map_err(Unanswerable::after(&call))?;
                 // It may have ended just now.
-                Ok(live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule)))
+                live.map_or(Known::Over(call, rule), |live| Known::Waits(live.ask(), Box::new(record), rule))
             }
             Ruling::Decide(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
-                self.taken_up(call, rule, Some(given)).await
+                self.taken_up(call, rule, Some(given)).await?
             }
             Ruling::HandOut(call, rule) => {
                 note(&call, rule).await.map_err(Unanswerable::after(&call))?;
-                Ok(Known::Over(call, rule))
+                Known::Over(call, rule)
             }
-        }
+        };
+        Ok((Some(arrived), known))
     }
 
     /// A call that is decided now: by its policy, by a person's word, or by sending what was never sent. `given`: what its client gives it, where
@@ -513,7 +478,7 @@ impl Connection {
                 State::Over(ended) => return Waited::Over(ended),
                 State::Held(question) if asked.is_none() => {
                     let may_decide = self.may_decide(&question.question_id);
-                    if may_decide && let Some(wanted) = self.hand_over_decision(&question) {
+                    if may_decide && let Some(wanted) = self.hand_over_decision(&call.call_id, &question) {
                         return Waited::Wanted(wanted);
                     }
                     if may_decide {
@@ -572,7 +537,7 @@ impl Connection {
     }
 
     /// The answer of a call that is over.
-    async fn answer_of(&self, id: &CallId, rule: Rule) -> Result<Reply, Unanswerable> {
+    async fn answer_of(&self, id: &CallId, rule: Rule, was_answered: bool) -> Result<Reply, Unanswerable> {
         let store = self.broker.store.as_ref();
         let after = || Unanswerable::after(id);
         // What it ended with may wait to be written.
@@ -606,12 +571,16 @@ impl Connection {
             return told(Told::NotSent { why: format!("Not done: {}", why()) }, true);
         };
         let reply = whole_reply(store, &receipt).await.map_err(Broken::at("read the receipt")).map_err(after())?;
-        let was_written = rule == Rule::Owed && {
-            let arrivals = store.arrivals_of(ArrivalsOf::Call(id.clone())).await;
-            let arrivals = arrivals.map_err(Broken::at("read who asked for the call")).map_err(after())?;
-            arrivals.iter().any(|arrival| arrival.answered_at.is_some())
+        let written = match rule {
+            Rule::Owed => {
+                let arrivals = store.arrivals_of(ArrivalsOf::Call(id.clone())).await;
+                let arrivals = arrivals.map_err(Broken::at("read who asked for the call")).map_err(after())?;
+                if arrivals.iter().any(|arrival| arrival.answered_at.is_some()) { Written::Yes } else { Written::No }
+            }
+            Rule::Exact if was_answered => Written::Yes,
+            Rule::Exact | Rule::Unsettled | Rule::Repeat | Rule::Twin | Rule::Again | Rule::New => Written::No,
         };
-        Ok(self.answer_with(&call, reply, notice(rule, &call, was_written), receipt.received_at))
+        Ok(self.answer_with(&call, reply, notice(rule, &call, written), receipt.received_at))
     }
 
     /// What a call ended with, as an answer.
@@ -646,13 +615,21 @@ impl Connection {
     }
 }
 
-/// What is said of a receipt that is handed out by a rule. `was_written`: to somebody who asked for it before.
-fn notice(rule: Rule, call: &CallRecord, was_written: bool) -> Option<Notice> {
-    match rule {
-        Rule::Owed => Some(Notice::Late { was_written }),
-        Rule::Repeat => Some(Notice::Duplicate),
-        Rule::Again => Some(Notice::Once),
-        Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New => {
+/// Whether an answer was written before: to somebody who asked for it, or to the very request.
+#[derive(Clone, Copy, PartialEq)]
+enum Written {
+    Yes,
+    No,
+}
+
+/// What is said of a receipt that is handed out by a rule.
+fn notice(rule: Rule, call: &CallRecord, written: Written) -> Option<Notice> {
+    match (rule, written) {
+        (Rule::Owed, written) => Some(Notice::Late { was_written: written == Written::Yes }),
+        (Rule::Repeat, _) => Some(Notice::Duplicate),
+        (Rule::Again, _) => Some(Notice::Once),
+        (Rule::Exact, Written::Yes) => Some(Notice::SameRequest),
+        (Rule::Exact | Rule::Unsettled | Rule::Twin | Rule::New, _) => {
             call.deduplicated_from.as_ref().map(|_| Notice::Duplicate)
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
@@ -11,6 +11,7 @@ use crate::aggregate::Aggregate;
 use crate::batches::Batches;
 use crate::broker::{Broken, Broker};
 use crate::connection::Connection;
+use crate::ending::Lines;
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Refused, Request, has_batches, no_batches};
 use crate::outgoing::{MOST_CARRIED, ToClient};
 use crate::sync::lock;
@@ -65,7 +66,7 @@ impl Peer {
 pub(crate) async fn serve(
     broker: Arc<Broker>,
     hello: Hello,
-    lines: BufReader<OwnedReadHalf>,
+    lines: Lines<BufReader<OwnedReadHalf>>,
     mut write: OwnedWriteHalf,
 ) -> Result<(), Broken> {
     // For whoever reads what the client keeps of its tool servers' words: it is said on the bridge's standard error.
@@ -124,17 +125,16 @@ async fn read(
     broker: &Broker,
     peer: &Peer,
     says_again: bool,
-    lines: BufReader<OwnedReadHalf>,
+    mut lines: Lines<BufReader<OwnedReadHalf>>,
     talk: &Talk,
     out: &mpsc::UnboundedSender<ToClient>,
 ) -> bool {
-    let mut lines = lines.lines();
     loop {
         let line = tokio::select! {
-            line = lines.next_line() => line,
+            line = lines.next_text() => line,
             () = broker.closing.cancelled() => return false,
         };
-        let Ok(Some(line)) = line else { return false };
+        let Some(line) = line else { return false };
         match BridgeLine::read(&line) {
             Some(BridgeLine::Request { name, message, is_again }) => {
                 peer.acknowledge().await;

@@ -242,6 +242,11 @@ impl Broker {
         all.filter(|name| *name != own).cloned().collect()
     }
 
+    /// How long after its answer was written a request that is posted with the same id and the same words is the same request.
+    pub(crate) fn again_within(&self) -> Duration {
+        self.config.http.as_ref().map_or(HttpSettings::AGAIN_WITHIN, |http| http.again_within)
+    }
+
     /// The session that a client's own hook named for the process that started the bridge.
     pub(crate) fn hooked(&self, parent: u32) -> Option<String> {
         lock(&self.hooks).get(&parent).cloned()

@@ -1,8 +1,8 @@
 //! Asking the client: what a tool asks for in the middle of a call, and our own questions in the client's dialogue.
 //!
-//! A client that began with a handshake is asked on its connection. One whose requests stand for themselves is answered with what is asked for,
-//! and comes back with it; the name that it brings along is a number that nobody can guess, is used once, and means nothing to the next broker,
-//! where the same call is found as any other that comes again.
+//! A client that began with a handshake is asked on its connection, under an id that no other question has, of whichever broker: an answer that
+//! comes late answers what it was given to. One whose requests stand for themselves is answered with what is asked for, and comes back with it
+//! (`came_back`).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
-use ua_core::{CallId, Env, QuestionId, Timestamp};
+use ua_core::{CallId, QuestionId, Timestamp};
 use ua_ledger::NotTaken;
 use ua_store::{Answer, Choice, QuestionKind, QuestionRecord};
 
 use crate::broker::Broken;
+use crate::came_back::Comeback;
 use crate::connection::Connection;
 use crate::era::Era;
 use crate::input::{Ask, ComesBack};
@@ -47,14 +48,13 @@ pub(crate) enum Expected {
 }
 
 impl Inputs {
-    fn expect(&self, expected: Expected, env: &Env) -> String {
-        let name = format!("{:016x}{:016x}", env.entropy.next_u64(), env.entropy.next_u64());
+    fn expect(&self, name: &str, expected: Expected) {
         let mut inputs = lock(&self.0);
-        if inputs.len() >= MOST_EXPECTED {
-            inputs.clear();
-        }
-        inputs.insert(name.clone(), expected);
-        name
+        // Dropped behind the lock: it wakes who waits for it.
+        let too_many = if inputs.len() >= MOST_EXPECTED { std::mem::take(&mut *inputs) } else { HashMap::new() };
+        inputs.insert(name.to_owned(), expected);
+        drop(inputs);
+        drop(too_many);
     }
 
     /// Nothing that a tool asked for is expected of a client that has gone.
@@ -91,8 +91,7 @@ impl Connection {
         let can = ask.requests.values().all(|request| client.takes(request["method"].as_str().unwrap_or_default()));
         if self.era() == Era::Stateless && can && !ask.is_taken() {
             let comes_back = call.comes_back(ask);
-            let expected = Expected::Tool { of: self.hello.bridge.clone(), comes_back };
-            let state = self.broker.inputs.expect(expected, &self.broker.env);
+            let state = self.expects(&call.call, Expected::Tool { of: self.hello.bridge.clone(), comes_back })?;
             return Some(Wanted { requests: ask.requests.clone(), state });
         }
         if let Some(taken) = ask.take() {
@@ -104,6 +103,14 @@ impl Connection {
             });
         }
         None
+    }
+
+    /// The name under which the client comes back to a call with this. `None` when the gateway's key cannot be read, without which no call is planned.
+    fn expects(&self, call: &CallId, expected: Expected) -> Option<String> {
+        let key = self.broker.own_key().inspect_err(|why| tracing::warn!(%why, "a client cannot be asked")).ok()?;
+        let state = Comeback::to(call, &self.broker.env).sealed(&self.hello.bridge, &key);
+        self.broker.inputs.expect(&state, expected);
+        Some(state)
     }
 
     async fn asked_on_the_connection(&self, ask: &Ask) -> Option<Map<String, Value>> {
@@ -121,7 +128,7 @@ impl Connection {
 
     /// A request of ours to the client, on its connection. `None` when it has no answer, or refuses.
     pub(crate) async fn ask_client(&self, method: &str, params: Value, patience: Duration) -> Option<Value> {
-        let id = format!("ua-{}", self.asked.fetch_add(1, Ordering::Relaxed));
+        let id = self.own_id();
         let (answered, answer) = oneshot::channel();
         lock(&self.asks).insert(id.clone(), answered);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -134,14 +141,33 @@ impl Connection {
         answer?.get("result").cloned()
     }
 
-    /// Notes a request of the tool server, which is answered by the client, or for it when it has gone; false when too many are open.
-    pub(crate) fn is_asked(&self, request: &Value) -> bool {
+    /// An id for a request to the client that no other one has or had: what the client answers late is the answer to nothing else, whichever
+    /// process asked, of ours or of the tool server's.
+    fn own_id(&self) -> String {
+        format!("ua-{:016x}-{}", self.broker.env.entropy.next_u64(), self.asked.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Notes a request of the tool server, which is answered by the client, or for it when it has gone. The id under which the client is asked;
+    /// `None` when too many are open.
+    pub(crate) fn asked_as(&self, request: &Value) -> Option<String> {
+        let id = self.own_id();
         let mut asked = lock(&self.asked_by_server);
         let has_room = asked.len() < MOST_ASKED;
-        if has_room {
-            asked.insert(request["id"].to_string(), request.clone());
+        has_room.then(|| {
+            asked.insert(id.clone(), request.clone());
+            id
+        })
+    }
+
+    /// A message of the tool server that a request of its own is not to be answered any more, by the id under which the client was asked.
+    pub(crate) fn takes_back(&self, mut message: Value) -> Value {
+        let mut asked = lock(&self.asked_by_server);
+        let id = asked.iter().find(|(_, request)| request["id"] == message["params"]["requestId"]).map(|(id, _)| id);
+        if let Some(id) = id.cloned() {
+            asked.remove(&id);
+            message["params"]["requestId"] = json!(id);
         }
-        has_room
+        message
     }
 
     /// Nobody is there to be asked: what the tool server asked for is answered so, and what we asked the client ourselves has no answer.
@@ -173,12 +199,12 @@ impl Connection {
     }
 
     /// What to answer the client with, so that it comes back with a person's decision.
-    pub(crate) fn hand_over_decision(&self, question: &QuestionRecord) -> Option<Wanted> {
+    pub(crate) fn hand_over_decision(&self, call: &CallId, question: &QuestionRecord) -> Option<Wanted> {
         if self.era() != Era::Stateless {
             return None;
         }
         let expected = Expected::Decision { question: Box::new(question.clone()), asked_at: self.broker.env.now() };
-        let state = self.broker.inputs.expect(expected, &self.broker.env);
+        let state = self.expects(call, expected)?;
         let request = json!({"method": "elicitation/create", "params": form(question)});
         Some(Wanted { requests: Map::from_iter([(DECISION.to_owned(), request)]), state })
     }
@@ -221,19 +247,18 @@ impl Connection {
         }
     }
 
-    /// What a client brings along that came back with what it was asked for. The call that goes on, if there is one.
-    pub(crate) async fn brought(&self, expected: Expected, responses: &Value) -> Result<Option<CallId>, Broken> {
+    /// What a client brings along that came back with what it was asked for.
+    pub(crate) async fn brought(&self, expected: Expected, responses: &Value) -> Result<(), Broken> {
         match expected {
             Expected::Tool { comes_back, .. } => {
                 if let Some(taken) = comes_back.ask().take() {
                     taken.answer(Some(responses.as_object().cloned().unwrap_or_default()));
                 }
-                Ok(Some(comes_back.call().clone()))
+                Ok(())
             }
             Expected::Decision { question, asked_at } => {
                 let after = self.broker.env.now().since(asked_at);
-                self.decided(&question, &responses[DECISION], after).await?;
-                Ok(question.call_id.clone())
+                self.decided(&question, &responses[DECISION], after).await
             }
         }
     }
@@ -322,7 +347,6 @@ mod tests {
     #[test]
     fn what_is_expected_is_had_once() {
         let inputs = Inputs::default();
-        let env = ua_core::system::env();
         let ask = Expected::Decision {
             question: Box::new(serde_json::from_value(json!({
                 "question_id": "q_1", "run_id": "r", "call_id": null, "kind": "approval", "text": "", "detail": null, "choices": [],
@@ -330,8 +354,8 @@ mod tests {
             })).unwrap()),
             asked_at: Timestamp::from_millis(0),
         };
-        let name = inputs.expect(ask, &env);
-        assert!(name.len() == 32 && inputs.take("0").is_none());
-        assert!(inputs.take(&name).is_some() && inputs.take(&name).is_none());
+        inputs.expect("1", ask);
+        assert!(inputs.take("0").is_none());
+        assert!(inputs.take("1").is_some() && inputs.take("1").is_none());
     }
 }

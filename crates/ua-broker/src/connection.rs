@@ -1,6 +1,6 @@
 //! One client's connection to one tool server, whichever way it came: through a bridge, or over HTTP.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,20 +9,21 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use ua_core::RunId;
+use ua_core::{RunId, Timestamp, json_length};
 use ua_mcp::goes_with_login;
 
-use crate::ask::Reply;
+use crate::ask::{Answered, Reply};
 use crate::broker::{Broken, Broker, Connected, Unanswerable, Way};
 use crate::deliveries::{Deliveries, heard_before};
 use crate::era::{self, Client, Era};
 use crate::incoming::{Aside, CANCELLED, INITIALIZED, Request};
 use crate::open_requests::{Asker, OpenRequests, Opened};
-use crate::outgoing::{MOST_CARRIED, ToClient, error, length};
+use crate::outgoing::{MOST_CARRIED, ToClient, error};
+use crate::posted::Came;
 use crate::presence::Presence;
 use crate::queue::{Place, Queue};
 use crate::road::Road;
-use crate::session::{HOLDER, Identity, InUse, wrong_names};
+use crate::session::{CONNECTION, HOLDER, Identity, InUse, wrong_names};
 use crate::settings::Patience;
 use crate::subscriptions::Subscriptions;
 use crate::sync::lock;
@@ -45,6 +46,10 @@ pub(crate) struct Connection {
     order: Arc<Queue<()>>,
     client: Mutex<(Era, Arc<Client>)>,
     sessions: AsyncMutex<HashMap<Identity, InUse>>,
+    /// Since when it is here.
+    opened_at: Timestamp,
+    /// The sessions in which its client went on since then.
+    went_on: AsyncMutex<HashSet<RunId>>,
     roads: AsyncMutex<HashMap<RunId, (InUse, Arc<Road>)>>,
     deliveries: Deliveries,
     pub(crate) open: OpenRequests,
@@ -52,7 +57,8 @@ pub(crate) struct Connection {
     /// Our own requests to the client, by our id.
     pub(crate) asks: Mutex<HashMap<String, oneshot::Sender<Value>>>,
     pub(crate) asked: AtomicU64,
-    /// Requests of the tool server to the client, by its id: nothing else is answered there, and each of them is, by somebody.
+    /// Requests of the tool server to the client, by the id under which the client is asked: nothing else is answered there, and each of them is,
+    /// by somebody.
     pub(crate) asked_by_server: Mutex<HashMap<String, Value>>,
     /// What the tool server says by itself.
     pub(crate) from_server: Arc<AsyncMutex<mpsc::UnboundedReceiver<Value>>>,
@@ -104,13 +110,14 @@ impl Connection {
         let connection = Arc::new(Self {
             client: Mutex::new((Era::Handshake, unknown)),
             upstream: Arc::new(upstream),
-            broker,
             project,
             folder,
             reach,
             out,
             order: Arc::default(),
             sessions: AsyncMutex::default(),
+            opened_at: broker.env.now(),
+            went_on: AsyncMutex::default(),
             roads: AsyncMutex::default(),
             deliveries: Deliveries::default(),
             open: OpenRequests::default(),
@@ -123,6 +130,7 @@ impl Connection {
             subscriptions: Subscriptions::default(),
             listening: Mutex::default(),
             hello,
+            broker,
         });
         if let Some(handshake) = connection.hello.handshake.clone() {
             connection.greet(Era::Handshake, Client::of_handshake(&handshake["params"]));
@@ -191,13 +199,13 @@ impl Connection {
         self.order.place(())
     }
 
-    /// A request of the client that was read just now. `is_first`: nobody sent it before under this name.
+    /// A request of the client that was read just now, under a name of its own. `is_first`: nobody sent it before under this name.
     pub(crate) fn request(self: &Arc<Self>, name: String, is_first: bool, request: Request) {
-        self.request_at(self.place(), name, is_first, request);
+        self.request_at(self.place(), name, Came::Named { is_first }, request);
     }
 
     /// A request whose place was taken when it was read.
-    pub(crate) fn request_at(self: &Arc<Self>, place: Place<()>, name: String, is_first: bool, request: Request) {
+    pub(crate) fn request_at(self: &Arc<Self>, place: Place<()>, name: String, came: Came, request: Request) {
         let is_call = request.is_call();
         let (id, method, params) = request.into_parts();
         let era = if method == "initialize" { Era::Handshake } else { era::era_of(&params) };
@@ -212,7 +220,7 @@ impl Connection {
             }
         }
         let params = Arc::new(params);
-        let Opened { asker, relayed } = self.open.open(&name, &id, era, &params, is_call, is_first);
+        let Opened { asker, relayed } = self.open.open(&name, &id, era, &params, is_call, came);
         let key = name.clone();
         let connection = self.clone();
         // Only calls have an order among each other.
@@ -237,15 +245,15 @@ impl Connection {
         if let Some(why) = wrong_names(&params["_meta"]) {
             return self.answer(&name, id, era, "tools/call", error(-32602, &why, Value::Null));
         }
-        let is_first = asker.is_first;
         place.is_first().await;
         let session = self.session(&params["_meta"]).await;
         let asked = match &session {
             Ok(session) => self.ask(&asker, params, session, place).await,
             Err(error) => Err(Unanswerable::Before(Broken::new(error.to_string()))),
         };
-        let asked = asked.map_err(|error| if is_first { error } else { error.of_one_that_comes_again() });
-        self.hand_back(name, id, era, asker.arrival, session.ok(), asked);
+        let asked =
+            asked.map_err(|error| if asker.came.may_be_known() { error.of_one_that_comes_again() } else { error });
+        self.hand_back(name, id, era, session.ok(), asked);
     }
 
     /// Takes up a call that an earlier broker was asked for, or whose answer is not at hand any more, by the name under which it came: its client
@@ -258,7 +266,7 @@ impl Connection {
             place.is_first().await;
             let (session, found) = connection.found_again(&asker, place).await;
             let found = found.map_err(Unanswerable::of_one_that_comes_again);
-            connection.hand_back(name.clone(), id, Era::Handshake, asker.arrival, session, found);
+            connection.hand_back(name.clone(), id, Era::Handshake, session, found);
             connection.open.close(&name);
         });
     }
@@ -269,11 +277,16 @@ impl Connection {
         name: String,
         id: Value,
         era: Era,
-        arrival: String,
         session: Option<InUse>,
-        asked: Result<Option<Reply>, Unanswerable>,
+        asked: Result<Answered, Unanswerable>,
     ) {
-        let is_owed = matches!(asked, Ok(Some(Reply::Result { is_final: true, .. } | Reply::Error { .. })));
+        let (asked, owed) = match asked {
+            Ok(Answered { request, reply }) => {
+                let is_owed = matches!(reply, Some(Reply::Result { is_final: true, .. } | Reply::Error { .. }));
+                (Ok(reply), request.filter(|_| is_owed))
+            }
+            Err(error) => (Err(error), None),
+        };
         let answer = match asked {
             // Nothing more is sent for what was cancelled; the bridge forgets it.
             Ok(None) => {
@@ -296,8 +309,8 @@ impl Connection {
         };
         let (answer, is_carried) = self.as_carried(id, era, "tools/call", answer);
         // What could not be carried is delivered to nobody: it is owed to whoever asks again, and told in the same words.
-        if let Some(session) = session.filter(|_| is_owed && is_carried) {
-            self.deliveries.begin(name.clone(), arrival, session);
+        if let (Some(session), Some(request), true) = (session, owed, is_carried) {
+            self.deliveries.begin(name.clone(), request, session);
         }
         let _gone = self.out.send(ToClient::Answer { name, answer: Some(answer) });
     }
@@ -309,7 +322,7 @@ impl Connection {
 
     /// An answer as it goes to the client; `false` when the client's way does not carry it, and it only says so.
     fn as_carried(&self, id: Value, era: Era, method: &str, mut answer: Value) -> (Value, bool) {
-        let length = if self.hello.way == Way::Bridge { length(&answer) } else { 0 };
+        let length = if self.hello.way == Way::Bridge { json_length(&answer).unwrap_or(0) } else { 0 };
         let is_carried = length <= MOST_CARRIED;
         if !is_carried {
             answer = match method {
@@ -343,16 +356,19 @@ impl Connection {
             return;
         }
         self.acknowledge().await;
+        let mut aside = aside;
         if let Aside::Answer(answer) = &aside {
             let own = answer.id.as_str().and_then(|id| lock(&self.asks).remove(id));
             if let Some(asked) = own {
                 let _gone = asked.send(answer.result().map_or(Value::Null, |result| json!({"result": result})));
                 return;
             }
-            if lock(&self.asked_by_server).remove(&answer.id.to_string()).is_none() {
+            let asked = answer.id.as_str().and_then(|id| lock(&self.asked_by_server).remove(id));
+            let Some(asked) = asked else {
                 tracing::warn!(id = %answer.id, "an answer of a client to nothing that was asked was dropped");
                 return;
-            }
+            };
+            aside = Aside::Answer(answer.clone().of_request(asked["id"].clone()));
         }
         let is_begun = matches!(aside, Aside::Notification { method: INITIALIZED, .. });
         self.upstream.tell(&aside).await;
@@ -369,7 +385,28 @@ impl Connection {
 
     /// The client goes on, so it has what was written to it before.
     pub(crate) async fn acknowledge(&self) {
-        self.deliveries.acknowledge(&self.broker.env).await;
+        self.acknowledge_until(self.written()).await;
+    }
+
+    /// How many answers were written to the client by now.
+    pub(crate) fn written(&self) -> u64 {
+        self.deliveries.written()
+    }
+
+    /// The client went on when so many had been written.
+    pub(crate) async fn acknowledge_until(&self, written: u64) {
+        self.deliveries.acknowledge(written, &self.broker.env).await;
+    }
+
+    /// The client goes on in a session of which nothing is known but its connection: what earlier brokers wrote to it, it has.
+    pub(crate) async fn goes_on(&self, session: &InUse) -> Result<(), Broken> {
+        let run = &session.run.run_id;
+        let mut went_on = self.went_on.lock().await;
+        if session.record.identity == CONNECTION && !went_on.contains(run) {
+            heard_before(session, self.opened_at, self.broker.store.as_ref(), &self.broker.env).await?;
+            went_on.insert(run.clone());
+        }
+        Ok(())
     }
 
     async fn session(&self, meta: &Value) -> Result<InUse, Broken> {
@@ -389,9 +426,6 @@ impl Connection {
         let named = self.hello.principal.as_deref().unwrap_or(&client.name);
         let session = self.broker.session(&self.project, &self.hello, named, &identity, &self.reach).await?;
         self.show(identity.level);
-        if identity.is_connection() {
-            heard_before(&session, self.broker.store.as_ref(), &self.broker.env).await?;
-        }
         sessions.insert(identity, session.again());
         Ok(session)
     }

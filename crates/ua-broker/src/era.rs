@@ -6,6 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::incoming::CALL;
+use crate::texts::as_object;
+
 /// The revision of the newer era that is spoken.
 pub(crate) const NEWER: &str = "2026-07-28";
 /// The newest revision that begins with a handshake.
@@ -175,6 +178,11 @@ pub(crate) fn greeting(discovered: &Value, wanted: &str) -> Value {
 
 /// An answer as a client of the newer era reads it, from a tool server of the older one or from us.
 pub(crate) fn to_stateless(method: &str, answer: &mut Value, server: Option<&Value>) {
+    if method == CALL
+        && let Some(result) = answer.get_mut("result")
+    {
+        *result = as_object(result.take());
+    }
     if let Some(result) = answer.get_mut("result").and_then(Value::as_object_mut) {
         result.entry("resultType").or_insert_with(|| json!("complete"));
         let is_kept = matches!(
@@ -259,6 +267,12 @@ mod tests {
         to_stateless("resources/read", &mut missing, None);
         assert_eq!(missing["error"]["code"], -32602);
         to_handshake("resources/read", &mut missing);
+        let mut bare = json!({"result": ["sent"]});
+        to_stateless("tools/call", &mut bare, None);
+        assert_eq!(
+            bare["result"],
+            json!({"content": [{"type": "text", "text": "[\"sent\"]"}], "resultType": "complete"})
+        );
         assert_eq!(missing["error"]["code"], -32002);
     }
 

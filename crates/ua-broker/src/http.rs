@@ -9,58 +9,45 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming as Arriving};
-use hyper::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
-};
-use hyper::service::service_fn;
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
 use ua_core::Timestamp;
-use ua_mcp::header_text;
 
+mod headers;
 mod kept;
+mod listening;
 mod session;
 mod streams;
 mod tokens;
 
+use self::headers::{accepts, is_of_this_machine, is_what_its_headers_say, project_of, speaks, text_of};
 pub use self::kept::KeptSessions;
 use self::kept::{KeptSession, standing_id};
-use self::session::HttpSession;
+pub(crate) use self::listening::listen;
+use self::session::{Begins, HttpSession};
 pub use self::tokens::Tokens;
 use crate::broker::{Broken, Broker};
 use crate::era::{self, NEWER};
 use crate::incoming::{self, Aside, Incoming, Judged, Read, Request};
-use crate::peers::{self, Caller};
-use crate::serve::DRAIN;
+use crate::posted::AGAIN_WITHIN;
 use crate::sync::lock;
 
 /// The longest message.
 const LONGEST: usize = 16 * 1024 * 1024;
 /// How long a session without traffic is kept.
 const SESSION_LIFE: Duration = Duration::from_hours(1);
-/// How much of the time that the broker takes to end is for what comes behind the last answer.
-const LAST: Duration = Duration::from_secs(1);
-/// How often an address is tried that another program has.
-const TRY_EVERY: Duration = Duration::from_secs(2);
-/// How often it is looked for those.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// What a request says in headers and in itself is not the same.
 const HEADER_MISMATCH: i64 = -32020;
 /// What its client would have to be able to do is not declared.
 const MISSING_CAPABILITY: i64 = -32021;
 const INVALID_REQUEST: i64 = -32600;
-/// Revisions that begin with a handshake.
-const WITH_HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -75,11 +62,15 @@ pub struct HttpSettings {
     pub sessions: KeptSessions,
     /// How long no stream of a client is open before nobody is taken to be there: what its tools ask is declined then.
     pub away_after: Duration,
+    /// How long after its answer was written a request that is posted with the same id and the same words is the same request.
+    pub again_within: Duration,
 }
 
 impl HttpSettings {
-    /// How long that is where nothing else is said.
+    /// How long nobody is taken to be away where nothing else is said.
     pub const AWAY_AFTER: Duration = Duration::from_mins(1);
+    /// How long a request may be posted again where nothing else is said.
+    pub const AGAIN_WITHIN: Duration = AGAIN_WITHIN;
 }
 
 /// What serves clients over HTTP.
@@ -95,152 +86,7 @@ pub(crate) struct Front {
     away_after: Duration,
 }
 
-/// Listens, and serves whoever comes until the broker closes. An address that another program has is no reason to serve nobody: clients that come
-/// through bridges need none. It is said to all who ask, and tried again until it is free.
-pub(crate) async fn listen(broker: &Arc<Broker>, settings: &HttpSettings) -> Result<(), Broken> {
-    let failed = |error: std::io::Error| Broken::new(format!("listen on http://{}: {error}", settings.address));
-    if !settings.address.ip().is_loopback() {
-        return Err(Broken::new(format!(
-            "listen on http://{}: it is not an address of this machine",
-            settings.address
-        )));
-    }
-    let front = Arc::new(Front {
-        broker: broker.clone(),
-        tokens: settings.tokens.clone(),
-        kept: settings.sessions.clone(),
-        sessions: Mutex::default(),
-        standing: Mutex::default(),
-        away_after: settings.away_after,
-    });
-    match bind(broker, settings.address).await.map_err(failed)? {
-        Some(listener) => drop(tokio::spawn(front.serve(listener))),
-        None => drop(tokio::spawn(front.serve_when_free(settings.address))),
-    }
-    Ok(())
-}
-
-/// Takes the address; `None` when another program has it.
-async fn bind(broker: &Broker, wanted: SocketAddr) -> std::io::Result<Option<TcpListener>> {
-    let listener = match TcpListener::bind(wanted).await {
-        Ok(listener) => listener,
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let why = taken(wanted, peers::listener_at(wanted));
-            if lock(&broker.taken).replace(why.clone()).as_ref() != Some(&why) {
-                tracing::warn!("{why}");
-            }
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let address = listener.local_addr()?;
-    tracing::info!(%address, "clients over HTTP are served");
-    *lock(&broker.address) = Some(address);
-    *lock(&broker.taken) = None;
-    Ok(Some(listener))
-}
-
-/// What it means that another program has the address.
-fn taken(address: SocketAddr, holder: Option<u32>) -> String {
-    let whose = match holder {
-        Some(user) if user == rustix::process::geteuid().as_raw() => "another program of yours".to_owned(),
-        Some(user) => format!("a program of another user (uid {user})"),
-        None => "another program".to_owned(),
-    };
-    format!(
-        "clients over HTTP are not served: {address} belongs to {whose}, which is told the token of each client that connects there. End \
-         it, or let them connect to another address (`listen` in gateway.toml); make new tokens where it is not yours"
-    )
-}
-
 impl Front {
-    async fn serve_when_free(self: Arc<Self>, address: SocketAddr) {
-        loop {
-            tokio::select! {
-                () = self.broker.env.clock.sleep(TRY_EVERY) => {}
-                () = self.broker.closing.cancelled() => return,
-            }
-            match bind(&self.broker, address).await {
-                Ok(Some(listener)) => return self.serve(listener).await,
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, %address, "clients over HTTP cannot be served yet"),
-            }
-        }
-    }
-
-    async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let lines = TaskTracker::new();
-        let look_every = LOOK_EVERY.min(self.away_after);
-        // However often somebody comes, it is looked.
-        let mut look = std::pin::pin!(self.broker.env.clock.sleep(look_every));
-        loop {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => {
-                        // An event is small and somebody waits for it.
-                        let _slower = stream.set_nodelay(true);
-                        lines.spawn(self.clone().serve_line(stream, peer));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a client could not be accepted");
-                        self.broker.env.clock.sleep(Duration::from_millis(200)).await;
-                    }
-                },
-                () = look.as_mut() => {
-                    self.tend().await;
-                    look.set(self.broker.env.clock.sleep(look_every));
-                }
-                () = self.broker.closing.cancelled() => break,
-            }
-        }
-        drop(listener);
-        // Whoever waits for an answer has it before the broker ends, if it comes in time; then its line is closed.
-        for session in self.all(|_| true) {
-            session.end_standing();
-        }
-        lines.close();
-        tokio::select! {
-            () = lines.wait() => {}
-            () = self.broker.env.clock.sleep(DRAIN.saturating_sub(LAST)) => {}
-        }
-        self.note_uses();
-        for session in self.drained(|_| true) {
-            session.close(false).await;
-        }
-    }
-
-    /// Serves one connection of a client: request after request, and none any more once the broker ends.
-    async fn serve_line(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let caller = stream.local_addr().map_or(Caller::Untold, |own| peers::caller_at(peer, own));
-        let is_ours = caller.may_be_ours();
-        if !is_ours {
-            tracing::warn!(?caller, "what is no program of this user wants to be served");
-        }
-        let service = service_fn(|request| {
-            let front = self.clone();
-            async move {
-                if is_ours {
-                    return Ok::<_, Infallible>(front.pass(request).await);
-                }
-                Ok(refusal(StatusCode::FORBIDDEN, "only programs of the user whose gateway this is are served"))
-            }
-        });
-        let line = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .serve_connection(TokioIo::new(stream), service);
-        let mut line = std::pin::pin!(line);
-        let ended = tokio::select! {
-            ended = line.as_mut() => ended,
-            () = self.broker.closing.cancelled() => {
-                line.as_mut().graceful_shutdown();
-                line.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection of a client ended badly");
-        }
-    }
-
     /// The sessions of which this is so.
     fn all(&self, of: impl Fn(&HttpSession) -> bool) -> Vec<Arc<HttpSession>> {
         let (sessions, standing) = (lock(&self.sessions), lock(&self.standing));
@@ -341,7 +187,7 @@ impl Front {
         // One that an earlier broker had, or that nobody used for a while.
         let kept = self.kept.of_client(id, self.broker.env.now());
         let kept = kept.filter(|kept| kept.who == who && kept.began_with.is_some()).ok_or_else(unknown)?;
-        let session = HttpSession::open(&self.broker, id.to_owned(), &kept, false).map_err(|error| {
+        let session = HttpSession::open(&self.broker, id.to_owned(), &kept, false, Begins::Again).map_err(|error| {
             said(StatusCode::INTERNAL_SERVER_ERROR, &Value::Null, -32603, &error.to_string(), Value::Null)
         })?;
         sessions.insert(session.id.clone(), session.clone());
@@ -372,9 +218,9 @@ impl Front {
     async fn post(self: &Arc<Self>, who: &str, server: &str, request: hyper::Request<Arriving>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let headers = &parts.headers;
-        let bytes = match Limited::new(body, LONGEST).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(_) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "a message is at most 16 MiB"),
+        let bytes = match whole(body).await {
+            Ok(bytes) => bytes,
+            Err(refused) => return refused,
         };
         let incoming = match incoming::read(&bytes) {
             Read::One(Judged::Taken(incoming)) => incoming,
@@ -495,10 +341,10 @@ impl Front {
         }
         let kept = self.kept.find(&id, self.broker.env.now(), SESSION_LIFE);
         let session = if let Some(kept) = kept {
-            HttpSession::open(&self.broker, id.clone(), &kept, true)?
+            HttpSession::open(&self.broker, id.clone(), &kept, true, Begins::Again)?
         } else {
             let new = KeptSession::new(&self.broker, who, server, project);
-            let session = HttpSession::open(&self.broker, id.clone(), &new, true)?;
+            let session = HttpSession::open(&self.broker, id.clone(), &new, true, Begins::Now)?;
             self.keep(&session, &new);
             session
         };
@@ -539,8 +385,15 @@ impl Front {
             // At once, and with a name: where it breaks it is taken up again, however long the tool takes.
             return reader.into_stream(true);
         }
+        if !streams {
+            // Whatever is said before its answer, there is one response.
+            return match reader.answer().await {
+                Some(answer) => reader.into_answer(StatusCode::OK, &answer),
+                None => empty(StatusCode::ACCEPTED),
+            };
+        }
         match reader.first().await {
-            Some(answer) if reader.is_over() || !streams => reader.into_answer(StatusCode::OK, &answer),
+            Some(answer) if reader.is_over() => reader.into_answer(StatusCode::OK, &answer),
             Some(_) | None => reader.into_stream(true),
         }
     }
@@ -553,7 +406,7 @@ impl Front {
         };
         let mut kept = KeptSession::new(&self.broker, who, server, project);
         let name = self.broker.env.uuid_v7() + &format!("{:016x}", self.broker.env.entropy.next_u64());
-        let session = match HttpSession::open(&self.broker, name, &kept, false) {
+        let session = match HttpSession::open(&self.broker, name, &kept, false, Begins::Now) {
             Ok(session) => session,
             Err(error) => return said(StatusCode::INTERNAL_SERVER_ERROR, &id, -32603, &error.to_string(), Value::Null),
         };
@@ -577,6 +430,21 @@ impl Front {
     }
 }
 
+/// All of a body, up to the end that it says it has: its length, or the last of its parts. What ends sooner, because whoever wrote it was killed
+/// or cut off, was not said.
+async fn whole(body: Arriving) -> Result<Bytes, Response<Body>> {
+    match Limited::new(body, LONGEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "a message is at most 16 MiB"))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a message of a client ended too early, and was dropped");
+            Err(refusal(StatusCode::BAD_REQUEST, "the message ends before its end; nothing of it was sent"))
+        }
+    }
+}
+
 /// The HTTP status of an error that has one.
 fn status_of(code: i64) -> Option<StatusCode> {
     match code {
@@ -584,83 +452,6 @@ fn status_of(code: i64) -> Option<StatusCode> {
         HEADER_MISMATCH | MISSING_CAPABILITY | era::UNSUPPORTED_VERSION => Some(StatusCode::BAD_REQUEST),
         _ => None,
     }
-}
-
-/// The folder that a client names as its project, if it does. One that is not there, or that depends on where the broker stands, would be a
-/// project that nobody else is in.
-fn project_of(headers: &HeaderMap) -> Result<Option<String>, String> {
-    let Some(value) = headers.get("ua-project") else { return Ok(None) };
-    let named = str::from_utf8(value.as_bytes()).map_err(|_| "`Ua-Project` is not text in UTF-8".to_owned())?.trim();
-    let folder = Path::new(named);
-    if !folder.is_absolute() {
-        return Err(format!("`Ua-Project` must be the full path of a folder, and is `{named}`"));
-    }
-    if !folder.is_dir() {
-        return Err(format!("`Ua-Project` names the folder {named}, which is not there"));
-    }
-    Ok(Some(named.to_owned()))
-}
-
-fn text_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
-}
-
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    let all = headers.get_all(ACCEPT);
-    let mut kinds = all.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    kinds.any(|one| {
-        matches!(one.split(';').next().unwrap_or_default().trim(), "*/*" | "text/*") || one.trim().starts_with(kind)
-    })
-}
-
-/// A web page that a browser shows must not reach tools, whatever name it has this machine resolved to.
-fn is_of_this_machine(headers: &HeaderMap) -> bool {
-    let is_own = |host: &str| {
-        let rest = ["127.0.0.1", "localhost", "[::1]"].iter().find_map(|name| host.strip_prefix(name));
-        // Behind the name there is a port or nothing: `127.0.0.1:80@evil.example` is another host.
-        rest.is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
-        })
-    };
-    let origin = headers.get(ORIGIN).map(|origin| {
-        let origin = origin.to_str().unwrap_or_default();
-        origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")).is_some_and(is_own)
-    });
-    text_of(headers, HOST.as_str()).is_some_and(is_own) && origin.unwrap_or(true)
-}
-
-/// Whether the revision that a message of a session says it is in is one that has sessions.
-#[expect(clippy::result_large_err, reason = "a refusal is the answer that is sent")]
-fn speaks(headers: &HeaderMap, id: &Value) -> Result<(), Response<Body>> {
-    let version = text_of(headers, "mcp-protocol-version");
-    let Some(version) = version.filter(|version| !WITH_HANDSHAKE.contains(version)) else { return Ok(()) };
-    let why = format!("protocol version {version} is not supported");
-    let data = json!({"supported": WITH_HANDSHAKE, "requested": version});
-    Err(said(StatusCode::BAD_REQUEST, id, era::UNSUPPORTED_VERSION, &why, data))
-}
-
-/// Whether a request is what its headers say, by which others route it.
-fn is_what_its_headers_say(headers: &HeaderMap, request: &Request) -> Result<(), String> {
-    let params = request.params();
-    let version = text_of(headers, "mcp-protocol-version");
-    // Where it says nothing of itself it is refused for that.
-    if let Some(own) = params["_meta"][era::PROTOCOL].as_str()
-        && version != Some(own)
-    {
-        return Err(format!("`MCP-Protocol-Version` is not {own}"));
-    }
-    let method = request.method();
-    if text_of(headers, "mcp-method") != Some(method) {
-        return Err(format!("`Mcp-Method` is not {method}"));
-    }
-    let field = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        _ => return Ok(()),
-    };
-    let name = params[field].as_str().unwrap_or_default();
-    let said = text_of(headers, "mcp-name").and_then(header_text);
-    if said.as_deref() == Some(name) { Ok(()) } else { Err(format!("`Mcp-Name` is not {name}")) }
 }
 
 pub(crate) fn full(text: impl Into<Bytes>) -> Body {
@@ -694,89 +485,4 @@ pub(crate) fn as_json(status: StatusCode, message: &Value) -> Response<Body> {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(of: &[(&'static str, &str)]) -> HeaderMap {
-        of.iter().map(|(name, value)| (hyper::header::HeaderName::from_static(name), value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn only_programs_of_this_machine_are_served() {
-        for (host, origin, is_own) in [
-            ("127.0.0.1:7433", None, true),
-            ("localhost", Some("http://localhost:3000"), true),
-            ("[::1]:7433", Some("https://[::1]"), true),
-            ("evil.example.com", None, false),
-            ("127.0.0.1.evil.example.com", None, false),
-            ("127.0.0.1:7499@evil.example.com", None, false),
-            ("127.0.0.1@evil.example.com", None, false),
-            ("[::1]@evil.example.com:80", None, false),
-            ("localhost:", None, false),
-            ("127.0.0.1", Some("http://127.0.0.1:80@evil.example.com"), false),
-            ("127.0.0.1", Some("http://localhost/x"), false),
-            ("127.0.0.1", Some("http://evil.example.com"), false),
-            ("127.0.0.1", Some("null"), false),
-        ] {
-            let mut given = headers(&[("host", host)]);
-            if let Some(origin) = origin {
-                given.insert(ORIGIN, origin.parse().unwrap());
-            }
-            assert_eq!(is_of_this_machine(&given), is_own, "{host} {origin:?}");
-        }
-        assert!(!is_of_this_machine(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn a_request_is_what_its_headers_say() {
-        let call =
-            json!({"id": 1, "method": "tools/call", "params": {"name": "send ü", "_meta": {era::PROTOCOL: NEWER}}});
-        let Read::One(Judged::Taken(Incoming::Request(call))) = incoming::read(call.to_string().as_bytes()) else {
-            panic!("no call")
-        };
-        let good =
-            [("mcp-protocol-version", NEWER), ("mcp-method", "tools/call"), ("mcp-name", "=?base64?c2VuZCDDvA==?=")];
-        assert_eq!(is_what_its_headers_say(&headers(&good), &call), Ok(()));
-        for (place, other) in [(0, "2025-11-25"), (1, "tools/list"), (2, "send")] {
-            let mut bad = good;
-            bad[place].1 = other;
-            assert!(is_what_its_headers_say(&headers(&bad), &call).is_err(), "{bad:?}");
-        }
-        assert!(is_what_its_headers_say(&headers(&good[..2]), &call).is_err());
-    }
-
-    #[test]
-    fn a_project_is_a_folder_that_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let there = folder.path().join("caf\u{e9}");
-        std::fs::create_dir(&there).unwrap();
-        let of = |value: &[u8]| {
-            project_of(&HeaderMap::from_iter([(
-                "ua-project".parse().unwrap(),
-                HeaderValue::from_bytes(value).unwrap(),
-            )]))
-        };
-        assert_eq!(project_of(&HeaderMap::new()), Ok(None));
-        let name = there.to_str().unwrap();
-        assert_eq!(of(format!(" {name} ").as_bytes()), Ok(Some(name.to_owned())));
-        for (value, why) in [
-            (b"relative/x".as_slice(), "full path"),
-            (b"", "full path"),
-            (b"/nonexistent/zz", "not there"),
-            (b"/etc/passwd", "not there"),
-            (b"/caf\xe9", "UTF-8"),
-        ] {
-            assert!(of(value).is_err_and(|refused| refused.contains(why)), "{why}");
-        }
-    }
-
-    #[test]
-    fn what_is_accepted_is_read_from_lists() {
-        let of = |accept: &str| accepts(&headers(&[("accept", accept)]), "text/event-stream");
-        assert!(of("application/json, text/event-stream") && of("*/*") && of("text/event-stream;q=0.5"));
-        assert!(!of("application/json") && !accepts(&HeaderMap::new(), "text/event-stream"));
-    }
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
-use ua_core::CallId;
 
 use crate::sync::lock;
 
@@ -70,21 +69,16 @@ pub(crate) fn of_nobody(method: &str) -> Option<Value> {
 /// That somebody was told to come back with the answers to what a call asks for, until they did or have gone.
 #[derive(Debug)]
 pub(crate) struct ComesBack {
-    call: CallId,
     ask: Arc<Ask>,
     /// Woken when nobody is expected any more.
     left: Arc<Notify>,
 }
 
 impl ComesBack {
-    /// With the answers to what this call asks for. `left` is woken when they have gone.
-    pub(crate) fn with(call: &CallId, ask: &Arc<Ask>, left: &Arc<Notify>) -> Self {
+    /// With the answers to this. `left` is woken when they have gone.
+    pub(crate) fn with(ask: &Arc<Ask>, left: &Arc<Notify>) -> Self {
         ask.expected.fetch_add(1, Ordering::AcqRel);
-        Self { call: call.clone(), ask: ask.clone(), left: left.clone() }
-    }
-
-    pub(crate) fn call(&self) -> &CallId {
-        &self.call
+        Self { ask: ask.clone(), left: left.clone() }
     }
 
     pub(crate) fn ask(&self) -> &Arc<Ask> {

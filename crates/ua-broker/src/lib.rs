@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: a model, a drive, the environment, the command line.
 
+mod accepting;
 mod again;
 mod aggregate;
 mod ask;
@@ -20,10 +21,12 @@ mod batches;
 mod bridge;
 mod broker;
 mod budget;
+mod came_back;
 mod client;
 mod connection;
 mod deliveries;
 mod dispatch;
+mod ending;
 mod era;
 mod given;
 mod http;
@@ -36,6 +39,7 @@ mod open_requests;
 mod outgoing;
 mod passing;
 mod peers;
+mod posted;
 mod presence;
 mod queue;
 mod road;

@@ -244,7 +244,7 @@ impl LiveCall {
 
     /// Somebody was told to come back with what its tool asks for.
     pub(crate) fn comes_back(&self, ask: &Arc<Ask>) -> ComesBack {
-        ComesBack::with(&self.call, ask, &self.left)
+        ComesBack::with(ask, &self.left)
     }
 
     /// Somebody waits for it from now on.

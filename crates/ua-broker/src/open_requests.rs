@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batches;
 use crate::era::{self, Era};
+use crate::posted::Came;
 use crate::sync::lock;
 
 /// Requests under way, by the name under which they came.
@@ -39,10 +40,10 @@ pub(crate) type Relayed = Arc<Mutex<Option<u64>>>;
 
 /// Who waits for a tool call.
 pub(crate) struct Asker {
-    /// The name under which its request came first.
-    pub(crate) arrival: String,
-    /// Nobody sent it before under this name.
-    pub(crate) is_first: bool,
+    /// The name under which its request came: of one that has a name, the one under which it came first.
+    pub(crate) name: String,
+    /// How it came.
+    pub(crate) came: Came,
     /// Cancelled when the client wants no answer any more.
     pub(crate) cancel: CancellationToken,
     /// Whether the client has its end of the line in hand.
@@ -58,7 +59,7 @@ pub(crate) struct Opened {
 }
 
 impl OpenRequests {
-    /// A request that came under this name. `is_first`: nobody sent it before under it. One whose very call is open already is that call.
+    /// A request that came under this name. One that has a name, and whose very call is open already, is that call.
     pub(crate) fn open(
         &self,
         name: &str,
@@ -66,23 +67,25 @@ impl OpenRequests {
         era: Era,
         params: &Arc<Value>,
         is_call: bool,
-        is_first: bool,
+        came: Came,
     ) -> Opened {
         let mut all = lock(&self.0);
         // A client has no two requests of one name open; without sessions several clients share this, and know nothing of each other's names.
-        let again = all.values().filter(|open| era == Era::Handshake && open.id == *id).find_map(|open| {
+        let is_named = matches!(came, Came::Named { .. });
+        let may_be_open = era == Era::Handshake && is_call && is_named;
+        let again = all.values().filter(|open| may_be_open && open.id == *id).find_map(|open| {
             let (came_as, said) = open.came_as.as_ref()?;
-            (is_call && said == params).then(|| came_as.clone())
+            (said == params).then(|| came_as.clone())
         });
-        let is_first = is_first && again.is_none();
-        let arrival = again.unwrap_or_else(|| name.to_owned());
+        let came = if again.is_some() { Came::Named { is_first: false } } else { came };
+        let first = again.unwrap_or_else(|| name.to_owned());
         let open = Open {
-            came_as: is_call.then(|| (arrival.clone(), params.clone())),
+            came_as: (is_call && is_named).then(|| (first.clone(), params.clone())),
             token: params["_meta"]["progressToken"].clone(),
             wants_logs: era == Era::Handshake || params["_meta"].get(era::LOG_LEVEL).is_some(),
             ..Open::of(name, id, is_call)
         };
-        let opened = open.opened(arrival, is_first);
+        let opened = open.opened(first, came);
         all.insert(name.to_owned(), open);
         opened
     }
@@ -90,7 +93,7 @@ impl OpenRequests {
     /// A tool call that an earlier broker was asked for, by the name under which it came.
     pub(crate) fn open_again(&self, name: &str, id: &Value) -> Opened {
         let open = Open { wants_logs: true, ..Open::of(name, id, true) };
-        let opened = open.opened(name.to_owned(), false);
+        let opened = open.opened(name.to_owned(), Came::Named { is_first: false });
         lock(&self.0).insert(name.to_owned(), open);
         opened
     }
@@ -163,8 +166,8 @@ impl Open {
         }
     }
 
-    fn opened(&self, arrival: String, is_first: bool) -> Opened {
+    fn opened(&self, name: String, came: Came) -> Opened {
         let (cancel, listens) = (self.cancel.clone(), self.listens.subscribe());
-        Opened { asker: Asker { arrival, is_first, cancel, listens }, relayed: self.relayed.clone() }
+        Opened { asker: Asker { name, came, cancel, listens }, relayed: self.relayed.clone() }
     }
 }

@@ -9,7 +9,7 @@ use ua_dispatch::{Catalog, Rules};
 
 use crate::connection::Connection;
 use crate::era::{self, Client, Era};
-use crate::incoming::{Answer, Aside};
+use crate::incoming::{Answer, Aside, CANCELLED};
 use crate::open_requests::Relayed;
 use crate::outgoing::error;
 use crate::subscriptions::is_subscribed;
@@ -97,10 +97,19 @@ impl Connection {
                 self.upstream.tools_may_have_changed();
             }
             let is_request = message.get("id").is_some();
-            if is_request && !self.is_asked(&message) {
-                self.upstream.answer_for_nobody(&message).await;
-                continue;
-            }
+            let message = if is_request {
+                let Some(id) = self.asked_as(&message) else {
+                    self.upstream.answer_for_nobody(&message).await;
+                    continue;
+                };
+                let mut asked = message;
+                asked["id"] = json!(id);
+                asked
+            } else if message["method"] == CANCELLED {
+                self.takes_back(message)
+            } else {
+                message
+            };
             match self.era() {
                 Era::Handshake if self.upstream.era() == Some(Era::Stateless) && is_subscribed(&message) => {
                     if message["method"] != "notifications/subscriptions/acknowledged" {
@@ -147,8 +156,9 @@ impl Connection {
                 Some(result) => json!({"result": result}),
                 None => error(-32601, "the client cannot be asked for that now", Value::Null),
             };
-            if lock(&connection.asked_by_server).remove(&message["id"].to_string()).is_some() {
-                connection.upstream.tell(&Aside::Answer(Answer::new(message["id"].clone(), outcome))).await;
+            let asked = message["id"].as_str().and_then(|id| lock(&connection.asked_by_server).remove(id));
+            if let Some(asked) = asked {
+                connection.upstream.tell(&Aside::Answer(Answer::new(asked["id"].clone(), outcome))).await;
             }
         });
     }

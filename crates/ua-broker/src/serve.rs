@@ -11,12 +11,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::accepting;
 use crate::bridge;
 use crate::broker::{Broken, Broker};
+use crate::ending::Lines;
 use crate::http;
 use crate::peers;
 use crate::session::Sessions;
@@ -82,8 +84,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
     loop {
         tokio::select! {
             () = signals.asked() => break,
-            accepted = listener.accept() => {
-                let (stream, _) = accepted.map_err(io("let a bridge in"))?;
+            stream = accepting::next(&listener, &broker.env) => {
                 if !is_of_this_user(&stream) {
                     tracing::warn!("a program of another user is at the socket; it is refused");
                     continue;
@@ -118,7 +119,7 @@ pub async fn serve(broker: Arc<Broker>, own: BrokerLock) -> Result<Served, Broke
         tokio::select! {
             // Whoever asks twice does not want to wait.
             () = signals.asked() => break,
-            accepted = listener.accept() => if let Some((stream, _)) = accepted.ok().filter(|(stream, _)| is_of_this_user(stream)) {
+            stream = accepting::next(&listener, &broker.env) => if is_of_this_user(&stream) {
                 tokio::spawn(visit_at_the_end(broker.clone(), stream));
             },
             () = broker.env.clock.sleep(POLL) => {}
@@ -194,16 +195,13 @@ fn is_of_this_user(stream: &UnixStream) -> bool {
 
 async fn visit(broker: &Arc<Broker>, stream: UnixStream) {
     let (read, mut write) = stream.into_split();
-    let mut lines = BufReader::new(read);
-    let mut first = String::new();
-    let told = tokio::select! {
-        read = lines.read_line(&mut first) => read,
+    let mut lines = Lines::of(BufReader::new(read));
+    let first = tokio::select! {
+        first = lines.next_text() => first,
         () = broker.closing.cancelled() => return,
     };
-    if told.is_err() || first.is_empty() {
-        return;
-    }
-    match Visitor::read(first.trim_end()) {
+    let Some(first) = first else { return };
+    match Visitor::read(&first) {
         Ok(Visitor::Bridge(hello)) => {
             if let Err(error) = bridge::serve(broker.clone(), *hello, lines, write).await {
                 tracing::warn!(%error, "a bridge could not be served");
@@ -237,13 +235,13 @@ fn ending(socket: &Path) -> PathBuf {
 /// Answers who asks how things stand, while what is under way comes to its end. Nobody else is let in any more.
 async fn visit_at_the_end(broker: Arc<Broker>, stream: UnixStream) {
     let (read, mut write) = stream.into_split();
-    let mut first = String::new();
-    let mut lines = BufReader::new(read);
-    let told = tokio::select! {
-        told = lines.read_line(&mut first) => told,
+    let mut lines = Lines::of(BufReader::new(read));
+    let first = tokio::select! {
+        first = lines.next_text() => first,
         () = broker.env.clock.sleep(LOOK_EVERY) => return,
     };
-    if told.is_ok() && matches!(Visitor::read(first.trim_end()), Ok(Visitor::Control(Wanted::Status | Wanted::Stop))) {
+    let visitor = first.map(|first| Visitor::read(&first));
+    if matches!(visitor, Some(Ok(Visitor::Control(Wanted::Status | Wanted::Stop)))) {
         let _gone = write.write_all(format!("{}\n", status(&broker)).as_bytes()).await;
     }
 }

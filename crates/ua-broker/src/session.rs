@@ -62,15 +62,8 @@ impl Identity {
     }
 }
 
-impl Identity {
-    /// Whether nothing says which session it is but the connection, so that it is no other client's.
-    pub(crate) fn is_connection(&self) -> bool {
-        self.level == CONNECTION
-    }
-}
-
-/// How well a session is known of which nothing is known but its connection.
-const CONNECTION: &str = "connection";
+/// How well a session is known of which nothing is known but its connection, so that it is no other client's.
+pub(crate) const CONNECTION: &str = "connection";
 
 /// What the client calls a session, of the key that it is kept under.
 pub(crate) fn clients_key(session_key: &str) -> &str {

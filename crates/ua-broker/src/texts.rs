@@ -168,11 +168,13 @@ pub(crate) enum Notice {
     Duplicate,
     /// It was asked for again before whoever asked can be known to have had it.
     Once,
+    /// The very request came before, and was answered.
+    SameRequest,
 }
 
 /// A result as the tool gave it, with what the model has to know about it. A text would be hidden behind structured content, and a field more
 /// might break its schema; then only `_meta` says it.
-pub(crate) fn with_notice(mut result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
+pub(crate) fn with_notice(result: Value, notice: Notice, call: &CallId, at: Timestamp) -> Value {
     let (kind, text) = match notice {
         Notice::Late { was_written } => {
             let reached = if was_written {
@@ -193,17 +195,32 @@ pub(crate) fn with_notice(mut result: Value, notice: Notice, call: &CallId, at: 
                  answer. To have it made once more, make the same call again now.)"
             ),
         ),
+        Notice::SameRequest => (
+            "same_request",
+            format!(
+                "(This very request, under the same id, was sent before; its call was made at {at} and answered. It was not made again: this is \
+                 that answer. A request that means another call has another id.)"
+            ),
+        ),
     };
+    let mut result = as_object(result);
     let has_structure = result.get("structuredContent").is_some_and(|content| !content.is_null());
     if let Some(content) = result.get_mut("content").and_then(Value::as_array_mut).filter(|_| !has_structure) {
         content.push(json!({"type": "text", "text": text}));
     }
-    if let Some(result) = result.as_object_mut()
-        && let Some(meta) = result.entry("_meta").or_insert_with(|| json!({})).as_object_mut()
-    {
-        meta.insert(META.to_owned(), json!({"id": call.as_str(), "notice": kind, "at": at.to_string()}));
+    if !result["_meta"].is_object() {
+        result["_meta"] = json!({});
     }
+    result["_meta"][META] = json!({"id": call.as_str(), "notice": kind, "at": at.to_string()});
     result
+}
+
+/// A result that can say something beside itself: as a text, what is no object.
+pub(crate) fn as_object(result: Value) -> Value {
+    if result.is_object() {
+        return result;
+    }
+    json!({"content": [{"type": "text", "text": result.as_str().map_or_else(|| result.to_string(), str::to_owned)}]})
 }
 
 #[cfg(test)]
@@ -228,6 +245,33 @@ mod tests {
         let told = with_notice(structured, Notice::Duplicate, &call, at);
         assert_eq!(told["content"].as_array().unwrap().len(), 1);
         assert_eq!((&told["_meta"]["x"], &told["_meta"][META]["notice"]), (&json!(1), &json!("duplicate")));
+    }
+
+    /// Whatever a tool server gives as a result, what is known of it is said.
+    #[test]
+    fn no_result_is_handed_out_without_its_notice() {
+        let call = CallId::parse("call_1").unwrap();
+        let at = Timestamp::from_millis(1_767_323_045_000);
+        let notices = [
+            (Notice::Late { was_written: true }, "late"),
+            (Notice::Duplicate, "duplicate"),
+            (Notice::Once, "once"),
+            (Notice::SameRequest, "same_request"),
+        ];
+        let shapes = [json!(null), json!(true), json!(7), json!("sent"), json!([{"type": "text"}]), json!({})];
+        let odd =
+            [json!({"_meta": 7}), json!({"content": "sent"}), json!({"content": [], "_meta": null}), json!({"id": 1})];
+        for result in shapes.into_iter().chain(odd) {
+            for (notice, kind) in notices {
+                let told = with_notice(result.clone(), notice, &call, at);
+                assert_eq!(told["_meta"][META]["notice"], kind, "{result}: {told}");
+                if !result.is_object() {
+                    let said = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
+                    assert_eq!(told["content"][0]["text"], said, "{told}");
+                    assert!(told["content"][1]["text"].as_str().unwrap().contains("made"), "{told}");
+                }
+            }
+        }
     }
 
     #[test]

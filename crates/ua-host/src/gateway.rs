@@ -325,6 +325,7 @@ pub async fn serve(host: &Host, named: Option<&Path>, waits: Waits) -> Result<Se
             tokens: tokens(&root),
             sessions: KeptSessions::at(root.join(HTTP_SESSIONS)),
             away_after: HttpSettings::AWAY_AFTER,
+            again_within: HttpSettings::AGAIN_WITHIN,
         }),
         entries,
         remote_horizon: HORIZON,

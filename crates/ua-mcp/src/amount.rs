@@ -146,6 +146,13 @@ fn mark(message: &mut Value, changed: &[String], says_two_things: bool) {
         let said = format!("{said} (not carried as it was written: {changed_in_words})");
         error.insert("message".to_owned(), said.into());
     }
+    let is_bare = place == "result" && message.get(place).is_some_and(|result| !result.is_object());
+    if is_bare {
+        // Nothing can be said in it, so it is said beside it.
+        let bare = message[place].take();
+        let text = bare.as_str().map_or_else(|| bare.to_string(), str::to_owned);
+        message[place] = json!({"content": [{"type": "text", "text": text}]});
+    }
     let Some(body) = message.get_mut(place).and_then(Value::as_object_mut) else { return };
     // A model reads the texts of a result, which hold what they hold; beside them stands what its structured content was before it was rounded.
     let structured = body.get("structuredContent").map(Value::to_string);
@@ -153,7 +160,7 @@ fn mark(message: &mut Value, changed: &[String], says_two_things: bool) {
         body.entry("content").or_insert_with(|| json!([]));
     }
     if let Some(content) = body.get_mut("content").and_then(Value::as_array_mut)
-        && (structured.is_some() || says_two_things)
+        && (structured.is_some() || says_two_things || is_bare)
     {
         if let Some(structured) = structured.filter(|_| content.is_empty()) {
             content.push(json!({"type": "text", "text": structured}));
@@ -394,6 +401,27 @@ mod tests {
         assert!(error["error"]["message"].as_str().unwrap().contains("twice"), "{error}");
         let list = read(r#""result":{"tools":[{"name":"a","name":"b"}]}"#);
         assert!(list["result"].get("content").is_none() && list["result"]["_meta"][CHANGED][0].is_string(), "{list}");
+    }
+
+    /// A result that is no object has no room for a mark, and is marked all the same.
+    #[test]
+    fn a_result_that_is_no_object_is_marked_as_any_other() {
+        for (result, said, word) in [
+            ("[{\"id\":1,\"id\":2}]", "[{\"id\":2}]", "twice"),
+            ("20000000000000000001", "2e+19", "20000000000000000001"),
+            ("\"cut \\ud83d\"", "cut \u{fffd}", "\\ud83d"),
+            ("[0.1000000000000000055]", "[0.1]", "0.1000000000000000055"),
+        ] {
+            let read = read_message(format!(r#"{{"id":1,"result":{result}}}"#).as_bytes()).unwrap();
+            let result = &read["result"];
+            assert_eq!(result["content"][0]["text"], said, "{read}");
+            assert!(result["content"][1]["text"].as_str().unwrap().contains(word), "{read}");
+            assert!(result["_meta"][CHANGED][0].as_str().unwrap().contains(word), "{read}");
+        }
+        for exact in ["[1]", "\"sent\"", "null", "7"] {
+            let read = read_message(format!(r#"{{"id":1,"result":{exact}}}"#).as_bytes()).unwrap();
+            assert_eq!(read["result"], serde_json::from_str::<Value>(exact).unwrap());
+        }
     }
 
     /// Two ids, or two words about how it ended, are two answers.

@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use rmcp::transport::streamable_http_server::session::{
     EventId, EventStore, EventStoreError, EventStream, ServerSseMessage,
 };
 use tokio::sync::watch;
-use ua_core::{Env, Timestamp};
+use ua_core::{Env, Timestamp, json_length};
 
 /// How long the events of an answered call are kept.
 const KEPT_FOR: Duration = Duration::from_mins(15);
@@ -90,7 +89,7 @@ impl Events {
 #[async_trait]
 impl EventStore for Events {
     async fn store_event(&self, stream_id: &str, event: &ServerSseMessage) -> Result<EventId, EventStoreError> {
-        let bytes = event.message.as_deref().map_or(Ok(0), size)?;
+        let bytes = event.message.as_deref().map_or(Ok(0), json_length)?;
         let mut streams = self.streams();
         let kept = streams.entry(stream_id.to_owned()).or_insert_with(|| StoredStream {
             events: Vec::new(),
@@ -135,23 +134,6 @@ impl EventStore for Events {
             }
         })))
     }
-}
-
-/// How long the message is when it is written down.
-fn size(message: &impl serde::Serialize) -> serde_json::Result<usize> {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, message)?;
-    Ok(count.0)
 }
 
 #[cfg(test)]

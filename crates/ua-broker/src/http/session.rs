@@ -18,6 +18,7 @@ use crate::broker::{Broken, Broker, Way};
 use crate::connection::Connection;
 use crate::incoming::{self, Aside, Incoming, Judged, Request};
 use crate::outgoing::ToClient;
+use crate::posted::{Before, Came, Kinds, Posted};
 use crate::queue::Place;
 use crate::sync::lock;
 use crate::wire::Hello;
@@ -48,17 +49,37 @@ struct Streams {
     /// Those of requests without an answer, by the request's name.
     waiting: HashMap<String, u64>,
     ended: VecDeque<u64>,
+    /// What kinds of calls came.
+    kinds: Kinds,
+}
+
+/// Whether a session is a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// It is.
+    Now,
+    /// There was one before, at this broker or an earlier one, and this is it.
+    Again,
 }
 
 impl Streams {
     /// Where the answer to a request will stand that came under this name. `id` is that of a single request.
-    fn waits(&mut self, name: &str, id: Option<&Value>) -> Arc<Log> {
+    fn waits(&mut self, name: &str, id: Option<&Value>, posted: Option<Posted>) -> Arc<Log> {
         let number = self.next;
         self.next += 1;
-        let log = Log::new(number, Some(name.to_owned()), id.cloned());
+        let log = Log::new(number, Some(name.to_owned()), id.cloned(), posted);
         self.logs.insert(number, log.clone());
         self.waiting.insert(name.to_owned(), number);
         log
+    }
+
+    /// Where the answer to this very request will stand, if it came before, has none yet, and was not given up.
+    fn under_way(&self, posted: &Posted) -> Option<Arc<Log>> {
+        let waiting = self.waiting.values().filter_map(|number| self.logs.get(number));
+        waiting
+            .filter(|log| log.posted.as_ref() == Some(posted) && !log.is_given_up())
+            .max_by_key(|log| log.number)
+            .cloned()
     }
 
     /// Where the answer to a request will stand that has none.
@@ -74,6 +95,7 @@ impl HttpSession {
         id: String,
         of: &KeptSession,
         is_stateless: bool,
+        begins: Begins,
     ) -> Result<Arc<Self>, Broken> {
         let mut hello = Hello::of_entry(broker, &of.who, &of.server, of.project.clone())?;
         hello.bridge.clone_from(&of.connection);
@@ -82,13 +104,14 @@ impl HttpSession {
         let connection = Connection::open(broker.clone(), hello, out)?;
         // The streams of an earlier broker have other numbers.
         let first = broker.env.entropy.next_u64() >> 1;
-        let standing = Log::new(first, None, None);
+        let standing = Log::new(first, None, None, None);
         let streams = Streams {
             next: first + 1,
             logs: HashMap::from([(first, standing.clone())]),
             standing,
             waiting: HashMap::new(),
             ended: VecDeque::new(),
+            kinds: Kinds::of_session(begins == Begins::Now),
         };
         let session = Arc::new(Self {
             id,
@@ -141,44 +164,80 @@ impl HttpSession {
         self.connection.leave_alone();
     }
 
-    pub(super) fn stream_opened(&self, log: &Log) {
+    /// Somebody reads a stream from now on.
+    fn opened(self: &Arc<Self>, _streams: &mut Streams, log: Arc<Log>, place: usize) -> Reader {
         self.open.fetch_add(1, Ordering::AcqRel);
+        log.opens();
         if let Some(request) = &log.request {
             self.connection.open.listens(request, true);
         }
+        Reader::new(self.clone(), log, place)
     }
 
+    /// Somebody does not any more. `is_done`: it was written to its end.
     pub(super) fn stream_closed(&self, log: &Log, is_done: bool) {
         self.open.fetch_sub(1, Ordering::AcqRel);
         self.used();
-        let Some(request) = log.request.as_ref().filter(|_| !is_done) else { return };
+        // Nobody begins to read it between this and what is said of it.
+        let _streams = lock(&self.streams);
+        let is_read = log.closes();
+        let Some(request) = log.request.as_ref().filter(|_| !is_done && !is_read) else { return };
         // A client of the newer era that closes a stream waits for nothing there any more; one of the older may take it up again.
         if self.is_stateless {
+            log.gives_up();
             self.connection.open.let_go_of(request);
         } else {
             self.connection.open.listens(request, false);
         }
     }
 
-    /// A request; whoever is given the reader hears its answer.
+    /// A request; whoever is given the reader hears its answer. One that is under way is not asked for again: its stream is read by one more.
     pub(super) async fn asked(self: &Arc<Self>, request: Request) -> Reader {
-        // Before anything is waited for.
-        let place = self.connection.place();
-        let (name, log) = self.arrived(Some(request.id())).await;
-        // The name was made for it just now.
-        self.connection.request_at(place, name, true, request);
-        Reader::new(self.clone(), log, 0)
+        self.used();
+        let posted = self.posted(&request);
+        // Before anything is waited for, and as one: what comes first has the place in front.
+        let (place, came) = {
+            let mut streams = lock(&self.streams);
+            if let Some(log) = posted.as_ref().and_then(|posted| streams.under_way(posted)) {
+                return self.opened(&mut streams, log, 0);
+            }
+            (self.connection.place(), self.came(&mut streams, posted.as_ref()))
+        };
+        self.goes_on([&came]).await;
+        let own = self.connection.broker.env.uuid_v7();
+        let name = posted.as_ref().map_or_else(|| own.clone(), |posted| posted.sending(&own));
+        let mut streams = lock(&self.streams);
+        let log = streams.waits(&name, Some(request.id()), posted);
+        self.connection.request_at(place, name, came, request);
+        self.opened(&mut streams, log, 0)
     }
 
     /// Several messages at once; whoever is given the reader hears their answers as one. `None` when none of them has one.
     pub(super) async fn asked_at_once(self: &Arc<Self>, messages: Vec<Judged>) -> Option<Reader> {
-        // Before anything is waited for; what is no request leaves its own.
-        let places: Vec<Place<()>> = messages.iter().map(|_| self.connection.place()).collect();
-        let (name, log) = self.arrived(None).await;
+        self.used();
+        // Before anything is waited for; what is no request leaves its place.
+        let places: Vec<(Place<()>, Came)> = {
+            let mut streams = lock(&self.streams);
+            let taken = messages.iter().filter_map(|judged| match judged {
+                Judged::Taken(incoming) => Some(incoming),
+                Judged::Refused(_) | Judged::Dropped { .. } => None,
+            });
+            let comes = taken.map(|incoming| {
+                let posted = match incoming {
+                    Incoming::Request(request) => self.posted(request),
+                    Incoming::Aside(_) => None,
+                };
+                (self.connection.place(), self.came(&mut streams, posted.as_ref()))
+            });
+            comes.collect()
+        };
+        self.goes_on(places.iter().map(|(_, came)| came)).await;
+        let name = self.connection.broker.env.uuid_v7();
+        let log = lock(&self.streams).waits(&name, None, None);
         let (taken, answer) = self.batches.open(&name, messages);
-        for ((name, incoming), place) in taken.into_iter().zip(places) {
+        for ((name, incoming), (place, came)) in taken.into_iter().zip(places) {
             match incoming {
-                Incoming::Request(request) => self.connection.request_at(place, name, true, request),
+                Incoming::Request(request) => self.connection.request_at(place, name, came, request),
                 Incoming::Aside(aside) => self.connection.message(aside).await,
             }
         }
@@ -186,7 +245,34 @@ impl HttpSession {
         if let Some(answer) = answer {
             self.say(answer);
         }
-        (!has_none).then(|| Reader::new(self.clone(), log, 0))
+        (!has_none).then(|| self.opened(&mut lock(&self.streams), log, 0))
+    }
+
+    /// What a tool call is known by, if it is posted again. Without the gateway's key no call is made.
+    fn posted(&self, request: &Request) -> Option<Posted> {
+        let key = request.is_call().then(|| self.connection.broker.own_key().ok()).flatten()?;
+        Some(Posted::of(&key, &self.connection.hello.bridge, request.id(), request.params()))
+    }
+
+    /// How a request came.
+    fn came(&self, streams: &mut Streams, posted: Option<&Posted>) -> Came {
+        match posted {
+            Some(posted) => Came::Posted {
+                posted: posted.clone(),
+                before: streams.kinds.comes(posted),
+                written: self.connection.written(),
+            },
+            None => Came::Named { is_first: true },
+        }
+    }
+
+    /// A session goes on one request after the other; those that share a client without sessions know nothing of each other, but what was written
+    /// to it was written. Only of what may be sent again it is not known yet.
+    async fn goes_on(&self, came: impl IntoIterator<Item = &Came>) {
+        let is_again = |came: &Came| matches!(came, Came::Posted { before: Before::Here, .. });
+        if !came.into_iter().any(is_again) {
+            self.connection.acknowledge().await;
+        }
     }
 
     /// What was agreed on when the session began.
@@ -197,17 +283,6 @@ impl HttpSession {
     /// Whether several messages may come as one.
     pub(super) fn has_batches(&self) -> bool {
         incoming::has_batches(lock(&self.revision).as_deref())
-    }
-
-    /// A name for what came just now, and where its answer will stand. `id` is that of a single request.
-    async fn arrived(&self, id: Option<&Value>) -> (String, Arc<Log>) {
-        self.used();
-        // A session goes on one request after the other; those that share a client without sessions know nothing of each other, but
-        // what was written to it was written.
-        self.connection.acknowledge().await;
-        let name = self.connection.broker.env.uuid_v7();
-        let log = lock(&self.streams).waits(&name, id);
-        (name, log)
     }
 
     /// A message that wants no answer.
@@ -221,28 +296,26 @@ impl HttpSession {
     pub(super) fn reader_after(self: &Arc<Self>, last: Option<&str>) -> Option<Reader> {
         self.used();
         let last = last.map(EventName::parse);
-        let (log, place) = {
-            let mut streams = lock(&self.streams);
-            match last {
-                None => (streams.standing.clone(), 0),
-                Some(None) => return None,
-                Some(Some(last)) => match (streams.logs.get(&last.stream), last.request) {
-                    (Some(log), _) => (log.clone(), last.place),
-                    (None, None) => (streams.standing.clone(), 0),
-                    (None, Some((name, id))) => {
-                        let log = if let Some(log) = streams.log_of(&name) {
-                            log
-                        } else {
-                            let log = streams.waits(&name, Some(&id));
-                            self.connection.take_up(name, id);
-                            log
-                        };
-                        (log, 0)
-                    }
-                },
-            }
+        let mut streams = lock(&self.streams);
+        let (log, place) = match last {
+            None => (streams.standing.clone(), 0),
+            Some(None) => return None,
+            Some(Some(last)) => match (streams.logs.get(&last.stream), last.request) {
+                (Some(log), _) => (log.clone(), last.place),
+                (None, None) => (streams.standing.clone(), 0),
+                (None, Some((name, id))) => {
+                    let log = if let Some(log) = streams.log_of(&name) {
+                        log
+                    } else {
+                        let log = streams.waits(&name, Some(&id), Posted::of_sending(&name));
+                        self.connection.take_up(name, id);
+                        log
+                    };
+                    (log, 0)
+                }
+            },
         };
-        Some(Reader::new(self.clone(), log, place))
+        Some(self.opened(&mut streams, log, place))
     }
 
     /// A stream was written to its end.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::session::HttpSession;
 use super::{Body, as_json};
+use crate::posted::Posted;
 use crate::sync::lock;
 
 /// How much is kept of what nobody reads.
@@ -25,8 +26,19 @@ pub(super) struct Log {
     pub(super) request: Option<String>,
     /// What its client calls that request, where it is one alone.
     id: Option<Value>,
+    /// What that request is known by when it is posted again.
+    pub(super) posted: Option<Posted>,
     said: Mutex<Said>,
+    readers: Mutex<Readers>,
     changed: Notify,
+}
+
+/// Who reads it.
+#[derive(Debug, Default)]
+struct Readers {
+    count: usize,
+    /// Its client waits for nothing there any more.
+    is_given_up: bool,
 }
 
 #[derive(Debug, Default)]
@@ -83,8 +95,30 @@ impl Log {
         EventName { stream: self.number, place, request }
     }
 
-    pub(super) fn new(number: u64, request: Option<String>, id: Option<Value>) -> Arc<Self> {
-        Arc::new(Self { number, request, id, said: Mutex::default(), changed: Notify::new() })
+    pub(super) fn new(number: u64, request: Option<String>, id: Option<Value>, posted: Option<Posted>) -> Arc<Self> {
+        let (said, readers, changed) = (Mutex::default(), Mutex::default(), Notify::new());
+        Arc::new(Self { number, request, id, posted, said, readers, changed })
+    }
+
+    /// One more reads it.
+    pub(super) fn opens(&self) {
+        lock(&self.readers).count += 1;
+    }
+
+    /// One less does; whether anybody still reads it.
+    pub(super) fn closes(&self) -> bool {
+        let mut readers = lock(&self.readers);
+        readers.count = readers.count.saturating_sub(1);
+        readers.count > 0
+    }
+
+    /// Its client waits for nothing there any more: who asks for the same is answered elsewhere.
+    pub(super) fn gives_up(&self) {
+        lock(&self.readers).is_given_up = true;
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        lock(&self.readers).is_given_up
     }
 
     /// Says something; the last thing is an answer.
@@ -134,8 +168,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// One of those who are counted at the log.
     pub(super) fn new(session: Arc<HttpSession>, log: Arc<Log>, place: usize) -> Self {
-        session.stream_opened(&log);
         Self { session, log, place, is_done: false, is_named: false }
     }
 

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use ua_mcp::{Relay, Relayed};
 
 use super::lock;
+use crate::ending::{Line, Lines};
 use crate::era::Era;
 use crate::lines::{self, Unreadable};
 
@@ -238,31 +239,11 @@ impl Pipe {
 
 /// Reads what the server says until it says nothing more.
 pub(super) async fn read(stdout: ChildStdout, pipe: Arc<Pipe>, to_client: mpsc::UnboundedSender<Value>) {
-    let mut lines = BufReader::new(stdout);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        match lines.read_until(b'\n', &mut bytes).await {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
-        // Bytes that are no text do not end a tool server; they are said to be missing.
-        let line = String::from_utf8_lossy(&bytes);
-        let line = line.trim();
-        match lines::message(line) {
-            Ok(message) if message.get("method").is_some() => {
-                let _gone = to_client.send(message);
-            }
-            Ok(message) => {
-                let id = number(&message["id"]);
-                let waiting = id.and_then(|id| lock(&pipe.pending).as_mut()?.remove(&id));
-                if let Some(waiting) = waiting {
-                    let _gone = waiting.send(Ok(message));
-                }
-            }
-            // A server that logs to its output: not a message.
-            Err(_) if !line.starts_with('{') => {}
-            Err(unreadable) => pipe.unreadable(&unreadable),
+    let mut lines = Lines::of(BufReader::new(stdout));
+    while let Ok(Some(line)) = lines.next().await {
+        match line {
+            Line::Whole(line) => pipe.hear(&line, &to_client),
+            Line::Torn(begun) => pipe.hear_the_last(&begun),
         }
     }
     pipe.ended.cancel();
@@ -276,6 +257,40 @@ fn number(id: &Value) -> Option<u64> {
 }
 
 impl Pipe {
+    /// A line of the server. Bytes that are no text do not end a tool server; they are said to be missing.
+    fn hear(&self, line: &[u8], to_client: &mpsc::UnboundedSender<Value>) {
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim();
+        match lines::message(line) {
+            Ok(message) if message.get("method").is_some() => {
+                let _gone = to_client.send(message);
+            }
+            Ok(message) => self.answered(message),
+            // A server that logs to its output: not a message.
+            Err(_) if !line.starts_with('{') => {}
+            Err(unreadable) => self.unreadable(&unreadable),
+        }
+    }
+
+    /// The beginning of a line, behind which the server ended. It asks and tells nothing with it. An answer that is whole but for the end of its
+    /// line is one: no beginning of a JSON object is an object, so nothing of it is missing, and what came is not lost.
+    fn hear_the_last(&self, begun: &[u8]) {
+        match str::from_utf8(begun).map(|begun| lines::message(begun.trim())) {
+            Ok(Ok(message)) if message.is_object() && message.get("method").is_none() => self.answered(message),
+            Ok(Ok(_) | Err(_)) | Err(_) => {
+                tracing::warn!(bytes = begun.len(), "a tool server ended in the middle of a line, which was dropped");
+            }
+        }
+    }
+
+    fn answered(&self, message: Value) {
+        let id = number(&message["id"]);
+        let waiting = id.and_then(|id| lock(&self.pending).as_mut()?.remove(&id));
+        if let Some(waiting) = waiting {
+            let _gone = waiting.send(Ok(message));
+        }
+    }
+
     /// A line that cannot be read is the answer to the request that it names, and where it names none it may be the answer to any of them:
     /// nobody waits for ever for an answer that came.
     fn unreadable(&self, line: &Unreadable) {

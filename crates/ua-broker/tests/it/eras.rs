@@ -116,8 +116,9 @@ fn a_client_that_comes_back_goes_on_with_its_call() {
         back["inputResponses"] = json!({name: {"action": "accept", "content": {"size": "small"}}});
         let answer = ask(&mut client, "tools/call", back.clone());
         assert_eq!(text(&answer["result"]), "small", "{server}: {answer}");
-        let stale = ask(&mut client, "tools/call", back);
-        assert_eq!(stale["error"]["code"], -32602, "it is taken once: {stale}");
+        back["inputResponses"] = json!({name: {"action": "accept", "content": {"size": "large"}}});
+        let again = ask(&mut client, "tools/call", back);
+        assert_eq!(text(&again["result"]), "small", "it is taken once, and is that call however often: {again}");
         // A client that cannot be asked is not: the tool hears that nobody is there, or is not called on at all.
         if server == "older" {
             let id = client.request("tools/call", &signed(&json!({}), call));

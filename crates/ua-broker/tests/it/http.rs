@@ -10,25 +10,30 @@ use crate::eras::signed;
 use crate::world::{GatewayWorld, kill, mail, notice, text, told, until};
 
 /// What came back for one request, a message each.
-struct Said {
-    status: u16,
+pub(crate) struct Said {
+    pub(crate) status: u16,
     session: Option<String>,
-    messages: Vec<Value>,
+    pub(crate) messages: Vec<Value>,
     /// The name of the last event.
     last: Option<String>,
 }
 
 impl Said {
-    fn result(&self) -> &Value {
+    /// The session that began with it.
+    pub(crate) fn session(&self) -> Option<String> {
+        self.session.clone()
+    }
+
+    pub(crate) fn result(&self) -> &Value {
         &self.messages.last().unwrap_or_else(|| panic!("nothing was said: {}", self.status))["result"]
     }
 }
 
 #[derive(Clone)]
 pub(crate) struct HttpClient {
-    address: String,
-    token: String,
-    session: Option<String>,
+    pub(crate) address: String,
+    pub(crate) token: String,
+    pub(crate) session: Option<String>,
 }
 
 impl HttpClient {
@@ -56,11 +61,11 @@ impl HttpClient {
         stream
     }
 
-    fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Said {
+    pub(crate) fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Said {
         read(self.write(method, headers, body))
     }
 
-    fn post(&self, message: &Value) -> Said {
+    pub(crate) fn post(&self, message: &Value) -> Said {
         self.send("POST", &[], &message.to_string())
     }
 
@@ -69,7 +74,7 @@ impl HttpClient {
     }
 
     /// Greets as a client with these capabilities.
-    fn greet_with(mut self, capabilities: &Value) -> Self {
+    pub(crate) fn greet_with(mut self, capabilities: &Value) -> Self {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "codex", "version": "1"}});
         let said = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!((said.status, said.result()["serverInfo"]["name"].as_str()), (200, Some("stub")));
@@ -89,7 +94,7 @@ impl HttpClient {
     }
 
     /// A request that stands for itself.
-    fn alone(&self, id: u64, method: &str, name: Option<&str>, params: Value) -> Said {
+    pub(crate) fn alone(&self, id: u64, method: &str, name: Option<&str>, params: Value) -> Said {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": signed(&json!({}), params)});
         let mut headers = vec![("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
         headers.extend(name.map(|name| ("Mcp-Name", name)));
@@ -98,14 +103,14 @@ impl HttpClient {
 }
 
 /// Reads events of a stream that stays open until one of them `is_it`.
-fn hear(stream: &TcpStream, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn hear(stream: &TcpStream, is_it: impl Fn(&Value) -> bool) -> Value {
     let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
     let mut said = lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
     said.find(|message| is_it(message)).unwrap()
 }
 
 /// Reads a response to its end, whichever way it is written.
-fn read(stream: TcpStream) -> Said {
+pub(crate) fn read(stream: TcpStream) -> Said {
     let mut lines = BufReader::new(stream);
     let mut first = String::new();
     lines.read_line(&mut first).unwrap();
@@ -242,13 +247,13 @@ fn a_stream_that_broke_is_taken_up_again() {
 
 /// How a broker ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum End {
+pub(crate) enum End {
     Killed,
     Stopped,
 }
 
 /// The same client at the next broker, in the session that it has.
-fn at_the_next_broker(world: &GatewayWorld, client: HttpClient, end: End) -> HttpClient {
+pub(crate) fn at_the_next_broker(world: &GatewayWorld, client: HttpClient, end: End) -> HttpClient {
     match end {
         End::Killed => world.kill_broker(),
         End::Stopped => world.stop_broker(),

@@ -133,10 +133,12 @@ impl GatewayWorld {
 
     /// Waits until the database says of so many requests that their answer was written to the client.
     pub(crate) fn until_answered(&self, count: usize) {
-        until(&format!("{count} answers to be written"), || {
-            let answered = self.arrivals().into_iter().filter(|arrival| arrival.answered_at.is_some()).count();
-            (answered == count).then_some(())
-        });
+        until(&format!("{count} answers to be written"), || (self.answered() >= count).then_some(()));
+    }
+
+    /// Of how many requests the database says so by now.
+    pub(crate) fn answered(&self) -> usize {
+        self.arrivals().into_iter().filter(|arrival| arrival.answered_at.is_some()).count()
     }
 
     fn arrivals(&self) -> Vec<ArrivalRecord> {
@@ -387,6 +389,16 @@ impl Client {
     pub(crate) fn say_bytes(&mut self, line: &[u8]) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(line).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush()).unwrap();
+    }
+
+    /// The beginning of a line, behind which nothing comes: the client closes its input, and is there until the bridge has ended. What it was told
+    /// meanwhile.
+    pub(crate) fn ends_in_a_line(mut self, begun: &[u8]) -> Vec<Value> {
+        let mut stdin = self.stdin.take().unwrap();
+        stdin.write_all(begun).unwrap();
+        drop(stdin);
+        self.child.wait().unwrap();
+        self.lines.iter().collect()
     }
 
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {
