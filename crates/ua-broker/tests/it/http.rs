@@ -218,7 +218,9 @@ fn a_call_is_not_made_beside_itself() {
     let first = client.write("POST", &[], &request(1));
     world.until_effects(1);
     let beside = client.write("POST", &[], &request(1));
-    world.until_askers(2);
+    // It reads the same stream.
+    assert_eq!(first_event(&beside), first_event(&first));
+    world.until_askers(1);
     drop((first, beside));
     world.until_askers(0);
     let waiting = client.write("POST", &[], &request(2));
@@ -293,7 +295,9 @@ fn a_session_outlives_its_broker_and_so_does_what_it_is_owed() {
                 world.until_calls(0);
                 let client = at_the_next_broker(&world, client, end);
                 let said = client.send("POST", &[], &silent(&again, tool, &arguments));
-                assert_eq!((said.status, notice(said.result()), world.effects().len()), (200, "late", 1), "{again}");
+                // The very request has its answer; another one for the same call is told that it is not its own.
+                let expected = if again == "a" { "" } else { "late" };
+                assert_eq!((said.status, notice(said.result()), world.effects().len()), (200, expected, 1), "{again}");
                 let next = client.send("POST", &[], &silent(&json!("c"), "append_line", &json!({"text": "a"})));
                 assert_eq!((notice(next.result()), world.effects().len()), ("", 2));
                 world.check();
