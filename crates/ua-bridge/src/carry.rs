@@ -112,7 +112,7 @@ impl Bridge {
                 // Whoever was killed did not say it. Whoever was not may be there to read this.
                 Line::Torn { begin } => {
                     if !begin.trim().is_empty() {
-                        let why = "the message has no end of a line behind it; nothing of it was sent";
+                        let why = "the message is not followed by the end of a line; nothing of it was sent";
                         let _unread = write_out(&error(begun(&begin).id, UNREADABLE, why));
                     }
                     return Ok(());

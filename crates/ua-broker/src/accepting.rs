@@ -44,7 +44,7 @@ pub(crate) async fn next<D: Door>(door: &D, env: &Env) -> D::Visitor {
         match door.accept_one().await {
             Ok(visitor) => return visitor,
             Err(error) => {
-                tracing::warn!(%error, "somebody who came could not be let in");
+                tracing::warn!(%error, "a connection could not be accepted");
                 env.clock.sleep(WAIT).await;
             }
         }
