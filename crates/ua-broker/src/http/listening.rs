@@ -18,7 +18,8 @@ use super::{Front, HttpSettings, refusal};
 use crate::broker::{Broken, Broker};
 use crate::serve::DRAIN;
 use crate::sync::lock;
-use crate::{accepting, peers};
+use crate::accepting;
+use crate::peers::{self, Caller};
 
 /// How much of the time that the broker takes to end is for what comes behind the last answer.
 const LAST: Duration = Duration::from_secs(1);
