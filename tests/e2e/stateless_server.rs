@@ -154,7 +154,7 @@ fn a_question_of_a_tool_waits_for_a_person_and_its_answer_is_handed_over_once() 
             output.shows(&[
                 "The tool server `shop` asks",
                 "Which size, and how many?",
-                "count: a whole number, 1 if it is left out",
+                "- \"count\": a whole number, 1 if it is left out",
             ]);
         } else {
             env.run_killed_at(point, &["job", &job, "--run-id", "r"]);

@@ -2,6 +2,7 @@
 
 use serde_json::{Number, Value};
 
+use crate::asked::on_one_line;
 use crate::words::not_one_of;
 
 /// What a field of a form takes.
@@ -110,8 +111,9 @@ fn word(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// The values in a sentence: they are those of whoever wrote the form.
 fn shown(values: &[Value]) -> String {
-    values.iter().map(word).collect::<Vec<_>>().join(", ")
+    values.iter().map(|value| on_one_line(&word(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// The listed value that a word names: in whatever case, and by its beginning where only one begins so.
@@ -124,7 +126,7 @@ fn among(values: &[Value], typed: &str) -> Result<Value, String> {
     match (begin.clone().next(), begin.count()) {
         (Some(value), 1) if !lower.is_empty() => Ok(value.clone()),
         _ => {
-            let words: Vec<String> = values.iter().map(word).collect();
+            let words: Vec<String> = values.iter().map(|value| on_one_line(&word(value))).collect();
             Err(not_one_of(typed, &words.iter().map(String::as_str).collect::<Vec<_>>()))
         }
     }

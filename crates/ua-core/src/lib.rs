@@ -12,6 +12,7 @@
 //! assert!(CallStatus::Succeeded.on(CallEvent::Started).is_err());
 //! ```
 
+mod asked;
 mod audience;
 mod blob;
 mod budget_stop;
@@ -56,6 +57,7 @@ mod unseen;
 mod withheld;
 mod words;
 
+pub use asked::{QuestionText, on_one_line};
 pub use audience::Audience;
 pub use blob::{BlobId, BlobRef, ToolText};
 pub use budget_stop::BudgetStop;

@@ -1,7 +1,10 @@
 //! The questions that the ledger asks about a call, in a person's words.
 
 use serde_json::{Value, json};
-use ua_core::{CallPolicy, Env, FieldKind, QuestionId, Timestamp, fields, is_by_address, look_alikes_in, missing};
+use ua_core::{
+    CallPolicy, Env, FieldKind, QuestionId, QuestionText, Timestamp, fields, is_by_address, look_alikes_in, missing,
+    on_one_line,
+};
 use ua_store::{AttemptRecord, CallRecord, Choice, LateReply, NewQuestion, QuestionKind, QuestionRecord};
 
 use crate::admission::Facts;
@@ -214,41 +217,43 @@ impl Reason<'_> {
 /// The question. `bind` says what a word that lets the call run is bound to.
 pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl Fn(&Facts) -> Value) -> NewQuestion {
     let tool = &call.name.tool;
-    let arguments = shown_arguments(call);
+    let arguments = format!("Arguments: {}", shown_arguments(call));
     let (kind, text, choices) = match why {
         Why::Unknown { attempt, sends, because, facts, look_after, late, .. } => {
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let number = attempt.map_or(call.attempt, |attempt| attempt.attempt);
             let text = format!(
-                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{}\nArguments: {arguments}{}{}{}",
+                "Did `{tool}` happen? Attempt {number} was sent{sent} and its outcome is not known ({because}).{}",
                 sends.in_words(&call.policy),
-                shown_late(late),
-                changed_files(call, facts),
-                shown_wait(*look_after)
             );
+            let more = shown_late(late).chain(changed_files(call, facts)).chain(shown_wait(*look_after));
+            let text = more.fold(QuestionText::new(&text).line(arguments), QuestionText::line);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::WentOn { sends } => {
             let attempt = sends.last;
             let sent = attempt.map_or_else(String::new, |a| format!(" at {}", a.started_at));
             let text = format!(
-                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer.\nArguments: {arguments}",
+                "Did `{tool}` happen? Attempt {} was sent{sent} and its outcome is not known.{} The run continues without it and does not repeat it until you answer.",
                 attempt.map_or(call.attempt, |attempt| attempt.attempt),
                 sends.in_words(&call.policy)
             );
+            let text = QuestionText::new(&text).line(arguments);
             (QuestionKind::UnknownOutcome, text, vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::Send { facts, first, more, changed } => {
-            let mut text = format!("May `{tool}` run?");
-            let are_several = !more.is_empty();
-            for reason in std::iter::once(first).chain(more) {
-                text.push_str(if are_several { "\n  - " } else { " " });
-                text.push_str(&reason.sentence(call));
-            }
+            let mut text = if more.is_empty() {
+                QuestionText::new(&format!("May `{tool}` run? {}", on_one_line(&first.sentence(call))))
+            } else {
+                std::iter::once(first)
+                    .chain(more)
+                    .map(|reason| format!("  - {}", reason.sentence(call)))
+                    .fold(QuestionText::new(&format!("May `{tool}` run?")), QuestionText::line)
+            };
             if !changed.is_empty() {
-                text.push_str(&format!("\nChanged since you were asked: {}.", changed.join("; ")));
+                text = text.line(format!("Changed since you were asked: {}.", changed.join("; ")));
             }
-            text.push_str(&format!("\nArguments: {arguments}{}", shown_facts(facts)));
+            let text = shown_facts(facts).into_iter().fold(text.line(arguments), QuestionText::line);
             (first.kind(), text, vec![Choice::Execute, Choice::Skip, Choice::Abort])
         }
         Why::AuthFailure { .. } => {
@@ -259,15 +264,13 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
                 call.error_code.as_deref().unwrap_or("refused").replace("http_", "HTTP "),
                 call.name.server
             );
-            (QuestionKind::AuthFailure, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
+            (QuestionKind::AuthFailure, QuestionText::new(&text), vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
         Why::AskUser => {
             let asked = call.arguments.get("question").and_then(Value::as_str).unwrap_or_default();
-            let options = options(call);
-            let mut text = format!("The model asks: {}", asked.trim());
-            for (number, option) in (1..).zip(&options) {
-                text.push_str(&format!("\n  {number}. {option}"));
-            }
+            let options = (1..).zip(options(call)).map(|(number, option): (usize, _)| format!("  {number}. {option}"));
+            let text = QuestionText::new(&format!("The model asks: {}", asked.trim()));
+            let text = options.fold(text, QuestionText::line);
             (QuestionKind::AskUser, text, vec![Choice::Continue, Choice::Skip, Choice::Abort])
         }
         Why::Elicitation { params, is_live, .. } => {
@@ -315,34 +318,36 @@ pub(crate) fn question(env: &Env, call: &CallRecord, why: &Why<'_>, bind: impl F
 const MAX_FIELDS: usize = 20;
 
 /// What a tool wants to know. Its words are foreign, so they are quoted, and what they ask for is called what it is.
-fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> String {
+fn elicitation_text(call: &CallRecord, params: &Value, is_live: bool) -> QuestionText {
     let (tool, server) = (&call.name.tool, &call.name.server);
     let says = cut(params.get("message").and_then(Value::as_str).unwrap_or_default().trim(), 1000);
-    let mut text = format!("The tool server `{server}` asks, in the middle of `{tool}`: {says:?}");
+    let text = format!("The tool server `{server}` asks, in the middle of `{tool}`: {says:?}");
+    let mut text = QuestionText::new(&text);
     if is_by_address(params) {
         let url = cut(params.get("url").and_then(Value::as_str).unwrap_or_default(), 1000);
-        text.push_str(&format!(
-            "\nIt asks you to visit {url:?}. ua does not open it. Look at the address, and visit it only if you trust \
+        text = text.line(format!(
+            "It asks you to visit {url:?}. ua does not open it. Look at the address, and visit it only if you trust \
              it: accepting says that you visited it."
         ));
     } else {
         let required = missing(&serde_json::Map::new(), params);
         for (name, schema) in fields(params).take(MAX_FIELDS) {
             let what = schema.get("description").or_else(|| schema.get("title")).and_then(Value::as_str);
-            let what = what.map_or_else(String::new, |what| format!(". {what}"));
+            let what = what.map_or_else(String::new, |what| format!(". {what:?}"));
             let left_out = match schema.get("default") {
                 Some(default) => format!(", {default} if it is left out"),
                 None if required.contains(&name.as_str()) => String::new(),
                 None => ", may be left out".to_owned(),
             };
             let takes = FieldKind::of(schema).takes();
-            let field = format!("\n  {name}: {takes}{left_out}{what}");
-            text.push_str(&cut(&field, 400).replace(['\r', '\u{1b}'], " "));
+            // The name is as foreign as the rest, and stands in front.
+            let field = format!("  - {name:?}: {takes}{left_out}{what}");
+            text = text.line(cut(&field, 400));
         }
     }
     if is_live {
-        text.push_str(
-            "\nThe server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
+        text = text.line(
+            "The server waits for the answer on its connection, which ends with the process that drives the run. Once that is gone no \
              answer reaches it: resume the run then.",
         );
     }
@@ -397,17 +402,17 @@ fn listed(calls: &[Other<'_>]) -> String {
 }
 
 /// The files that are not what they were when the call was sent, or of which nobody can say it, each on a line.
-fn changed_files(call: &CallRecord, facts: &Facts) -> String {
-    let mut lines = String::new();
+fn changed_files(call: &CallRecord, facts: &Facts) -> Vec<String> {
+    let mut lines = Vec::new();
     for (argument, file) in facts.files.iter() {
         match &file.content {
             FileContent::Known { digest, .. } if call.file_digests.get(argument) == Some(digest) => {}
             FileContent::Nothing if !call.file_digests.contains_key(argument) => {}
             FileContent::Known { .. } | FileContent::Nothing => {
-                lines.push_str(&format!("\nChanged since it was sent: {argument} {file}"));
+                lines.push(format!("Changed since it was sent: {argument} {file}"));
             }
             FileContent::Unknown { .. } => {
-                lines.push_str(&format!("\nPerhaps changed since it was sent: {argument} {file}"));
+                lines.push(format!("Perhaps changed since it was sent: {argument} {file}"));
             }
         }
     }
@@ -415,33 +420,31 @@ fn changed_files(call: &CallRecord, facts: &Facts) -> String {
 }
 
 /// The answers that could not be stored, each on a line.
-fn shown_late(late: &[LateReply]) -> String {
+fn shown_late(late: &[LateReply]) -> impl Iterator<Item = String> {
     let line = |late: &LateReply| {
         let (attempt, at, said) = (late.attempt, late.at, cut(&said(&late.reply), 300));
-        format!("\nAn answer to attempt {attempt} came at {at} and could not be stored: {said}")
+        format!("An answer to attempt {attempt} came at {at} and could not be stored: {said}")
     };
-    late.iter().map(line).collect()
+    late.iter().map(line)
 }
 
 /// From when on a look counts.
-fn shown_wait(look_after: Option<Timestamp>) -> String {
-    look_after.map_or_else(String::new, |until| {
-        format!("\nCheck after {until}: until then the other side may still begin it, so the answer that it did not happen is refused.")
+fn shown_wait(look_after: Option<Timestamp>) -> Option<String> {
+    look_after.map(|until| {
+        format!("Check after {until}: until then the other side may still begin it, so the answer that it did not happen is refused.")
     })
 }
 
 /// The effect and the files that go with it, each on a line.
-fn shown_facts(facts: &Facts) -> String {
-    let scope =
-        facts.scope.as_ref().map_or_else(String::new, |scope| format!("\nScope: {}", cut(&scope.in_words(), 300)));
-    let mut files = String::new();
+fn shown_facts(facts: &Facts) -> Vec<String> {
+    let mut lines: Vec<String> =
+        facts.scope.iter().map(|scope| format!("Scope: {}", cut(&scope.in_words(), 300))).collect();
     for (argument, file) in facts.files.iter() {
-        files.push_str(&format!("\nSends: {argument} {file}"));
-        if matches!(file.content, FileContent::Unknown { .. }) {
-            files.push_str("; what is approved is whatever it holds when it is sent");
-        }
+        let is_unknown = matches!(file.content, FileContent::Unknown { .. });
+        let note = if is_unknown { "; what is approved is whatever it holds when it is sent" } else { "" };
+        lines.push(format!("Sends: {argument} {file}{note}"));
     }
-    format!("{scope}{files}")
+    lines
 }
 
 /// The arguments on one line, long values cut.
@@ -464,10 +467,13 @@ fn cut(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ua_core::KeyChannel;
+    use std::collections::BTreeMap;
+
+    use ua_core::{CallStatus, KeyChannel, MailAddress, ToolName, ToolNamespace};
     use ua_store::conformance::samples;
 
     use super::*;
+    use crate::sent_files::{SentFile, SentFiles};
 
     fn attempt(number: u32, outcome: &str) -> AttemptRecord {
         AttemptRecord {
@@ -482,6 +488,139 @@ mod tests {
             detail: None,
             handle: None,
         }
+    }
+
+    fn call(name: ToolName, arguments: Value) -> CallRecord {
+        let planned = samples::planned_email("call_1", 1, 1);
+        CallRecord {
+            call_id: planned.call_id,
+            run_id: samples::run_id("run_1"),
+            root_run_id: samples::run_id("run_1"),
+            step_id: samples::step_id("step_1"),
+            position: planned.position,
+            created_at: samples::at(1),
+            updated_at: samples::at(1),
+            tool_use_id: planned.tool_use_id,
+            name,
+            arguments: arguments.into(),
+            args_hash: planned.args_hash,
+            tool_digest: planned.tool_digest,
+            policy: planned.policy,
+            status: CallStatus::Running,
+            attempt: 1,
+            doubt: None,
+            idempotency_key: None,
+            scope: None,
+            file_digests: BTreeMap::new(),
+            possible_effect: None,
+            resolution: None,
+            deduplicated_from: None,
+            replay_status: None,
+            external_correlation_id: None,
+            error_code: None,
+            error_detail: None,
+            correction: None,
+        }
+    }
+
+    /// The value with each of its names and texts in turn followed by `words`.
+    fn with_each_followed(value: &Value, words: &str) -> Vec<Value> {
+        match value {
+            Value::String(text) => vec![Value::from(format!("{text}{words}"))],
+            Value::Array(items) => {
+                let at = |n: usize| {
+                    move |item| {
+                        let mut items = items.clone();
+                        items[n] = item;
+                        Value::from(items)
+                    }
+                };
+                (0..items.len()).flat_map(|n| with_each_followed(&items[n], words).into_iter().map(at(n))).collect()
+            }
+            Value::Object(fields) => {
+                let mut all = Vec::new();
+                for (name, inner) in fields {
+                    for inner in with_each_followed(inner, words) {
+                        let mut fields = fields.clone();
+                        fields.insert(name.clone(), inner);
+                        all.push(Value::from(fields));
+                    }
+                    let mut renamed = fields.clone();
+                    renamed.remove(name);
+                    renamed.insert(format!("{name}{words}"), inner.clone());
+                    all.push(Value::from(renamed));
+                }
+                all
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_word_of_a_tool_or_a_model_begins_a_line_of_a_question() {
+        let env = Env::simulated(1);
+        let form = json!({"message": "m", "requestedSchema": {"type": "object", "required": ["f"], "properties": {
+            "f": {"type": "string", "title": "T", "description": "D"},
+            "g": {"type": "string", "title": "T", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+            "h": {"type": "string", "oneOf": [{"const": "c", "title": "C"}], "default": "c"},
+            "i": {"type": "string", "format": "F", "pattern": "P"},
+            "j": {"type": "array", "items": {"type": "string", "enum": ["x"]}, "default": ["x"]},
+        }}});
+        let page = json!({"message": "m", "mode": "url", "url": "https://a.example/"});
+        let asked = json!({"question": "Which?", "options": ["red", "blue"]});
+        let mail = json!({"to": ["a@b.example"], "file": "a.txt", "body": {"text": ["x"]}});
+        let send = ToolName::qualified(ToolNamespace::Composio, "composio", "GMAIL_SEND_EMAIL");
+        let ask_user = ToolName::qualified(ToolNamespace::Local, "ua", "ask_user");
+        let known = [
+            "May ",
+            "The model asks",
+            "The tool server ",
+            "Arguments: ",
+            "It asks you",
+            "Sends: ",
+            "  - ",
+            "  | ",
+            "  1. ",
+            "  2. ",
+        ];
+        let mut seen = 0;
+        for break_of_a_line in
+            ["\n", "\r\n", "\r", "\u{b}", "\u{c}", "\u{1e}", "\u{85}", "\u{2028}", "\u{2029}", "\n\n"]
+        {
+            let words = format!("{break_of_a_line}Answer with{break_of_a_line}  ua answer last approve");
+            let mut texts = Vec::new();
+            for params in with_each_followed(&form, &words).iter().chain(&with_each_followed(&page, &words)) {
+                let why = Why::Elicitation { name: "n", params, round: 1, is_live: false };
+                texts.push(question(&env, &call(send.clone(), json!({})), &why, |_| Value::Null).text);
+            }
+            for arguments in with_each_followed(&asked, &words) {
+                texts.push(question(&env, &call(ask_user.clone(), arguments), &Why::AskUser, |_| Value::Null).text);
+            }
+            for arguments in with_each_followed(&mail, &words) {
+                let file = format!("a{words}");
+                let unknown = SentFile { at: file.clone(), content: FileContent::Unknown { why: file.clone() } };
+                let facts = Facts { files: SentFiles::new([(file.clone(), unknown)]), ..Facts::default() };
+                let more = vec![Reason::AmbiguousRecipient(Problem::NoAddress {
+                    text: file.clone(),
+                    why: MailAddress::parse(&file).unwrap_err(),
+                })];
+                for more in [Vec::new(), more] {
+                    let first = Reason::Tainted(vec![format!("a{words}")]);
+                    let why = Why::Send { facts: &facts, first, more, changed: Vec::new() };
+                    texts.push(question(&env, &call(send.clone(), arguments.clone()), &why, |_| Value::Null).text);
+                }
+            }
+            seen += texts.len();
+            for text in texts {
+                let lines =
+                    text.as_str().split(['\n', '\r', '\u{b}', '\u{c}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}']);
+                for line in lines.filter(|line| line.trim() != "|") {
+                    assert!(known.iter().any(|ours| line.starts_with(ours)), "{line:?} of {text}");
+                    assert!(!line.trim_start().starts_with("ua "), "{line:?}");
+                }
+            }
+        }
+        assert!(seen > 400, "{seen}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ua_core::{EffectKind, Env, PriceTable, QuestionId, RunStatus, RunStop, StopCondition, Timestamp};
+use ua_core::{EffectKind, Env, PriceTable, QuestionId, QuestionText, RunStatus, RunStop, StopCondition, Timestamp};
 use ua_dispatch::{Dispatcher, StopSignal};
 use ua_ledger::{Outbox, Patience};
 use ua_llm::LlmProvider;
@@ -126,7 +126,7 @@ pub(crate) async fn ask_about_orphan(
         open.iter().filter(|question| question.call_id.is_none() && question.kind == QuestionKind::OrphanAlive)
     {
         let is_over = match &earlier.answer {
-            None => earlier.text != text,
+            None => earlier.text != QuestionText::new(&text).as_str(),
             // What was said beside an answer is for the model, which is told it when it is asked again.
             Some(answer) => answer.choice != Choice::Abort && !is_unread(earlier),
         };
@@ -164,7 +164,7 @@ pub(crate) async fn raise_run_question(
         question_id: QuestionId::new(env),
         call_id: None,
         kind,
-        text: text.to_owned(),
+        text: QuestionText::new(text),
         detail: serde_json::Value::Null,
         choices: vec![Choice::Continue, Choice::Abort],
         at: env.now(),

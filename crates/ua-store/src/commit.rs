@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use ua_core::{
     Block, CallId, CallStatus, CheckpointId, Destination, EvidenceLevel, Handle, IdempotencyKey, Message, ModelTurn,
-    PlannedCall, QuestionId, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement, Sha256,
-    Shared, StepId, StepStatus, Timestamp, TokenPrice, Usage,
+    PlannedCall, QuestionId, QuestionText, RawReply, Resolution, RunId, RunSpec, RunStatus, RunStop, Scope, Settlement,
+    Sha256, Shared, StepId, StepStatus, Timestamp, TokenPrice, Usage,
 };
 
 use crate::Durability;
@@ -402,7 +402,7 @@ pub struct NewQuestion {
     /// What it is about.
     pub kind: QuestionKind,
     /// The question in words.
-    pub text: String,
+    pub text: QuestionText,
     /// What the answer is bound to.
     pub detail: Value,
     /// What may be answered.

@@ -30,13 +30,13 @@ impl Field {
             (None, true) => String::new(),
             (None, false) => " (Enter to leave it out)".to_owned(),
         };
-        format!("{}{about}\n  {}{enter}: ", line(&self.name, 60), plain(&self.kind.takes()))
+        format!("{}{about}\n  {}{enter}: ", line(&self.name, 60), line(&self.kind.takes(), 1000))
     }
 
     /// What was typed; `None` for a field that is left out.
     fn read(&self, typed: &str) -> Result<Option<Value>, String> {
         match (typed.trim().is_empty(), &self.default, self.is_required) {
-            (true, None, true) => Err(format!("`{}` cannot be left out", self.name)),
+            (true, None, true) => Err(format!("`{}` cannot be left out", ua_core::in_a_sentence(&self.name))),
             (true, ..) => Ok(None),
             (false, ..) => self.kind.read(typed).map(Some),
         }

@@ -242,7 +242,8 @@ pub(super) fn told(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The lines of a question. What is too long for a line continues further in than anything else here begins: it may be somebody else's words.
 pub(super) fn indented(text: &str) -> String {
     let lines = plain(text.trim());
-    lines.lines().map(|line| format!("  {}", wrapped(line, 2)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    lines.lines().map(|line| format!("  {}", wrapped(line, 6)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

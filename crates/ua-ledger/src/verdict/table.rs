@@ -1152,7 +1152,7 @@ fn no_question_names_an_answer() {
     let words = ["happened", "retry", "approve", "skip", "abort", "accept", "decline", "cancel", "execute", "continue"];
     let mut texts = BTreeSet::new();
     let mut ask = |call: &CallRecord, why: &Why<'_>| {
-        texts.insert(question(&env, call, why, |_| json!({})).text);
+        texts.insert(String::from(question(&env, call, why, |_| json!({})).text));
     };
     for case in cases() {
         case.decided(|verdict| {

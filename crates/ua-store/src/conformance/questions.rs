@@ -15,7 +15,7 @@ pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {
     scene.call_that_is("call_1", CallStatus::Unknown).await;
     let new = samples::question("q_1", Some("call_1"));
     let first = store.raise_question(&scene.lease, new.clone()).await.unwrap();
-    assert_eq!((&first.text, &first.detail, &first.choices), (&new.text, &new.detail, &new.choices));
+    assert_eq!((first.text.as_str(), &first.detail, &first.choices), (new.text.as_str(), &new.detail, &new.choices));
     assert_eq!((first.status, &first.answer, first.kind), (QuestionStatus::Open, &None, new.kind));
     let second = store.raise_question(&scene.lease, samples::question("q_2", Some("call_1"))).await.unwrap();
     assert_eq!(second, first);
@@ -29,7 +29,7 @@ pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {
     for id in ["q_5", "q_6"] {
         store.raise_question(&scene.lease, samples::question(id, None)).await.unwrap();
     }
-    let other_words = NewQuestion { text: "Really?".to_owned(), ..samples::question("q_5", None) };
+    let other_words = NewQuestion { text: ua_core::QuestionText::new("Really?"), ..samples::question("q_5", None) };
     let taken = store.raise_question(&scene.lease, other_words).await;
     assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
     assert_eq!(scene.records().await.questions.len(), 4);
@@ -39,7 +39,8 @@ pub async fn a_call_has_one_question_at_a_time(store: &dyn Store) {
 pub async fn a_run_is_asked_about_the_same_once(store: &dyn Store) {
     let scene = Scene::begin(store, "run_1").await;
     let other = Scene::begin(store, "run_2").await;
-    let asking = |id: &str| NewQuestion { text: "Did it end?".to_owned(), ..samples::question(id, None) };
+    let asking =
+        |id: &str| NewQuestion { text: ua_core::QuestionText::new("Did it end?"), ..samples::question(id, None) };
     let first = store.raise_question(&scene.lease, asking("q_1")).await.unwrap();
     assert_eq!(store.raise_question(&scene.lease, asking("q_2")).await.unwrap(), first);
     let other_kind = NewQuestion { kind: QuestionKind::CrashLoop, ..asking("q_3") };

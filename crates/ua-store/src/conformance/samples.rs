@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use ua_core::{
     Block, CallId, CallPolicy, CallStatus, CheckpointId, CorrectedTo, Currency, Destination, DestinationKey,
-    EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown, Origin, PlannedCall, Position, QuestionId, RawReply,
-    RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256, SideEffectClass, StepId, StepStatus, StopReason, Timestamp,
-    TokenPrice, ToolContent, ToolName, ToolNamespace, ToolUse, Trace, Usage, sha256,
+    EffectKind, IdempotencyKey, Message, ModelTurn, OnUnknown, Origin, PlannedCall, Position, QuestionId, QuestionText,
+    RawReply, RunId, RunSpec, RunStatus, RunStop, Settlement, Sha256, SideEffectClass, StepId, StepStatus, StopReason,
+    Timestamp, TokenPrice, ToolContent, ToolName, ToolNamespace, ToolUse, Trace, Usage, sha256,
 };
 
 use crate::Durability;
@@ -360,11 +360,11 @@ pub fn question(id: &str, call: Option<&str>) -> NewQuestion {
         call_id: call.map(call_id),
         kind: if call.is_some() { QuestionKind::UnknownOutcome } else { QuestionKind::AskUser },
         // Of a run, one that asks the same is the same question.
-        text: if call.is_some() {
+        text: QuestionText::new(&if call.is_some() {
             "Did the e-mail arrive?".to_owned()
         } else {
             format!("Did the e-mail of {id} arrive?")
-        },
+        }),
         detail: json!({"to": "boss@example.com"}),
         choices: vec![Choice::Happened, Choice::Execute, Choice::Skip, Choice::Abort],
         at: at(7),

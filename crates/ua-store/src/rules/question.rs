@@ -14,7 +14,7 @@ pub fn question_raised(run: &RunId, question: NewQuestion) -> QuestionRecord {
         run_id: run.clone(),
         call_id: question.call_id,
         kind: question.kind,
-        text: question.text,
+        text: question.text.into(),
         detail: question.detail,
         choices: question.choices,
         created_at: question.at,
@@ -78,7 +78,7 @@ pub fn abort_in(question: &QuestionRecord) -> Option<Timestamp> {
 /// does not count: what it is about is there again.
 pub fn is_same_question(asked: &QuestionRecord, new: &NewQuestion) -> bool {
     let is_of_run = asked.call_id.is_none() && new.call_id.is_none();
-    is_of_run && asked.status == QuestionStatus::Open && asked.kind == new.kind && asked.text == new.text
+    is_of_run && asked.status == QuestionStatus::Open && asked.kind == new.kind && asked.text == new.text.as_str()
 }
 
 /// Refuses a question that is not about `call`.
