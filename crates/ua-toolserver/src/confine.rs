@@ -9,7 +9,8 @@
 //!   traced, it changes none of these anywhere ([`calls`]).
 //! - **network and processes** ([`alone`], namespaces): it has a network without a way out, sees no process but its own, and everything that
 //!   it starts ends with it.
-//! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring, no mounts.
+//! - **system calls** ([`calls`], seccomp): sockets of an ordinary network only, no keyring, no mounts; nothing that sets limits of other processes or
+//!   shares memory with them where no namespace does it ([`others`]).
 //! - **amounts** ([`limits`]): processes, open files, address space, size of files, CPU seconds.
 //!
 //! A process can only take rights from itself, and only before it becomes the program; doing so between `fork` and `exec` needs
@@ -38,6 +39,8 @@ mod files;
 mod limits;
 #[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
+mod others;
 mod report;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod traced;
@@ -122,6 +125,8 @@ pub struct Offers {
 
 /// The first version of Landlock that knows TCP.
 const LANDLOCK_TCP: i32 = 4;
+/// The first version of Landlock that knows signals.
+const LANDLOCK_SIGNALS: i32 = 6;
 
 impl Offers {
     /// What a program would have that the settings deny it, each as a sentence; empty where everything is kept.
@@ -135,6 +140,20 @@ impl Offers {
             let what =
                 if self.landlock >= LANDLOCK_TCP { "UDP and DNS are open to it" } else { "the network is open to it" };
             missing.push(format!("{what}: the kernel makes no namespaces ({why})"));
+        }
+        if !self.namespaces {
+            if self.landlock < LANDLOCK_SIGNALS {
+                missing.push("it can signal other processes of its user: the kernel makes no namespaces".to_owned());
+            }
+            missing.push(if self.calls {
+                "no namespaces: programs have no System V IPC and no message queues, and set limits, priorities and processors of \
+                 themselves alone"
+                    .to_owned()
+            } else {
+                "it sets limits and priorities of other processes of its user, and reads and writes their System V IPC: the kernel makes no \
+                 namespaces, and system calls are not filtered"
+                    .to_owned()
+            });
         }
         if !self.own_proc {
             missing.push("it sees the command lines of other processes: it cannot have a /proc of its own".to_owned());
@@ -322,7 +341,9 @@ fn start(mode: &str, confinement: &Confinement, args: &[OsString], argv: &[OsStr
     limits::apply(confinement)?;
     files::restrict(confinement)?;
     if confinement.offers.calls {
-        calls::restrict(confinement.offers.landlock, changes)?;
+        // Without namespaces neither of the two that are last has others than the user's around it.
+        let others = if mode == RUN_LAST { calls::Others::Apart } else { calls::Others::InReach };
+        calls::restrict(confinement.offers.landlock, changes, others)?;
     }
     let error = std::os::unix::process::CommandExt::exec(Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()));
     report::send_to(reporter, &Report::Refused { why: not_started(&argv[0], &error) });
@@ -391,12 +412,15 @@ mod tests {
         let none = Offers { why_no_namespaces: Some("EPERM".to_owned()), ..Offers::default() };
         let limits = Limits::default();
         assert_eq!(all.missing(false, &limits), [""; 0]);
-        assert_eq!((none.missing(false, &limits).len(), none.missing(true, &limits).len()), (6, 5));
+        assert_eq!((none.missing(false, &limits).len(), none.missing(true, &limits).len()), (8, 7));
         assert!(none.missing(false, &limits)[1].contains("the network is open to it"));
         let files_only = Offers { landlock: 4, ..none.clone() };
         assert!(
             files_only.missing(false, &Limits { processes: 0, ..limits })[0].starts_with("UDP and DNS are open to it")
         );
+        assert!(none.missing(false, &limits)[2].contains("can signal"));
+        let filtered = Offers { landlock: 6, calls: true, ..none.clone() }.missing(false, &limits).concat();
+        assert!(filtered.contains("no namespaces: programs have no System V IPC") && !filtered.contains("can signal"));
         let traced = Offers { calls: true, traced: true, ..none.clone() };
         assert!(traced.missing(true, &limits).concat().contains("no private mounts: programs cannot change extended"));
         // A program in namespaces has another keeper.

@@ -1,6 +1,7 @@
 //! What a program of `run_command` reaches through interfaces of the kernel (findings 10, 16, 17).
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
@@ -100,6 +101,14 @@ pub(super) const ATTACKS: &[Scenario] = &[
         must: "it sees none but its own",
         mark: Mark::Mended,
         play: others_command_lines,
+    },
+    Scenario {
+        number: "17x",
+        waits: false,
+        name: "a program ends the user's process by a limit and changes its shared memory where the kernel makes no namespaces",
+        must: "the process lives, and the memory is as it was",
+        mark: Mark::Mended,
+        play: others_limits_and_memory,
     },
 ];
 
@@ -251,4 +260,41 @@ fn others_command_lines(stage: &Stage) -> anyhow::Result<Verdict> {
     secret.wait()?;
     let (last, end) = played?;
     Ok(judged("/proc", &last, &end))
+}
+
+/// A process of the user that computes, and shares memory under a key.
+const SHARES: &str = "import ctypes,os,sys\n\
+    l=ctypes.CDLL(None); l.shmat.restype=ctypes.c_void_p\n\
+    i=l.shmget(int(sys.argv[1]),4096,0o1600); a=l.shmat(i,None,0); ctypes.memmove(a,b'MINE',4); l.shmctl(i,0,None)\n\
+    print('ready',flush=True); sys.stdin.read(); print(ctypes.string_at(a,4).decode())";
+
+fn others_limits_and_memory(stage: &Stage) -> anyhow::Result<Verdict> {
+    let world = world(stage)?;
+    let key = (0x00a7_0000 + std::process::id()).to_string();
+    let mut victim =
+        Command::new(PYTHON).args(["-c", SHARES, &key]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut said = BufReader::new(victim.stdout.take().context("it has no output")?);
+    let mut line = String::new();
+    said.read_line(&mut line)?;
+    ensure!(line == "ready\n", "the user's process did not start");
+    let python = "import ctypes,resource,sys\nl=ctypes.CDLL(None); l.shmat.restype=ctypes.c_void_p; did=[]\n\
+        try: resource.prlimit(int(sys.argv[1]),resource.RLIMIT_FSIZE,(0,0)); did.append('a limit')\n\
+        except (OSError,ValueError) as e: print(e)\n\
+        i=l.shmget(int(sys.argv[2]),4096,0)\n\
+        a=l.shmat(i,None,0) if i>=0 else None\n\
+        if a and a!=ctypes.c_void_p(-1).value: ctypes.memmove(a,b'THEM',4); did.append('its memory')\n\
+        print('GOT '+' and '.join(did) if did else 'nothing')";
+    let played = inside(&world, Some(WITHOUT_NAMESPACES), python, &[&victim.id().to_string(), &key]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", victim.id()))?;
+    drop(victim.stdin.take());
+    line.clear();
+    said.read_line(&mut line)?;
+    victim.wait()?;
+    let (last, end) = played?;
+    let is_limited = limits.lines().any(|line| line.starts_with("Max file size") && line.contains(" 0 "));
+    ensure!(
+        last.contains("GOT") == (is_limited || line != "MINE\n"),
+        "what the program says is not what happened: {last}, {line}"
+    );
+    Ok(judged("the user's process", &last, &end))
 }

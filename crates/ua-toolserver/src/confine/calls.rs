@@ -12,6 +12,7 @@
 //! - **Changes of modes, owners, times and attributes** are not the program's to make where the mounts could not be closed: no filter sees whose
 //!   file a path means, and a descriptor that reads is enough for them. They are handed to the keeper where it can trace the program
 //!   ([`super::traced`]), but for attributes, and else refused altogether.
+//! - **Other processes** that no namespace keeps away are not the program's to limit, to schedule or to share memory with ([`super::others`]).
 //!
 //! The filter is written by hand, a few instructions of classic BPF, because the tables of a 32-bit or x32 program have other numbers for the
 //! same calls: the first is ended, the second refused.
@@ -42,9 +43,18 @@ impl Changes {
     }
 }
 
+/// Where the other processes of the user are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Outside of the program's namespaces, where no number of its own means one of them.
+    Apart,
+    /// Where the program is.
+    InReach,
+}
+
 /// Closes these calls to this process and to what it starts.
-pub(super) fn restrict(landlock: i32, changes: Changes) -> Result<(), String> {
-    match filter(landlock, changes) {
+pub(super) fn restrict(landlock: i32, changes: Changes, others: Others) -> Result<(), String> {
+    match filter(landlock, changes, others) {
         None => Err("its system calls cannot be filtered on this processor".to_owned()),
         Some(program) => seccompiler::apply_filter(&program).map_err(|error| error.to_string()),
     }
@@ -52,7 +62,7 @@ pub(super) fn restrict(landlock: i32, changes: Changes) -> Result<(), String> {
 
 /// Whether the kernel takes such a filter, found by a process that is about to end.
 pub(super) fn are_filtered() -> bool {
-    restrict(0, Changes::Refused).is_ok()
+    restrict(0, Changes::Refused, Others::InReach).is_ok()
 }
 
 /// The version of Landlock that judges connections to sockets that are files.
@@ -137,9 +147,9 @@ const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 
-const EPERM: u32 = 1;
+pub(super) const EPERM: u32 = 1;
 const ENOTTY: u32 = 25;
-const ENOSYS: u32 = 38;
+pub(super) const ENOSYS: u32 = 38;
 const ESOCKTNOSUPPORT: u32 = 94;
 const EOPNOTSUPP: u32 = 95;
 const EAFNOSUPPORT: u32 = 97;
@@ -147,31 +157,31 @@ const EAFNOSUPPORT: u32 = 97;
 /// Offsets in what a filter sees.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
-const FIRST_ARGUMENT: u32 = 16;
-const SECOND_ARGUMENT: u32 = 24;
+pub(super) const FIRST_ARGUMENT: u32 = 16;
+pub(super) const SECOND_ARGUMENT: u32 = 24;
 
 const KILL: u32 = 0x8000_0000;
-const ALLOW: u32 = 0x7FFF_0000;
-const ERRNO: u32 = 0x0005_0000;
+pub(super) const ALLOW: u32 = 0x7FFF_0000;
+pub(super) const ERRNO: u32 = 0x0005_0000;
 /// Stops the caller for its tracer; where there is none, the call is not there.
 const TRACE: u32 = 0x7FF0_0000;
 
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
-const IF_EQUAL: u16 = 0x15;
+pub(super) const IF_EQUAL: u16 = 0x15;
 const IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-const fn load(offset: u32) -> sock_filter {
+pub(super) const fn load(offset: u32) -> sock_filter {
     sock_filter { code: LOAD, jt: 0, jf: 0, k: offset }
 }
 
-const fn end(with: u32) -> sock_filter {
+pub(super) const fn end(with: u32) -> sock_filter {
     sock_filter { code: RETURN, jt: 0, jf: 0, k: with }
 }
 
 /// Passes over the next instruction unless what is loaded is `value`.
-const fn if_equal(value: u32) -> sock_filter {
+pub(super) const fn if_equal(value: u32) -> sock_filter {
     sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: value }
 }
 
@@ -181,7 +191,7 @@ const HANDED: &[u32] = super::traced::CALLS;
 #[cfg(not(target_arch = "x86_64"))]
 const HANDED: &[u32] = &[];
 
-fn filter(landlock: i32, who: Changes) -> Option<Vec<sock_filter>> {
+pub(super) fn filter(landlock: i32, who: Changes, others: Others) -> Option<Vec<sock_filter>> {
     let Numbers { arch, socket, socketpair, ioctl, keys, mounts, attributes_by_path, changes } = NUMBERS?;
     let mut program = vec![load(ARCH), sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: arch }, end(KILL), load(NUMBER)];
     if cfg!(target_arch = "x86_64") {
@@ -233,6 +243,10 @@ fn filter(landlock: i32, who: Changes) -> Option<Vec<sock_filter>> {
         pair.push(end(ALLOW));
     }
     judged.extend([(socket, single), (socketpair, pair)]);
+    match others {
+        Others::Apart => {}
+        Others::InReach => judged.extend(super::others::rules()),
+    }
     for (number, judge) in judged {
         let behind = u8::try_from(judge.len()).ok()?;
         program.push(sock_filter { code: IF_EQUAL, jt: 0, jf: behind, k: number });
@@ -243,8 +257,13 @@ fn filter(landlock: i32, who: Changes) -> Option<Vec<sock_filter>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The same for a call of this processor.
+    pub(in super::super) fn verdict_of(program: &[sock_filter], number: u32, arguments: [u32; 2]) -> u32 {
+        NUMBERS.map_or(ALLOW, |numbers| verdict(program, numbers.arch, number, arguments))
+    }
 
     /// What the filter says about a call: the kernel's way through it.
     fn verdict(program: &[sock_filter], arch: u32, number: u32, [first, second]: [u32; 2]) -> u32 {
@@ -278,7 +297,8 @@ mod tests {
     fn only_ordinary_sockets_and_no_keys_pass() {
         let Some(Numbers { arch, socket, socketpair, keys, .. }) = NUMBERS else { return };
         for (landlock, sockets_of_files) in [(0, ERRNO | EAFNOSUPPORT), (8, ERRNO | EAFNOSUPPORT), (9, ALLOW)] {
-            let program = filter(landlock, if landlock > 0 { Changes::Open } else { Changes::Refused }).unwrap();
+            let program =
+                filter(landlock, if landlock > 0 { Changes::Open } else { Changes::Refused }, Others::Apart).unwrap();
             let says = |number, first| verdict(&program, arch, number, [first, STREAM]);
             assert_eq!(says(socket, AF_UNIX), sockets_of_files);
             for family in [AF_INET, AF_INET6, AF_NETLINK] {
@@ -312,7 +332,7 @@ mod tests {
     fn no_mount_is_made_and_nothing_is_changed_where_mounts_are_open() {
         let Some(Numbers { arch, ioctl, mounts, attributes_by_path, changes, .. }) = NUMBERS else { return };
         for who in [Changes::Open, Changes::Handed, Changes::Refused] {
-            let (program, mounts_are_closed) = (filter(7, who).unwrap(), who == Changes::Open);
+            let (program, mounts_are_closed) = (filter(7, who, Others::Apart).unwrap(), who == Changes::Open);
             let says = |number, second| verdict(&program, arch, number, [0, second]);
             for number in mounts.into_iter().chain(MOUNTS) {
                 assert_eq!(says(number, 0), ERRNO | EPERM);

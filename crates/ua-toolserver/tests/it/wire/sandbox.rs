@@ -233,6 +233,34 @@ async fn s8_a_program_sees_no_process_but_its_own_and_no_file_of_its_parents() {
     assert_eq!(said.len(), 5, "nothing else is open: {ended}");
 }
 
+/// Ways to end another process of the user, to slow it down, and to its shared memory, each with what came of it.
+const REACHES: &str = include_str!("sandbox/reaches.py");
+
+#[tokio::test]
+async fn s8_a_program_without_namespaces_reaches_no_other_process() {
+    // Signals are Landlock's from this version on.
+    let Some(offers) = offered(|offers| offers.calls && offers.landlock >= 6) else { return };
+    let only_files = Offers {
+        landlock: offers.landlock,
+        calls: true,
+        why_no_namespaces: Some("no".to_owned()),
+        ..Offers::default()
+    };
+    for offers in [Offers { traced: offers.traced, ..only_files.clone() }, only_files] {
+        let mut victim = Command::new("sleep").arg("3022").spawn().unwrap();
+        let world = confined(TempDir::new().unwrap(), |settings| settings.confiner = Some(poor(&offers))).await;
+        let script = json!({ "argv": [PYTHON, "-c", REACHES, victim.id().to_string()] });
+        let ended = world.call("run_command", script).await.back();
+        let left = victim.try_wait().unwrap();
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        assert_eq!(left, None, "the process of the user ended: {ended}");
+        assert_eq!((text(&ended, "stdout"), &ended["exit_code"]), ("own: ok", &json!(0)), "{ended}");
+        assert!(ended["not_confined"].to_string().contains("no namespaces: programs have no System V IPC"), "{ended}");
+    }
+    also_as_another_user("s8_a_program_without_namespaces_reaches_no_other_process");
+}
+
 #[tokio::test]
 async fn s8_results_are_the_programs_own() {
     let world = confined(TempDir::new().unwrap(), |_| {}).await;
