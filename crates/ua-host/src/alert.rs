@@ -18,6 +18,7 @@ use ua_resume::Commands;
 use ua_resume::answers::{Reach, ways};
 use ua_store::{QuestionRecord, QuestionStatus, RunRecord, RunRecords};
 
+use crate::base_url;
 use crate::error::HostError;
 use crate::home::Home;
 use crate::people::People;
@@ -56,14 +57,7 @@ impl Alerts {
             return Ok(None);
         }
         if let Some(address) = &webhook {
-            let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-            if !is_web {
-                return Err(HostError::usage(format!(
-                    "cannot use {}: it is not an http:// or https:// address",
-                    settings.said_as("UA_ALERT_WEBHOOK")
-                ))
-                .hint("correct it, or unset it; nothing was started"));
-            }
+            check_webhook(&settings.said_as("UA_ALERT_WEBHOOK"), address)?;
             if !cfg!(feature = "toolserver") {
                 return Err(HostError::usage("this build cannot post to UA_ALERT_WEBHOOK")
                     .hint("use UA_ALERT_COMMAND, or build with the `toolserver` feature"));
@@ -207,6 +201,22 @@ fn ended(run: &RunRecord) -> Value {
     })
 }
 
+/// Refuses an address that an alert cannot be posted to, or that it, and a token in it, would travel to in the clear. `said` is the setting.
+fn check_webhook(said: &str, address: &str) -> Result<(), HostError> {
+    let is_web = url::Url::parse(address).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if !is_web {
+        return Err(HostError::usage(format!("cannot use {said}: it is not an http:// or https:// address"))
+            .hint("correct it, or unset it; nothing was started"));
+    }
+    if base_url::goes_in_the_clear(address) {
+        let why = format!("cannot use {said}: what it tells, and a token in it, would go there unencrypted");
+        return Err(HostError::usage(why).hint(format!(
+            "set {said} to an https:// address; http:// is for this machine only. Nothing was started"
+        )));
+    }
+    Ok(())
+}
+
 /// Starts the program with the environment that tool servers get. One that is given up is killed.
 async fn run_command(command: &[String], environment: &BTreeMap<String, String>, alert: &Value) -> Result<(), String> {
     let mut child = tokio::process::Command::new(&command[0])
@@ -241,6 +251,19 @@ async fn post(_address: &str, _key: &str, _alert: &Value) -> Result<(), String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s10_webhooks_go_over_tls_or_stay_on_this_machine() {
+        for fine in ["https://hooks.example/T0/x", "http://127.0.0.1:9/", "http://[::1]/", "http://localhost:9"] {
+            check_webhook("UA_ALERT_WEBHOOK", fine).unwrap();
+        }
+        for wrong in
+            ["http://hooks.example/T0/x", "http://10.0.0.1/", "http://localhost.example/", "ftp://127.0.0.1/", "x"]
+        {
+            let error = check_webhook("UA_ALERT_WEBHOOK", wrong).unwrap_err().to_string();
+            assert!(error.contains("UA_ALERT_WEBHOOK") && !error.contains("T0"), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn a_command_is_words_or_a_json_list_and_never_a_shell_line() {

@@ -24,6 +24,12 @@ pub fn check(variable: &str, address: &str) -> Result<(), HostError> {
     }
 }
 
+/// Whether what is sent to an address, and the keys that go with it or stand in it, could be read on the way: `http://` of another machine.
+pub fn goes_in_the_clear(address: &str) -> bool {
+    // What is no address, nothing is sent to.
+    Url::parse(address.trim()).is_ok_and(|url| url.scheme() == "http" && !is_this_machine(&url))
+}
+
 /// Whether an address is this machine by its number or by the one name that always means it.
 pub fn is_this_machine(url: &Url) -> bool {
     match url.host() {
@@ -42,6 +48,7 @@ mod tests {
     fn s10_a_key_goes_over_tls_or_stays_on_this_machine() {
         for fine in ["https://api.anthropic.com", "http://127.0.0.1:8080/v1", "http://[::1]:1", "http://localhost:9"] {
             assert!(check("X", fine).is_ok(), "{fine}");
+            assert!(!goes_in_the_clear(fine), "{fine}");
         }
         for wrong in [
             "http://api.anthropic.com",
@@ -53,6 +60,7 @@ mod tests {
             "evil.test",
         ] {
             assert!(check("X", wrong).is_err(), "{wrong}");
+            assert_eq!(goes_in_the_clear(wrong), wrong.starts_with("http://"), "{wrong}");
         }
     }
 }

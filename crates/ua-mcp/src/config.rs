@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use reqwest::Url;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -17,7 +18,7 @@ use crate::definitions::Locked;
 use crate::destination::{Decides, SAY_NO_PLACE};
 use crate::dialect::Protocol;
 use crate::error::McpError;
-use crate::http::check_header_name;
+use crate::http::{check_header_name, key_in_the_clear};
 
 /// The longest server name; it is part of every tool's name, which providers limit to 64 characters.
 const MAX_NAME: usize = 32;
@@ -344,6 +345,10 @@ impl Entry<'_> {
         for name in headers.keys() {
             check_header_name(name).map_err(|why| self.wrong(&format!("headers.{name}"), why))?;
         }
+        // No reference in an address is replaced, so it is what it will be.
+        if let Some(why) = Url::parse(&url).ok().and_then(|url| key_in_the_clear(&url, &headers)) {
+            return Err(self.wrong("url", why));
+        }
         Ok(Reach::Http { url, headers })
     }
 
@@ -495,6 +500,34 @@ mod tests {
         ];
         for (fields, expected) in cases {
             assert_eq!(refusal(&entry(fields)), expected);
+        }
+    }
+
+    #[test]
+    fn s10_headers_go_over_tls_or_stay_on_this_machine() {
+        let fields = |url: &str, headers: &str| format!(r#"{{"type": "http", "url": "{url}", "headers": {headers}}}"#);
+        let key = r#"{"Authorization": "Bearer ${TOKEN}"}"#;
+        for (url, headers, is_fine) in [
+            ("https://example.org/mcp", key, true),
+            ("http://127.0.0.1:1/mcp", key, true),
+            ("http://[::1]:1/mcp", key, true),
+            ("http://localhost/mcp", key, true),
+            ("http://example.org/mcp", "{}", true),
+            ("http://example.org/mcp", r#"{"X-Team": ""}"#, true),
+            ("http://example.org/mcp", key, false),
+            ("http://10.0.0.1/mcp", r#"{"X-Team": "a"}"#, false),
+            ("http://localhost.example.org/mcp", key, false),
+            ("http://me:hush@example.org/mcp", "{}", false),
+        ] {
+            let read = McpConfig::parse(&entry(&fields(url, headers)), "test.json").map_err(|error| error.to_string());
+            let expected = read
+                .as_ref()
+                .err()
+                .is_none_or(|why| why.contains("would go there unencrypted") && !why.contains("hush"));
+            assert!(read.is_ok() == is_fine && expected, "{url} {headers}: {read:?}");
+            let map: BTreeMap<String, String> = serde_json::from_str(headers).unwrap();
+            let sent = crate::http::Endpoint::new(url, &map, "test", None);
+            assert_eq!(sent.is_ok(), is_fine, "{url} {headers}");
         }
     }
 

@@ -57,6 +57,9 @@ struct Lost {
 impl Exporter {
     /// Starts the threads. The error is a sentence: a run goes on without.
     pub(crate) fn start(settings: Exported) -> Result<Self, String> {
+        if let Some(why) = &settings.in_the_clear {
+            return Err(why.clone());
+        }
         ua_http::prepare();
         let lost = Arc::new(Lost::default());
         let resource = resource(&settings);

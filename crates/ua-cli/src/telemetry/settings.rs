@@ -30,6 +30,8 @@ pub(crate) struct Exported {
     pub(crate) timeout_of_traces: Option<Duration>,
     /// The same for metrics.
     pub(crate) timeout_of_metrics: Option<Duration>,
+    /// Why nothing is sent: headers open the collector, and would go to another machine unencrypted.
+    pub(crate) in_the_clear: Option<String>,
 }
 
 impl Exported {
@@ -55,10 +57,29 @@ impl Exported {
         };
         let is_on = |name: &str| var(name).is_some_and(|value| matches!(value.as_str(), "1" | "true"));
         let level = var("UA_OTEL_LEVEL").and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::INFO);
+        let (traces, metrics) = (is_wanted("TRACES"), is_wanted("METRICS"));
+        // Each signal may have an address and headers of its own.
+        let said = |signal: &str, what: &str| {
+            let names = [format!("OTEL_EXPORTER_OTLP_{signal}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
+            names.into_iter().find_map(|name| var(&name).map(|value| (name, value)))
+        };
+        let in_the_clear = |signal: &str| {
+            let (address, _) = said(signal, "ENDPOINT").filter(|(_, to)| ua_host::base_url::goes_in_the_clear(to))?;
+            let (headers, _) = said(signal, "HEADERS").filter(|(_, value)| !value.trim().is_empty())?;
+            Some(format!(
+                "what {headers} says would go to the collector unencrypted; set {address} to an https:// address (http:// is for this \
+                 machine only)"
+            ))
+        };
+        let signals = [(traces, "TRACES"), (metrics, "METRICS")];
         let exported = Self {
             service,
-            traces: is_wanted("TRACES"),
-            metrics: is_wanted("METRICS"),
+            traces,
+            metrics,
+            in_the_clear: signals
+                .into_iter()
+                .filter(|(is_sent, _)| *is_sent)
+                .find_map(|(_, signal)| in_the_clear(signal)),
             content: is_on("UA_OTEL_CONTENT"),
             level,
             names_service: var("OTEL_SERVICE_NAME").is_some()
@@ -87,6 +108,34 @@ mod tests {
     fn read(variables: &[(&str, &str)]) -> Option<(bool, bool, bool, LevelFilter)> {
         let var = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         Exported::read("ua", var).map(|s| (s.traces, s.metrics, s.content, s.level))
+    }
+
+    #[test]
+    fn s10_headers_that_open_a_collector_go_over_tls_or_stay_on_this_machine() {
+        let (near, tls, far) = ("http://127.0.0.1:4318", "https://c.example", "http://c.example:4318");
+        for own_address in [None, Some(near), Some(tls), Some(far)] {
+            for own_header in [None, Some("a=b")] {
+                for address in [near, tls, far] {
+                    for header in [None, Some("a=b")] {
+                        let var = |name: &str| match name {
+                            "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(address),
+                            "OTEL_EXPORTER_OTLP_HEADERS" => header,
+                            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" => own_address,
+                            "OTEL_EXPORTER_OTLP_TRACES_HEADERS" => own_header,
+                            _ => None,
+                        };
+                        let said = Exported::read("ua", |name| var(name).map(str::to_owned)).unwrap().in_the_clear;
+                        let of_traces = own_address.unwrap_or(address) == far && own_header.or(header).is_some();
+                        let of_metrics = address == far && header.is_some();
+                        assert_eq!(
+                            said.is_some(),
+                            of_traces || of_metrics,
+                            "{address} {header:?} {own_address:?} {said:?}"
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

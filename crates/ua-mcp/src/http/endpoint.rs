@@ -119,6 +119,16 @@ pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue
     Ok((parsed, value))
 }
 
+/// Why requests with these headers are not sent to this address: what somebody sends in a header of their own is taken for a key, and is readable
+/// on the way to another machine without TLS. `None` where they may go.
+pub(crate) fn key_in_the_clear(url: &Url, headers: &BTreeMap<String, String>) -> Option<String> {
+    let is_readable = url.scheme() != "https" && !is_this_machine(url);
+    let header = headers.iter().find(|(_, value)| !value.is_empty()).map(|(name, _)| format!("the header `{name}`"));
+    let password = (!url.username().is_empty() || url.password().is_some()).then(|| "its password".to_owned());
+    let key = header.or(password).filter(|_| is_readable)?;
+    Some(format!("{key} would go there unencrypted; give an https:// address (http:// is for this machine only)"))
+}
+
 /// Where a tool server is, and what goes with every request to it.
 pub(crate) struct Endpoint {
     client: Client,
@@ -152,6 +162,9 @@ impl Endpoint {
         bearer: Option<Bearer>,
     ) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("its `url` cannot be read: {error}"))?;
+        if let Some(why) = key_in_the_clear(&url, headers) {
+            return Err(why);
+        }
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             let (name, value) = header(name, value)?;

@@ -146,6 +146,11 @@ impl Notify {
         let url = Url::parse(text)
             .map_err(|error| error.to_string())
             .and_then(|url| match url.scheme() {
+                "http" if !web::is_loopback(&url) => {
+                    Err("what it posts, and a token in the address, would go there unencrypted; \
+                                                          give an https:// address (http:// is for this machine only)"
+                        .to_owned())
+                }
                 "http" | "https" => Ok(url),
                 scheme => Err(format!("{scheme}:// cannot be posted to; give an http:// or https:// address")),
             })
@@ -193,4 +198,25 @@ async fn post(client: &reqwest::Client, url: &Url, key: &str, id: &str, body: Ve
     Err(Failure::Unclear(format!(
         "{host} answered with status {status}, which does not say whether the notification arrived"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s10_a_notification_goes_over_tls_or_stays_on_this_machine() {
+        let notify = |address: &str| {
+            let settings = Settings { notify_webhook: Some(address.to_owned()), ..Settings::in_workspace("/") };
+            Notify::new(Path::new("/"), &settings).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for fine in ["https://hooks.example/T0/x", "http://127.0.0.1:9/", "http://[::1]/", "http://localhost:9"] {
+            notify(fine).unwrap();
+        }
+        for wrong in ["http://hooks.example/T0/x", "http://10.0.0.1/", "http://localhost.example/", "ftp://127.0.0.1/"]
+        {
+            let why = notify(wrong).unwrap_err();
+            assert!(why.contains("notify-webhook") && !why.contains("T0"), "{wrong}: {why}");
+        }
+    }
 }
