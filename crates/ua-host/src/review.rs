@@ -1,8 +1,11 @@
 //! What a person has to see of a tool server before saying yes to it, and the digest of all of it.
 
 mod covered;
+mod env_words;
 mod launchers;
+mod named;
 mod of_ua;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -20,6 +23,7 @@ use crate::text::plain;
 
 use covered::{Covered, covered, open};
 use launchers::{assignments, unpinned};
+use variables::LOADERS;
 
 /// How much of a program or script is read.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
@@ -57,24 +61,6 @@ impl Counts {
         (self.whole.finish().as_str().to_owned(), parts)
     }
 }
-
-/// Variables that decide what code a program loads.
-const LOADERS: [&str; 14] = [
-    "BASH_ENV",
-    "DYLD_INSERT_LIBRARIES",
-    "DYLD_LIBRARY_PATH",
-    "ENV",
-    "LD_AUDIT",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PATH",
-    "PERL5OPT",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "RUBYOPT",
-];
 
 /// One server, as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +123,7 @@ impl ServerReview {
             let quoted: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
             shown.push(("arguments", quoted.join(" ")));
         }
-        let given: Vec<&str> = env.values().map(String::as_str).collect();
+        let given: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let Covered { files, warnings: mut not_covered, .. } =
             covered(command, program.as_deref(), args, &given, &folder, &Roots::new(state_folder(settings)));
         for file in &files {

@@ -6,6 +6,9 @@
 //! own log would have a person asked each time. What else a program loads (its own installation, a text in its arguments, what it fetches)
 //! nobody can tell from outside. A person is told of all of this.
 //!
+//! A launcher of a project is told what it runs by any file of the project's folder, in whatever language. So there everything counts that is not
+//! data, and so it does in a folder from which a variable has code loaded ([`super::variables`]).
+//!
 //! What `ua` itself reads (jobs, policies, its settings) is nobody's code either, unless something that counts says its name ([`super::of_ua`]).
 //!
 //! Nor does what runs write into a folder of workspaces that lies beside a script: it would have a person asked after each run. Only a folder
@@ -19,24 +22,55 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::launchers::{Invocation, invocations, name_of};
-use super::of_ua;
+use super::launchers::{CONTAINERS, FETCHERS, Invocation, assignments, invocations, name_of};
+use super::{named, of_ua};
 use crate::home::is_written_by_runs;
 use crate::roots::Roots;
 
 /// Endings of files that an interpreter or a loader takes for code, or that say what code is loaded.
-const CODE: [&str; 30] = [
-    "bash", "cjs", "class", "cts", "dll", "dylib", "go", "jar", "js", "json", "lua", "mjs", "mts", "node", "php", "pl",
-    "pm", "pth", "py", "pyc", "pyd", "pyw", "rb", "sh", "so", "toml", "ts", "tsx", "wasm", "zip",
+const CODE: [&str; 64] = [
+    "R", "awk", "bash", "c", "cc", "cjs", "class", "clj", "cpp", "cr", "cs", "cts", "dart", "dll", "dylib", "el",
+    "erl", "ex", "exs", "fish", "fs", "go", "gradle", "groovy", "h", "hs", "jar", "java", "jl", "js", "json", "jsx",
+    "kt", "kts", "lisp", "lua", "mjs", "mk", "ml", "mts", "nim", "nix", "node", "php", "pl", "pm", "ps1", "pth", "py",
+    "pyc", "pyd", "pyw", "rb", "rs", "scala", "sh", "so", "swift", "tcl", "toml", "ts", "tsx", "wasm", "zip",
 ];
 /// Endings of files that a program works on.
-const DATA: [&str; 16] = [
-    "csv", "db", "env", "jpg", "json", "jsonl", "log", "md", "ndjson", "parquet", "pdf", "png", "sqlite", "sqlite3",
-    "tsv", "txt",
+const DATA: [&str; 15] = [
+    "csv", "db", "jpg", "json", "jsonl", "log", "md", "ndjson", "parquet", "pdf", "png", "sqlite", "sqlite3", "tsv",
+    "txt",
 ];
+/// More of them, which nothing in the folder of a project loads code by. All else there counts, and so does what is JSON.
+const DATA_OF_PROJECTS: [&str; 20] = [
+    "bmp",
+    "db-journal",
+    "db-shm",
+    "db-wal",
+    "doc",
+    "docx",
+    "gif",
+    "ico",
+    "jpeg",
+    "mp3",
+    "mp4",
+    "sqlite-journal",
+    "sqlite-shm",
+    "sqlite-wal",
+    "svg",
+    "tmp",
+    "ttf",
+    "webp",
+    "woff",
+    "woff2",
+];
+/// Beginnings of names that say what a launcher builds or fetches, though they have the ending of data.
+const TEXTS_OF_LAUNCHERS: [&str; 3] = ["CMakeLists", "constraints", "requirements"];
 /// Programs whose first argument that is no option is a script, which has the rest for itself.
-const INTERPRETERS: [&str; 12] =
-    ["bash", "bun", "deno", "lua", "node", "perl", "php", "pypy", "python", "ruby", "sh", "zsh"];
+const INTERPRETERS: [&str; 14] =
+    ["Rscript", "bash", "bun", "deno", "julia", "lua", "node", "perl", "php", "pypy", "python", "ruby", "sh", "zsh"];
+/// Options that name folders from which code is loaded, alone or with the first of them in the same word (`-Ilib`).
+const LOADS_FROM: [&str; 5] = ["--class-path", "--module-path", "-I", "-classpath", "-cp"];
+/// Options that show a container a folder of this machine.
+const SHOWS: [&str; 3] = ["--mount", "--volume", "-v"];
 /// Options of those that take no value.
 const SWITCHES: [&str; 16] = [
     "-",
@@ -79,23 +113,6 @@ const MODULE_RUNNERS: [&str; 20] = [
     "uvicorn",
     "viztracer",
 ];
-/// Files that decide what a launcher of a project runs and fetches, and that have no ending of code.
-const PROJECT_FILES: [&str; 14] = [
-    ".env",
-    ".npmrc",
-    ".python-version",
-    ".yarnrc.yml",
-    "Cargo.lock",
-    "Gemfile",
-    "Gemfile.lock",
-    "compose.yaml",
-    "compose.yml",
-    "docker-compose.yml",
-    "pnpm-lock.yaml",
-    "poetry.lock",
-    "uv.lock",
-    "yarn.lock",
-];
 /// A folder with one of these is run as a program by some interpreter.
 const ENTRIES: [&str; 14] = [
     "__init__.py",
@@ -114,11 +131,32 @@ const ENTRIES: [&str; 14] = [
     "package.json",
 ];
 /// Folders beside a script that change by themselves, or hold no code that is loaded.
-const PASSED_OVER: [&str; 3] = [".git", "__pycache__", ".venv"];
+const PASSED_OVER: [&str; 8] =
+    [".git", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".svn", ".venv", "__pycache__"];
+/// Folders of what was fetched or built. They are looked through last, so that they leave room for what they were made of.
+const BULKY: [&str; 7] = [".gradle", "build", "dist", "node_modules", "obj", "target", "vendor"];
 
 /// How many files of folders are looked at, and how deep.
 const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 8;
+
+/// What of a folder counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counts {
+    /// What some interpreter or loader takes for code.
+    Code,
+    /// Whatever is not data.
+    All,
+}
+
+impl Counts {
+    fn has(self, path: &Path) -> bool {
+        match self {
+            Self::Code => is_code(path) || path.extension().is_none(),
+            Self::All => !is_data_of_project(path),
+        }
+    }
+}
 
 /// What a command line names.
 #[derive(Debug, Default)]
@@ -128,7 +166,9 @@ pub(super) struct Covered {
     /// What cannot be covered, as sentences.
     pub(super) warnings: Vec<String>,
     /// Folders that were looked through, by where they really are, and from how deep.
-    seen: BTreeMap<PathBuf, usize>,
+    seen: BTreeMap<(PathBuf, Counts), usize>,
+    /// Folders that are looked through when the others were, from how deep.
+    later: Vec<(PathBuf, usize, Counts)>,
     /// Folders of workspaces beside scripts.
     roots: BTreeSet<PathBuf>,
     /// The one of them that counts.
@@ -139,12 +179,12 @@ pub(super) struct Covered {
 }
 
 /// Whatever `command` with `args`, run in `base`, names. `known` says which folders hold this user's runs: what those write there is nobody's
-/// code, unless a script names such a folder, or lies in it. `given` is what the server is given besides: the values of its variables.
+/// code, unless a script names such a folder, or lies in it. `given` are the variables that the server is given besides.
 pub(super) fn covered(
     command: &str,
     program: Option<&Path>,
     args: &[String],
-    given: &[&str],
+    given: &[(&str, &str)],
     base: &Path,
     known: &Roots,
 ) -> Covered {
@@ -165,20 +205,24 @@ pub(super) fn covered(
             let name = name_of(&invocation.command);
             covered.project(project);
             covered.warn(format!(
-                "`{name}` decides by files of {} what it runs: the code there counts, and what it takes from elsewhere does not",
+                "`{name}` decides by files of {} what it runs: all that is not data counts there, and what it takes from elsewhere does not",
                 project.display()
             ));
             launchers.push(name.to_owned());
         }
         covered.invocation(invocation);
+        let of_words = assignments(&invocation.args);
+        covered.variables(of_words.iter().map(|(name, value)| (name.as_str(), value.as_str())), &invocation.base);
+        covered.variables(given.iter().copied(), &invocation.base);
     }
+    covered.what_is_bulky();
     if let Some(launcher) = launchers.first().filter(|_| covered.files.is_empty()) {
         covered.warn(format!(
             "nothing of what `{launcher}` runs is covered: there is no code in the folder that it works in"
         ));
     }
     covered.what_runs_write();
-    covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().copied()));
+    covered.what_ua_reads(args.iter().map(String::as_str).chain(given.iter().map(|(_, value)| *value)));
     covered
 }
 
@@ -195,6 +239,16 @@ impl Covered {
         let is_interpreter = INTERPRETERS.contains(&plain);
         let is_python = matches!(plain, "python" | "pypy");
         let is_node = matches!(plain, "node" | "nodejs" | "bun");
+        if matches!(plain, "R" | "Rscript") {
+            covered.files.extend(
+                [".Rprofile", ".Renviron"].map(|name| base.join(name)).into_iter().filter(|path| path.is_file()),
+            );
+        }
+        if FETCHERS.contains(&name) {
+            for tool in args.iter().filter(|arg| !arg.starts_with('-') && !arg.contains('/')) {
+                covered.name(&base.join("node_modules/.bin").join(tool));
+            }
+        }
         let mut has_script = false;
         // `-m runpy server` runs another module.
         let mut runs_another = false;
@@ -215,6 +269,9 @@ impl Covered {
                 if let Some(script) = is_node.then(|| without_ending(&path)).flatten() {
                     covered.name(&script);
                 }
+            }
+            if !has_script {
+                covered.within(arg, before, base, CONTAINERS.contains(&name));
             }
             let is_of_an_option = before.is_some_and(takes_a_value);
             let joined = is_python.then(|| module_option(arg)).flatten().filter(|module| !module.is_empty());
@@ -286,16 +343,44 @@ fn without_ending(path: &Path) -> Option<PathBuf> {
 }
 
 impl Covered {
-    fn warn(&mut self, what: String) {
+    pub(super) fn warn(&mut self, what: String) {
         if !self.warnings.contains(&what) {
             self.warnings.push(what);
         }
     }
 
+    /// What stands within a word: `-Ilib`, `-javaagent:x.jar`, `@arguments`, `EXEC:./x`, `./p:/p`.
+    fn within(&mut self, arg: &str, before: Option<&str>, base: &Path, is_container: bool) {
+        let loads = |option: &str| LOADS_FROM.contains(&option);
+        let loads_from = before.is_some_and(loads) || arg.starts_with("-I") || arg.split('=').next().is_some_and(loads);
+        let shows = |option: &str| is_container && SHOWS.contains(&option);
+        let is_shown = before.is_some_and(shows) || arg.split('=').next().is_some_and(shows);
+        for path in named::pieces(arg).into_iter().filter_map(|piece| named::inside(base, piece)) {
+            if path.is_dir() && loads_from {
+                self.whole(&path);
+            } else if path.is_dir() && is_shown {
+                self.folder(&path, 0, Counts::Code);
+            } else if path.is_file() && base.join(arg) != path && !has_ending(&path, &DATA) {
+                self.name(&path);
+            }
+        }
+    }
+
+    /// A folder of which everything counts that is not data.
+    pub(super) fn whole(&mut self, folder: &Path) {
+        self.folder(folder, 0, Counts::All);
+    }
+
+    /// Folders of what was fetched or built.
+    fn what_is_bulky(&mut self) {
+        while let Some((folder, depth, counts)) = self.later.pop() {
+            self.folder(&folder, depth, counts);
+        }
+    }
+
     /// The folder of a project that a launcher works in.
     fn project(&mut self, folder: &Path) {
-        self.files.extend(PROJECT_FILES.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()));
-        self.folder(folder, 0);
+        self.whole(folder);
     }
 
     /// Of a script that is reached by a link, what it really is, and what lies beside that: Node and Python load from there.
@@ -308,11 +393,11 @@ impl Covered {
         }
     }
 
-    fn name(&mut self, path: &Path) {
+    pub(super) fn name(&mut self, path: &Path) {
         let Ok(meta) = fs::metadata(path) else { return };
         if meta.is_dir() {
             if ENTRIES.iter().any(|entry| path.join(entry).exists()) {
-                self.folder(path, 0);
+                self.folder(path, 0, Counts::Code);
             }
         } else if meta.is_file() {
             self.files.insert(path.to_path_buf());
@@ -329,11 +414,11 @@ impl Covered {
         self.name(&path.with_extension("py"));
         // A package needs no entry to be one.
         if path.is_dir() {
-            self.folder(&path, 0);
+            self.folder(&path, 0, Counts::Code);
         }
         // Its own imports begin in the folder that it is run in.
         if path.is_dir() || path.with_extension("py").is_file() {
-            self.folder(base, 0);
+            self.folder(base, 0, Counts::Code);
         }
     }
 
@@ -366,7 +451,7 @@ impl Covered {
             self.files.insert(file);
         }
         if !first.is_empty() && folder.is_dir() {
-            self.folder(&folder, 0);
+            self.folder(&folder, 0, Counts::Code);
         }
     }
 
@@ -386,7 +471,8 @@ impl Covered {
             ));
             self.whole_root = Some(root.clone());
             self.seen.clear();
-            self.folder(&root, 0);
+            self.folder(&root, 0, Counts::Code);
+            self.what_is_bulky();
             self.whole_root = None;
         }
         // One that lies in another is as good as named with it.
@@ -430,20 +516,21 @@ impl Covered {
 
     fn beside(&mut self, script: &Path) {
         if let Some(folder) = script.parent() {
-            self.folder(folder, 0);
+            self.folder(folder, 0, Counts::Code);
         }
     }
 
-    /// All code in a folder and below.
-    fn folder(&mut self, folder: &Path, depth: usize) {
+    /// All code in a folder and below, or all that is not data.
+    fn folder(&mut self, folder: &Path, depth: usize, counts: Counts) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-        if self.seen.get(&real).is_some_and(|before| *before <= depth) {
+        if self.seen.get(&(real.clone(), counts)).is_some_and(|before| *before <= depth) {
             return;
         }
-        self.seen.insert(real, depth);
+        self.seen.insert((real, counts), depth);
         let mut entries: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        entries.sort();
+        // What lies here before what lies below.
+        entries.sort_by_cached_key(|path| (path.is_dir(), path.clone()));
         // A script in such a folder is covered with what lies beside it, but for what runs write.
         let is_of_runs = self.whole_root.as_deref() != Some(folder) && self.known.are_own(folder);
         if is_of_runs {
@@ -465,8 +552,12 @@ impl Covered {
                     self.warn(format!("not all of {} is covered: it is too much", folder.display()));
                     return;
                 }
-                self.folder(&path, depth + 1);
-            } else if meta.is_file() && (is_code(&path) || path.extension().is_none()) {
+                if BULKY.contains(&name) {
+                    self.later.push((path, depth + 1, counts));
+                } else {
+                    self.folder(&path, depth + 1, counts);
+                }
+            } else if meta.is_file() && counts.has(&path) {
                 if is_too_much {
                     self.warn(format!("not all of {} is covered: it is too much", folder.display()));
                     return;
@@ -510,7 +601,16 @@ fn is_code(path: &Path) -> bool {
     has_ending(path, &CODE)
 }
 
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
+/// Whether nothing that works in the folder of a project can take a file there for code, or for what says which code there is.
+fn is_data_of_project(path: &Path) -> bool {
+    let says = path
+        .file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| TEXTS_OF_LAUNCHERS.iter().any(|text| name.starts_with(text)));
+    !says && !is_code(path) && (has_ending(path, &DATA) || has_ending(path, &DATA_OF_PROJECTS))
+}
+
+pub(super) fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
@@ -537,258 +637,4 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(base: &Path, command: &str, args: &[&str]) -> (Vec<String>, usize) {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let covered = covered(command, None, &args, &[], base, &Roots::default());
-        let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
-        (covered.files.iter().map(name).collect(), covered.warnings.len())
-    }
-
-    #[test]
-    fn whatever_an_interpreter_would_run_is_covered() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        for (file, text) in [
-            ("srv", "print()"),
-            ("one/main.py", "import lib"),
-            ("one/lib.py", ""),
-            ("one/notes.txt", ""),
-            ("one/__pycache__/lib.pyc", ""),
-            ("app/__main__.py", ""),
-            ("pkg/tool/__init__.py", ""),
-            ("data/readme.txt", ""),
-            ("data/x.py", ""),
-            ("server.log", "log"),
-            ("js/start.js", ""),
-            ("js/lib.js", ""),
-        ] {
-            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
-            fs::write(base.join(file), text).unwrap();
-        }
-        let of = |command: &str, args: &[&str]| names(base, command, args);
-        assert_eq!(of("node", &["one/main.py"]), (vec!["one/lib.py".to_owned(), "one/main.py".to_owned()], 0));
-        assert_eq!(of("python3", &["app/"]).0, ["app/__main__.py"]);
-        assert!(of("python3", &["./srv"]).0.contains(&"srv".to_owned()));
-        assert!(of("python3", &["-m", "pkg.tool"]).0.contains(&"pkg/tool/__init__.py".to_owned()));
-        // The same in one word, and names that Node completes.
-        for args in [&["-um", "pkg.tool"][..], &["-mpkg.tool"], &["-Imu.v"], &["-uBmpkg.tool"]] {
-            let has_package = of("python3", args).0.contains(&"pkg/tool/__init__.py".to_owned());
-            assert_eq!(has_package, args != ["-Imu.v"], "{args:?}");
-        }
-        assert_eq!(of("node", &["js/start"]).0, ["js/lib.js", "js/start.js"]);
-        assert_eq!(of("node", &["--require=./js/lib", "server.log"]).0, ["js/lib.js", "js/start.js", "server.log"]);
-        // A folder of data may change; a file that is named may be a script whatever it is called.
-        assert_eq!(of("fs-server", &["data"]).0, [""; 0]);
-        assert_eq!(of("python3", &["server.log"]).0, ["server.log"]);
-        assert_eq!(
-            of("awk", &["-f", "srv"]).0[0],
-            "app/__main__.py",
-            "of a program that is not known, everything that it names"
-        );
-        // What a script works on may change, and a person is told so; what stands before it may not.
-        let (files, warnings) = of("python3", &["-u", "one/main.py", "--log", "server.log"]);
-        assert_eq!((files, warnings), (vec!["one/lib.py".to_owned(), "one/main.py".to_owned()], 1));
-        assert!(of("node", &["--require", "./server.log", "one/main.py"]).0.contains(&"server.log".to_owned()));
-        assert!(of("node", &["--require", "data/x.py", "server.log"]).0.contains(&"server.log".to_owned()));
-        assert_eq!(of("db-server", &["--db", "server.log"]), (vec![], 1));
-        assert_eq!(of("python3", &["-c", "exec(open('srv').read())"]), (vec![], 1));
-        assert_eq!(of("npm", &["start"]).1, 1);
-    }
-
-    #[test]
-    fn what_a_virtual_environment_runs_at_each_start_is_covered_and_the_rest_is_said_not_to_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        let packages = ".venv/lib/python3.13/site-packages";
-        for file in [
-            ".venv/pyvenv.cfg",
-            ".venv/bin/python",
-            &format!("{packages}/evil.pth"),
-            &format!("{packages}/sitecustomize.py"),
-            &format!("{packages}/pkg/__init__.py"),
-            &format!("{packages}/pkg/server.py"),
-            &format!("{packages}/other/__init__.py"),
-            "srv/main.py",
-        ] {
-            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
-            fs::write(base.join(file), "").unwrap();
-        }
-        let always = [&format!("{packages}/evil.pth"), &format!("{packages}/sitecustomize.py"), ".venv/pyvenv.cfg"];
-        let (files, warnings) = names(base, ".venv/bin/python", &["srv/main.py"]);
-        assert_eq!((files[..3].to_vec(), files[3].as_str()), (always.map(str::to_owned).to_vec(), "srv/main.py"));
-        assert_eq!(warnings, 1, "packages that it imports are not covered, and that is said");
-        let (files, _) = names(base, "./.venv/bin/python", &["-m", "pkg.server"]);
-        let has = |end: &str| files.iter().any(|file| file.ends_with(end));
-        assert!(
-            has("pkg/__init__.py") && has("pkg/server.py") && has("evil.pth") && !has("other/__init__.py"),
-            "{files:?}"
-        );
-        // The system's own interpreter, and one that only stands in a folder of that shape, have none.
-        assert_eq!(names(base, "python3", &["srv/main.py"]), (vec!["srv/main.py".to_owned()], 0));
-    }
-
-    #[test]
-    fn a_folder_that_is_too_much_is_said_so() {
-        let dir = tempfile::tempdir().unwrap();
-        for number in 0..=MAX_FILES {
-            fs::write(dir.path().join(format!("{number}.py")), "").unwrap();
-        }
-        let covered = covered("python3", None, &["0.py".to_owned()], &[], dir.path(), &Roots::default());
-        assert_eq!((covered.files.len(), covered.warnings.len()), (MAX_FILES, 1));
-    }
-
-    #[test]
-    fn s9_what_lies_beside_a_script_that_is_a_link_is_covered_where_it_really_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        for file in [
-            "node_modules/srv/dist/index.js",
-            "node_modules/srv/dist/lib.js",
-            "real/main.py",
-            "real/lib.py",
-            "s/own.py",
-        ] {
-            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
-            fs::write(base.join(file), "").unwrap();
-        }
-        fs::create_dir(base.join("node_modules/.bin")).unwrap();
-        let link = |to: &str, from: &str| std::os::unix::fs::symlink(to, base.join(from)).unwrap();
-        link("../srv/dist/index.js", "node_modules/.bin/srv");
-        link("../real/main.py", "s/link.py");
-        let of = |command: &str, args: &[&str]| names(&base, command, args).0;
-        assert!(of("node", &["node_modules/.bin/srv"]).contains(&"node_modules/srv/dist/lib.js".to_owned()));
-        assert_eq!(of("python3", &["s/link.py"]), ["real/lib.py", "real/main.py", "s/link.py", "s/own.py"]);
-        // Also of one that only lies beside the script.
-        assert!(of("python3", &["s/own.py"]).contains(&"real/lib.py".to_owned()));
-    }
-
-    #[test]
-    fn s9_the_folder_that_a_launcher_is_told_to_work_in_is_covered() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        for file in
-            ["o/server.py", "o/lib.py", "o/package.json", "o/Makefile", "o/uv.lock", "mod/__init__.py", "mod/lib.py"]
-        {
-            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
-            fs::write(base.join(file), "").unwrap();
-        }
-        let whole = ["o/Makefile", "o/lib.py", "o/package.json", "o/server.py", "o/uv.lock"];
-        for (command, args) in [
-            ("uv", &["--directory", "o", "run", "server.py"][..]),
-            ("uv", &["run", "--directory", "o", "server.py"]),
-            ("uv", &["run", "--directory=o", "some-entry"]),
-            ("uv", &["run", "--project", "o", "server.py"]),
-            ("/usr/bin/uv", &["--directory", "o", "run", "server.py"]),
-            ("npm", &["--prefix", "o", "run", "x"]),
-            ("pnpm", &["-C", "o", "start"]),
-            ("poetry", &["-C", "o", "run", "x"]),
-            ("make", &["-C", "o", "serve"]),
-            ("sudo", &["nice", "make", "-Co", "serve"]),
-        ] {
-            let (files, warnings) = names(base, command, args);
-            assert_eq!((files, warnings), (whole.map(str::to_owned).to_vec(), 1), "{command} {args:?}");
-        }
-        let has = |command: &str, args: &[&str], file: &str| names(base, command, args).0.contains(&file.to_owned());
-        assert!(has("env", &["-C", "o", "python3", "server.py"], "o/lib.py"));
-        for args in [&["-m", "runpy", "mod"][..], &["-m", "uvicorn", "mod:app"], &["-mpdb", "mod"]] {
-            assert!(has("python3", args, "mod/lib.py"), "{args:?}");
-        }
-        // Where nothing is, that is said.
-        let (files, warnings) = names(base, "uv", &["--directory", "nowhere", "run", "server.py"]);
-        assert_eq!((files.len(), warnings), (0, 2));
-    }
-
-    #[test]
-    fn a_pipe_for_a_script_is_not_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, dir.path().join("srv"), rustix::fs::Mode::RWXU).unwrap();
-        assert_eq!(names(dir.path(), "python3", &["srv"]).0, [""; 0]);
-    }
-
-    #[test]
-    fn what_runs_write_counts_only_for_a_script_that_names_it_or_lies_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let (base, known) = (dir.path().join("work"), Roots::new(Some(dir.path().join("state"))));
-        let root = base.join("RUNS");
-        fs::create_dir(&base).unwrap();
-        known.make(&root).unwrap();
-        let write = |file: &str, text: &str| {
-            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
-            fs::write(base.join(file), text).unwrap();
-        };
-        for file in ["srv.py", "lib.py", "RUNS/session_1/trace.json", "RUNS/session_1/made.py", "RUNS/locks/r.run"] {
-            write(file, "x = 1");
-        }
-        // A checkout brings one of its own, with a number that the state folder does not know.
-        write("theirs/.ua-root", &"0".repeat(32));
-        write("theirs/session_1/evil.py", "");
-        let of = |script: &str| {
-            let covered = covered("python3", None, &[script.to_owned()], &[], &base, &known);
-            let name = |path: &PathBuf| path.strip_prefix(&base).unwrap().display().to_string();
-            (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
-        };
-        let counts = ["lib.py", "srv.py", "theirs/.ua-root", "theirs/session_1/evil.py"];
-        let (files, warnings) = of("srv.py");
-        assert_eq!(files, counts);
-        assert!(warnings.len() == 1 && warnings[0].starts_with("what runs write below "), "{warnings:?}");
-        // One that is named counts.
-        write("lib.py", "sys.path.append('RUNS')");
-        let (files, warnings) = of("srv.py");
-        let named = ["RUNS/.ua-root", "RUNS/session_1/made.py", "RUNS/session_1/trace.json"];
-        assert_eq!(files, [&named[..], &counts].concat());
-        assert!(warnings.len() == 1 && warnings[0].contains("lib.py names "), "{warnings:?}");
-        write("lib.py", "");
-        // So does one to which a map of names leads.
-        write("package.json", r##"{"imports": {"#x": "./RUNS/session_1/made.js"}}"##);
-        let (files, warnings) = of("srv.py");
-        assert_eq!(&files[..3], named);
-        assert!(warnings.len() == 1 && warnings[0].contains("package.json names "), "{warnings:?}");
-        fs::remove_file(base.join("package.json")).unwrap();
-        // A script that lies in a workspace counts with what lies beside it, and one in the root with what a person put there.
-        assert_eq!(of("RUNS/session_1/made.py").0, &named[1..]);
-        write("RUNS/top.py", "");
-        write("RUNS/mine/a.py", "");
-        assert_eq!(of("RUNS/top.py").0, ["RUNS/mine/a.py", "RUNS/top.py"]);
-    }
-
-    #[test]
-    fn a_file_that_ua_reads_counts_only_where_the_server_is_told_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        let write = |file: &str, text: &str| fs::write(base.join(file), text).unwrap();
-        write("srv.py", "print()");
-        write("job.json", r#"{"objective": "Write."}"#);
-        write("policy.toml", "[[rule]]\nid = \"a\"\nname = \"send\"\napproval = \"ask\"\n");
-        write(".mcp.json", r#"{"mcpServers": {}}"#);
-        write("settings.json", "{}");
-        let of = |args: &[&str], given: &[&str]| {
-            let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-            let covered = covered("python3", None, &args, given, base, &Roots::default());
-            let name = |path: &PathBuf| path.strip_prefix(base).unwrap().display().to_string();
-            (covered.files.iter().map(name).collect::<Vec<_>>(), covered.warnings)
-        };
-        let (files, warnings) = of(&["srv.py"], &[]);
-        assert_eq!(files, ["settings.json", "srv.py"]);
-        assert!(warnings.len() == 1 && warnings[0].starts_with("files that ua itself reads are not covered: "));
-        assert!(["job.json", "policy.toml", ".mcp.json"].iter().all(|name| warnings[0].contains(name)), "{warnings:?}");
-        // In an argument, in a variable, in a script, and in other files that count.
-        assert_eq!(of(&["srv.py", "--load=job.json"], &[]).0, ["job.json", "settings.json", "srv.py"]);
-        assert_eq!(of(&["srv.py"], &["/else/where/policy.toml"]).0, ["policy.toml", "settings.json", "srv.py"]);
-        write("srv.py", "json.load(open('job.json'))");
-        let (files, warnings) = of(&["srv.py"], &[]);
-        assert_eq!(files, ["job.json", "settings.json", "srv.py"]);
-        assert!(
-            warnings[0].contains("srv.py names ") && warnings[0].ends_with("job.json, so a change of it asks again")
-        );
-        write("srv.py", "print()");
-        write("settings.json", r#"{"more": "./job"}"#);
-        assert_eq!(of(&["srv.py"], &[]).0, ["job.json", "settings.json", "srv.py"]);
-        // What is no job any more counts as whatever else lies there.
-        write("settings.json", "{}");
-        write("job.json", r#"{"objective": "Write.", "main": "evil.js"}"#);
-        assert_eq!(of(&["srv.py"], &[]).0, ["job.json", "settings.json", "srv.py"]);
-    }
-}
+mod tests;

@@ -7,6 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::covered::has_ending;
+use super::env_words::without_split_strings;
+use super::named::inside;
+
 /// A command line and the folder that it runs in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Invocation {
@@ -84,10 +88,80 @@ const RUNNERS: [(&str, &[&str]); 20] = [
 ];
 
 /// Launchers that decide by files of a folder what they run.
-const OF_PROJECTS: [&str; 22] = [
-    "bun", "bundle", "cargo", "conda", "deno", "go", "hatch", "just", "make", "mise", "npm", "npx", "pdm", "pipenv",
-    "pixi", "pnpm", "poetry", "rake", "rye", "task", "uv", "yarn",
+const OF_PROJECTS: [&str; 66] = [
+    "ant",
+    "bazel",
+    "bazelisk",
+    "buck2",
+    "bun",
+    "bundle",
+    "bunx",
+    "cabal",
+    "cargo",
+    "cmake",
+    "composer",
+    "conda",
+    "dart",
+    "deno",
+    "docker",
+    "docker-compose",
+    "dotnet",
+    "finch",
+    "flutter",
+    "go",
+    "gradle",
+    "gradlew",
+    "hatch",
+    "julia",
+    "just",
+    "lein",
+    "make",
+    "mamba",
+    "meson",
+    "mise",
+    "mix",
+    "mvn",
+    "mvnd",
+    "mvnw",
+    "nerdctl",
+    "ninja",
+    "nix",
+    "nix-shell",
+    "npm",
+    "npx",
+    "nx",
+    "pdm",
+    "pipenv",
+    "pipx",
+    "pixi",
+    "pnpm",
+    "pnpx",
+    "podman",
+    "podman-compose",
+    "poetry",
+    "rake",
+    "rebar3",
+    "rtx",
+    "rye",
+    "sbt",
+    "scala-cli",
+    "scons",
+    "stack",
+    "swift",
+    "task",
+    "turbo",
+    "uv",
+    "uvx",
+    "xmake",
+    "yarn",
+    "zig",
 ];
+
+/// Those of them that run what is in an image, unless they are told of a project.
+pub(super) const CONTAINERS: [&str; 4] = ["docker", "finch", "nerdctl", "podman"];
+
+/// Those of them that fetch a package, or take the one that is installed in the folder that they work in.
+pub(super) const FETCHERS: [&str; 3] = ["bunx", "npx", "pnpx"];
 
 /// Options of launchers and wrappers that name a folder to work in, or the project.
 const FOLDERS: [&str; 16] = [
@@ -148,6 +222,13 @@ const MAX_INVOCATIONS: usize = 64;
 
 fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut Vec<Invocation>) {
     let name = name_of(command);
+    let split;
+    let args = if name == "env" {
+        split = without_split_strings(args);
+        &split
+    } else {
+        args
+    };
     let is_of_projects = OF_PROJECTS.contains(&name);
     let inner = if depth < MAX_DEPTH && all.len() < MAX_INVOCATIONS { inner_at(name, args) } else { None };
     let own = &args[..inner.unwrap_or(args.len()).min(args.len())];
@@ -157,7 +238,7 @@ fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut V
     for (option, folder) in named {
         let path = base.join(folder);
         // One names a file in it.
-        let path = if option == "--manifest-path" {
+        let path = if option == "--manifest-path" || path.is_file() {
             path.parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf)
         } else {
             path
@@ -167,6 +248,13 @@ fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut V
     }
     if is_of_projects && projects.is_empty() && runs_its_project(name, args) {
         projects.push(base.to_path_buf());
+    }
+    if is_of_projects && (!CONTAINERS.contains(&name) || runs_its_project(name, args)) {
+        for folder in named_projects(own, base) {
+            if !projects.contains(&folder) {
+                projects.push(folder);
+            }
+        }
     }
     bases.insert(0, base.to_path_buf());
     all.push(Invocation { command: command.to_owned(), args: own.to_vec(), base: base.to_path_buf(), projects });
@@ -187,10 +275,14 @@ fn follow(command: &str, args: &[String], base: &Path, depth: usize, all: &mut V
 fn runs_its_project(name: &str, args: &[String]) -> bool {
     let has = |words: &[&str]| args.iter().any(|arg| words.contains(&arg.as_str()));
     match name {
-        "npx" => false,
+        "npx" | "bunx" | "pnpx" | "uvx" | "pipx" => false,
+        name if CONTAINERS.contains(&name) => has(&["compose", "build"]),
+        "julia" => args.iter().any(|arg| arg.starts_with("--project")),
+        // Another flake is named.
+        "nix" => args.len() == 1,
         "uv" => has(&["run"]) && !has(&["tool"]),
         "npm" | "pnpm" | "yarn" | "bun" => !has(&["dlx", "x", "exec"]),
-        "deno" | "conda" | "mise" => has(&["task"]),
+        "deno" | "conda" | "mamba" => has(&["task"]),
         _ => true,
     }
 }
@@ -239,7 +331,29 @@ fn inner_at(name: &str, args: &[String]) -> Option<usize> {
     None
 }
 
-fn is_assignment(arg: &str) -> bool {
+/// Folders of the checkout that the words of a launcher name, whatever their options are called, and those of files that they name. What stands
+/// behind `--` is the program's.
+fn named_projects(args: &[String], base: &Path) -> Vec<PathBuf> {
+    let words = args.iter().take_while(|arg| *arg != "--");
+    // What a container sees of a folder is looked at where its words are.
+    let own = words.filter(|arg| !arg.contains(":/"));
+    let found = own.flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]).flatten();
+    let found = found.map(|piece| piece.split('#').next().unwrap_or_default()).filter(|piece| !piece.is_empty());
+    let folder = |path: PathBuf| {
+        if path.is_dir() {
+            return Some(path);
+        }
+        path.parent().filter(|_| !is_data(&path)).map(Path::to_path_buf)
+    };
+    found.filter_map(|piece| inside(base, piece)).filter_map(folder).collect()
+}
+
+/// Whether a file that a launcher is told of is what its program works on.
+fn is_data(path: &Path) -> bool {
+    has_ending(path, &["csv", "db", "log", "md", "pdf", "sqlite", "txt"])
+}
+
+pub(super) fn is_assignment(arg: &str) -> bool {
     arg.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     })
@@ -567,6 +681,17 @@ mod tests {
             let (found, base, named) = inner(line);
             assert_eq!((found.as_str(), base.as_str()), (command, folder), "{line}");
             assert_eq!(named, projects, "{line}");
+        }
+        for (line, command) in [
+            ("env -S python3~x/run.py", "python3 x/run.py"),
+            ("env -Spython3~x/run.py y", "python3 x/run.py y"),
+            ("env -iS A=b~python3~x/run.py", "python3 x/run.py"),
+            ("env -vS 'a~b'~c", "a~b c"),
+            ("env --split-string=-C~d~python3~run.py", "python3 run.py"),
+            ("env --split-string nice~python3~run.py z", "python3 run.py z"),
+            ("env python3 -S x", "python3 -S x"),
+        ] {
+            assert_eq!(inner(line).0, command.replace('~', " "), "{line}");
         }
         let set = assignments(&["PYTHONPATH=l".to_owned(), "exec LD_PRELOAD=x y".to_owned(), "--a=b".to_owned()]);
         assert_eq!(set, [("PYTHONPATH".to_owned(), "l".to_owned()), ("LD_PRELOAD".to_owned(), "x".to_owned())]);

@@ -1,0 +1,105 @@
+//! Variables by which a program is told where code is.
+//!
+//! What one of these names in the checkout counts, all of it that is not data: a `src/` that `PYTHONPATH` names is the most usual layout of all.
+//! Of any other variable the files count that its value names, and no folder: that is where a server works.
+
+use std::path::Path;
+
+use super::covered::{Covered, has_ending};
+use super::named::{inside, pieces};
+
+/// Variables that decide what code a program loads.
+pub(super) const LOADERS: [&str; 61] = [
+    "BASH_ENV",
+    "BUNDLE_GEMFILE",
+    "BUN_OPTIONS",
+    "CARGO_HOME",
+    "CLASSPATH",
+    "DENO_DIR",
+    "DYLD_FALLBACK_LIBRARY_PATH",
+    "DYLD_FRAMEWORK_PATH",
+    "DYLD_INSERT_LIBRARIES",
+    "DYLD_LIBRARY_PATH",
+    "ENV",
+    "ERL_LIBS",
+    "GCONV_PATH",
+    "GEM_HOME",
+    "GEM_PATH",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_SSH_COMMAND",
+    "GOFLAGS",
+    "GOPATH",
+    "HOME",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "JULIA_DEPOT_PATH",
+    "JULIA_LOAD_PATH",
+    "JULIA_PROJECT",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "LUA_PATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NODE_REPL_EXTERNAL_MODULE",
+    "NPM_CONFIG_PREFIX",
+    "PATH",
+    "PERL5DB",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERLLIB",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "RUBYLIB",
+    "RUBYOPT",
+    "RUSTC_WRAPPER",
+    "R_LIBS",
+    "R_LIBS_USER",
+    "R_PROFILE",
+    "R_PROFILE_USER",
+    "TCLLIBPATH",
+    "UV_PROJECT",
+    "VIRTUAL_ENV",
+    "XDG_CONFIG_HOME",
+    "ZDOTDIR",
+    "_JAVA_OPTIONS",
+];
+
+/// Endings that an interpreter adds to a name that has none (`-r./x/hook`).
+const ADDED: [&str; 7] = ["js", "lua", "mjs", "pl", "pm", "py", "rb"];
+
+/// Endings of what a server writes or works on.
+const DATA: [&str; 12] =
+    ["csv", "db", "json", "jsonl", "log", "md", "ndjson", "pdf", "sqlite", "sqlite3", "tsv", "txt"];
+
+impl Covered {
+    /// What variables name in the checkout, for a program that works in `base`.
+    pub(super) fn variables<'v>(&mut self, all: impl Iterator<Item = (&'v str, &'v str)>, base: &Path) {
+        for (name, value) in all {
+            let loads = LOADERS.contains(&name.to_uppercase().as_str());
+            for piece in pieces(value) {
+                if let Some(path) = inside(base, piece) {
+                    if path.is_dir() && loads {
+                        self.whole(&path);
+                        self.warn(format!("{name} names {}: all that is not data counts there", path.display()));
+                    } else if path.is_file() && (loads || !has_ending(&path, &DATA)) {
+                        self.name(&path);
+                    }
+                }
+                for ending in ADDED.into_iter().filter(|_| loads) {
+                    if let Some(path) = inside(base, &format!("{piece}.{ending}")).filter(|path| path.is_file()) {
+                        self.name(&path);
+                    }
+                }
+            }
+        }
+    }
+}
