@@ -10,6 +10,7 @@
 
 mod dump;
 mod layers;
+mod lines;
 mod readings;
 mod view;
 

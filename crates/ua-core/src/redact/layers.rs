@@ -112,13 +112,9 @@ impl Search<'_> {
             self.look(level, Look::Text);
             keep(level);
         });
-        // Base64 in a quotation, a comment or a list of texts.
+        // Base64 or hexadecimal digits in a quotation, a comment or a list of texts.
         if View::has_set_off_lines(&kept.bytes) {
-            let joined = kept.without_marks();
-            self.look(&joined, Look::View);
-            if depth < MAX_LAYERS {
-                self.base64(&joined, depth);
-            }
+            self.below(kept.without_marks(), depth);
         }
         self.below(kept.tight(), depth);
         for other in others {

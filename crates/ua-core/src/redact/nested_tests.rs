@@ -336,3 +336,88 @@ proptest! {
         }
     }
 }
+
+/// Whoever comments a line out has a mark of their own for it; lines of digits stand behind it as lines of base64 do.
+#[test]
+fn a_secret_is_known_behind_whatever_marks_its_lines_have() {
+    let secret = "cAnary-7Qz/91+kkLmnoPq";
+    let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+    let long = format!("hello world, {secret} and more of it");
+    let marks = [
+        "// ", "//", "# ", "#", "-- ", "--", "; ", "% ", "* ", " * ", "> ", ">> ", "> > ", "+ ", "+", "- ", "-", "| ",
+        "REM ", "dnl ", "/// ", "//! ", "1: ", "12:", "  1\t", "0001 ", "! ", "<!-- ", "C ", "... ", "'", "\" ",
+        "12 + ",
+    ];
+    for mark in marks {
+        for (what, coded) in [("base64", base64(long.as_bytes(), STANDARD)), ("hex", hex(long.as_bytes(), ""))] {
+            for width in [16, 20, 32, 64] {
+                let text = format!("Before.\n{mark}{}\n\nand more.", wrapped(&coded, width, &format!("\n{mark}")));
+                let clean = redactor.text(&text);
+                assert!(clean.contains("[secret K]"), "{what} at {width} behind {mark:?}: {clean}");
+                assert!(clean.starts_with("Before.") && clean.ends_with("and more."), "{clean}");
+            }
+        }
+    }
+}
+
+/// Lines are wrapped at some width, whatever stands there.
+#[test]
+fn a_secret_is_known_whose_escapes_are_wrapped_anywhere() {
+    let secret = "cAnary-7Qz/91+kkLmnoPq";
+    let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+    let each = |show: fn(u8) -> String| joined(secret.bytes().map(show));
+    let dresses = [
+        ("entities", each(|byte| format!("&#{byte};"))),
+        ("hexadecimal entities", each(|byte| format!("&#x{byte:X};"))),
+        ("percent", each(|byte| format!("%{byte:02X}"))),
+        ("escapes of C", each(|byte| format!("\\x{byte:02x}"))),
+        ("octal", each(|byte| format!("\\{byte:03o}"))),
+        ("escapes of JSON", each(|byte| format!("\\u{byte:04x}"))),
+        ("escapes of Rust", each(|byte| format!("\\u{{{byte:x}}}"))),
+        ("quoted-printable", each(|byte| format!("={byte:02X}"))),
+        ("a list", format!("{:?}", secret.as_bytes())),
+    ];
+    for (what, dressed) in &dresses {
+        for end in ["\n", "\r\n", "\n    ", "\\\n"] {
+            // Once, at each place.
+            for place in 1..dressed.len() {
+                let text = format!("See {}{end}{} there", &dressed[..place], &dressed[place..]);
+                let clean = redactor.text(&text);
+                assert!(clean.contains("[secret K]"), "{what}, broken once by {end:?} at {place}: {text} {clean}");
+            }
+            for width in [13, 17, 40, 41, 60] {
+                let text = wrapped(dressed, width, end);
+                let clean = redactor.text(&text);
+                assert!(clean.contains("[secret K]"), "{what} at {width} by {end:?}: {text} {clean}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_known_between_whose_letters_a_terminal_is_told_something() {
+    let secret = "cAnary-7Qz/91+kkLmnoPq";
+    let redactor = Redactor::new([("K".to_owned(), secret.to_owned())]);
+    for told in [
+        "\u{1b}]8;;https://a.example/\u{7}",
+        "\u{1b}]8;;\u{1b}\\",
+        "\u{9d}0;title\u{9c}",
+        "\u{1b}Pq#0\u{1b}\\",
+        "\u{9b}0m",
+        "\u{9b}1;31m",
+        "\u{1b}[0m\u{1b}]0;x\u{7}",
+    ] {
+        let clean = redactor.text(&between(secret.as_bytes(), told)).into_owned();
+        assert!(clean.contains("[secret K]"), "{told:?}: {clean:?}");
+    }
+    // What a terminal takes for itself is looked at as well.
+    assert!(
+        redactor
+            .text(&format!("\u{1b}]8;;https://a.example/{}\u{7}link", hex(secret.as_bytes(), "")))
+            .contains("[secret K]")
+    );
+    // UTF-16 that lost its last byte, which is a NUL.
+    let wide = between(secret.as_bytes(), "\0");
+    assert!(redactor.text(&hex(wide.as_bytes(), "")).contains("[secret K]"));
+    assert!(redactor.text(&base64(wide.as_bytes(), STANDARD)).contains("[secret K]"));
+}

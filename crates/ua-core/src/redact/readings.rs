@@ -5,7 +5,7 @@
 //! never instead of it.
 
 use super::view::{Span, View, is_text};
-use super::{MIN_BYTES, dump};
+use super::{MIN_BYTES, dump, lines};
 
 /// A way to read a text.
 struct Reading {
@@ -14,11 +14,14 @@ struct Reading {
     read: fn(&View) -> Vec<View>,
 }
 
-const READINGS: [Reading; 4] = [
+const READINGS: [Reading; 7] = [
     Reading { may_be_in: dump::may_be_in, read: dump::dumps },
     Reading { may_be_in: has_quoted_printable, read: without_quoted_printable },
     Reading { may_be_in: has_utf16, read: of_utf16 },
     Reading { may_be_in: |text| !lists(text).is_empty(), read: of_lists },
+    Reading { may_be_in: lines::are_behind_words, read: lines::behind_words },
+    Reading { may_be_in: lines::break_escapes, read: lines::joined },
+    Reading { may_be_in: lines::have_strings, read: lines::without_strings },
 ];
 
 /// Whether a text may have another reading.
@@ -121,11 +124,13 @@ pub(super) type Wide = (char, usize, usize);
 pub(super) fn each_utf16(bytes: &[u8], mut take: impl FnMut(&[Wide])) {
     let orders: [fn([u8; 2]) -> u16; 2] = [u16::from_le_bytes, u16::from_be_bytes];
     for (order, shift) in orders.into_iter().flat_map(|order| [(order, 0), (order, 1)]) {
-        let units = bytes.get(shift..).unwrap_or_default().chunks_exact(2).map(|pair| order([pair[0], pair[1]]));
+        // Of the last character a byte may have been left off that is none.
+        let units = bytes.get(shift..).unwrap_or_default().chunks(2);
+        let units = units.map(|pair| order([pair[0], pair.get(1).copied().unwrap_or(0)]));
         let mut stretch = Stretch::default();
         let mut at = shift;
         for decoded in char::decode_utf16(units) {
-            let length = decoded.as_ref().map_or(2, |character| 2 * character.len_utf16());
+            let length = decoded.as_ref().map_or(2, |character| 2 * character.len_utf16()).min(bytes.len() - at);
             match decoded {
                 Ok(character) if !character.is_ascii() || character == '\0' => {
                     stretch.add_foreign((character, at, length), &mut take);

@@ -175,7 +175,7 @@ impl View {
             // Without a branch for each byte: most texts have nothing of the kind.
             let may_be = chunk.iter().fold(false, |may_be, byte| may_be | may_be_unseen(*byte));
             let mut places = index * CHUNK..index * CHUNK + chunk.len();
-            may_be && places.any(|at| text[at] == ESCAPE || unseen_character(&text[at..]) > 0)
+            may_be && places.any(|at| escape_sign(&text[at..]) > 0 || unseen_character(&text[at..]) > 0)
         })
     }
 
@@ -318,12 +318,17 @@ const ESCAPE: u8 = 0x1B;
 
 /// What is left of a colour that was none.
 fn escape_sign(text: &[u8]) -> usize {
-    usize::from(text.first() == Some(&ESCAPE))
+    match text {
+        [ESCAPE, ..] => 1,
+        // The same in one character of eight bits (U+009B).
+        [0xC2, 0x9B, ..] => 2,
+        _ => 0,
+    }
 }
 
 fn unseen_character(text: &[u8]) -> usize {
     match text {
-        [ESCAPE, ..] => 0,
+        [ESCAPE, ..] | [0xC2, 0x9B, ..] => 0,
         [first, ..] if first.is_ascii() => usize::from(may_be_unseen(*first)),
         _ => first_character(text).filter(|c| is_unseen(*c)).map_or(0, char::len_utf8),
     }
@@ -331,7 +336,8 @@ fn unseen_character(text: &[u8]) -> usize {
 
 /// What sets a colour on a terminal, or moves on it.
 fn color(text: &[u8]) -> usize {
-    let [ESCAPE, b'[', rest @ ..] = text else { return 0 };
+    // In one character of eight bits, too.
+    let ([ESCAPE, b'[', rest @ ..] | [0xC2, 0x9B, rest @ ..]) = text else { return 0 };
     let inside = rest.iter().take_while(|byte| matches!(byte, b' '..=b'?')).count();
     let is_whole = rest.get(inside).is_some_and(|last| matches!(last, b'@'..=b'~'));
     if is_whole { 2 + inside + 1 } else { 0 }
