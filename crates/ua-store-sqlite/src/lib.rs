@@ -33,6 +33,7 @@ mod error;
 mod event_chain;
 mod filesystem;
 mod fleet_rows;
+mod fresh;
 mod gateway_rows;
 mod kept;
 mod ledger_rows;
