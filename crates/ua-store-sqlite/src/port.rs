@@ -64,14 +64,14 @@ impl Store for SqliteStore {
     }
 
     async fn load_of(&self, run: &RunId, turns: Turns) -> Result<RunRecords, StoreError> {
-        let (run, behind) = (run.clone(), Arc::clone(&self.behind));
+        let (run, behind, pool) = (run.clone(), Arc::clone(&self.behind), self.pool());
         self.read(move |db| match turns {
             Turns::All => db.load(&run),
             Turns::Range(first, last) => db.load_turns(&run, first, last),
             Turns::Standing(keep) => {
                 let slot = || behind.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut known = slot().take();
-                let records = db.load_standing(&run, keep, &mut known)?;
+                let records = db.load_standing(&run, keep, &mut known, &pool)?;
                 *slot() = known;
                 Ok(records)
             }

@@ -30,15 +30,16 @@ pub(crate) struct Readers {
     permits: Arc<Semaphore>,
 }
 
+/// The connections that are not in use.
 #[derive(Debug)]
-struct Pool {
+pub(crate) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Pool {
     /// Runs `work` on one snapshot of the database.
-    fn snapshot<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
+    pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, DbError>) -> Result<T, StoreError> {
         let pooled = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = pooled.map_or_else(|| open::reader(&self.path), Ok)?;
         say(&connection, "BEGIN").map_err(sql_error)?;
@@ -56,6 +57,11 @@ impl Readers {
     pub(crate) fn new(path: PathBuf, first: Option<Connection>) -> Self {
         let pool = Pool { path, idle: Mutex::new(first.into_iter().collect()) };
         Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// The connections, for a read that uses two.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
     }
 
     /// Reads a few rows by their keys, on one snapshot of the database and on the caller's thread.

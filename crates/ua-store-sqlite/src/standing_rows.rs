@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 use ua_core::{CallId, CallStatus, Message, Money, Origin, RunId, ToolCharge, Usage};
+use ua_store::rows::Written;
 use ua_store::{
     CallSum, CheckpointKind, CheckpointRecord, Keep, LeftOut, MessageRecord, RequestRecord, RequestStatus, RequestSum,
     RunRecord, RunRecords, StepRecord, TELLING_TOKENS, first_kept, message_bytes, step_of,
@@ -17,6 +18,7 @@ use crate::db::Db;
 use crate::error::DbError;
 use crate::ledger_rows::status_of;
 use crate::places::of_run;
+use crate::readers::Pool;
 use crate::run_rows::{Placed, message_record, request_record, turn_record};
 
 type DbResult<T> = Result<T, DbError>;
@@ -24,6 +26,9 @@ type DbResult<T> = Result<T, DbError>;
 /// How large a message is: the length of its JSON, or, where a blob is to be put into its place, that JSON.
 const SIZE: &str = "octet_length(message_json) AS bytes, \
                     CASE WHEN role = 'user' AND instr(message_json, '\"blob_id\":') > 0 THEN message_json END AS with_blobs";
+
+/// Behind as many turns something is read on a thread of its own; with debug assertions, which every test has, always.
+const WORTH_A_THREAD: u32 = if cfg!(debug_assertions) { 0 } else { 500 };
 
 /// What lies before the first turn that is kept whole, as it was found.
 ///
@@ -89,8 +94,15 @@ struct CallsBehind {
 }
 
 impl Db<'_> {
-    /// A run without what only counts. `known` is what was found behind such a run when one was read last, and is put there.
-    pub(crate) fn load_standing(&self, id: &RunId, keep: Keep, known: &mut Option<Behind>) -> DbResult<RunRecords> {
+    /// A run without what only counts. `known` is what was found behind such a run when one was read last, and is put there. `pool` has other
+    /// connections to the same database.
+    pub(crate) fn load_standing(
+        &self,
+        id: &RunId,
+        keep: Keep,
+        known: &mut Option<Behind>,
+        pool: &Pool,
+    ) -> DbResult<RunRecords> {
         let known_before = known.take();
         let run = self.run(id)?;
         if run.forked_at.is_some() {
@@ -104,7 +116,7 @@ impl Db<'_> {
         let is_known = known_before.as_ref().is_some_and(|behind| behind.still_holds(&run, before, &steps));
         let mut behind = match known_before.filter(|_| is_known) {
             Some(behind) => behind,
-            None => self.behind(&run, before, &steps)?,
+            None => self.behind(&run, before, &steps, pool)?,
         };
         let Kept { messages, context, message_bytes } = self.messages_kept(id, behind.messages.clone())?;
         let tool_uses = behind.calls.tool_uses.iter().filter(|(turn, _)| *turn >= context);
@@ -151,16 +163,28 @@ impl Db<'_> {
         })
     }
 
-    /// Goes through what lies before turn `before`.
-    fn behind(&self, run: &RunRecord, before: u32, steps: &[StepRecord]) -> DbResult<Behind> {
+    /// Goes through what lies before turn `before`: through calls on this connection, and through messages and requests beside it, which takes
+    /// about as long.
+    fn behind(&self, run: &RunRecord, before: u32, steps: &[StepRecord], pool: &Pool) -> DbResult<Behind> {
         let id = &run.run_id;
-        let (calls, has_open_call) = self.calls_behind(id, before, steps)?;
-        let (requests, has_open_request) = self.requests_behind(id, before, steps)?;
+        let stands = self.stands(id)?;
+        let rest =
+            |db: &Db<'_>| DbResult::Ok((db.requests_behind(id, before, steps)?, db.messages_behind(id, before)?));
+        let (calls, beside) = std::thread::scope(|scope| {
+            // What was read there counts if the run stands there as it does here.
+            let beside = || pool.snapshot(|db| if db.stands(id)? == stands { rest(db).map(Some) } else { Ok(None) });
+            let beside = (before > WORTH_A_THREAD).then(|| scope.spawn(beside));
+            let calls = self.calls_behind(id, before, steps);
+            // What went wrong there is met here again.
+            (calls, beside.and_then(|beside| beside.join().ok()?.ok()?))
+        });
+        let (calls, has_open_call) = calls?;
+        let ((requests, has_open_request), messages) = beside.map_or_else(|| rest(self), Ok)?;
         Ok(Behind {
             run: id.clone(),
             before,
             steps: steps.iter().map(|step| step.first_turn).collect(),
-            messages: self.messages_behind(id, before)?,
+            messages,
             calls,
             requests,
             corpora: Vec::new(),
@@ -168,6 +192,11 @@ impl Db<'_> {
             has_open_call,
             has_open_request,
         })
+    }
+
+    /// What every write of the run's owner, and every word of a person, makes another.
+    fn stands(&self, id: &RunId) -> DbResult<(RunRecord, Written)> {
+        Ok((self.run(id)?, self.written(id)?))
     }
 
     /// The first turn that is kept whole; 0 when all are.

@@ -11,7 +11,7 @@ use crate::db::Db;
 use crate::effects::EffectsLog;
 use crate::error::{DbError, refused, sql_error};
 use crate::open::{self, FileIdentity};
-use crate::readers::Readers;
+use crate::readers::{Pool, Readers};
 use crate::standing_rows::Behind;
 use crate::writer::{Batches, Writer};
 
@@ -143,6 +143,11 @@ impl SqliteStore {
             None => work,
         };
         self.readers.look(work).await
+    }
+
+    /// The connections of readers, for a read that uses two.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        self.readers.pool()
     }
 
     /// Reads what may be long.
