@@ -15,6 +15,8 @@ use ua_store::{
 use ua_evidence::quote::{brief, stored_name};
 use ua_resume::{LifeEnd, lives, status_detail, status_words};
 
+use crate::by_call::ByCall;
+
 /// One thing that happened.
 struct Entry {
     at: Timestamp,
@@ -22,14 +24,32 @@ struct Entry {
     text: String,
 }
 
-/// Writes `trace.jsonl`: one JSON object per line, each with `event`, `run_id` and `at`, in the order of time.
-pub fn trace_lines(records: &RunRecords) -> String {
-    lines(records, |entry| entry.event.to_string())
+impl Entry {
+    /// As it stands in both files.
+    fn told(self) -> LogLine {
+        LogLine { text: format!("{} {}", self.at, self.text), event: self.event.to_string() }
+    }
 }
 
-/// Writes `run.log`: a line per thing that happened, in the order of time.
-pub fn run_log(records: &RunRecords) -> String {
-    lines(records, |entry| format!("{} {}", entry.at, entry.text))
+/// The two files that tell what happened, of one reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFiles {
+    /// `trace.jsonl`: one JSON object per line, each with `event`, `run_id` and `at`, in the order of time.
+    pub trace_lines: String,
+    /// `run.log`: a line per thing that happened, in the order of time.
+    pub run_log: String,
+}
+
+/// Writes `trace.jsonl` and `run.log`.
+pub fn log_files(records: &RunRecords) -> LogFiles {
+    let mut files = LogFiles { trace_lines: String::new(), run_log: String::new() };
+    for line in entries(records).into_iter().map(Entry::told) {
+        files.trace_lines.push_str(&line.event);
+        files.trace_lines.push('\n');
+        files.run_log.push_str(&line.text);
+        files.run_log.push('\n');
+    }
+    files
 }
 
 /// A line of both files.
@@ -63,22 +83,14 @@ pub fn end_lines(run: &RunRecord) -> Vec<LogLine> {
     log.told()
 }
 
-fn lines(records: &RunRecords, line: impl Fn(&Entry) -> String) -> String {
-    let mut text = String::new();
-    for entry in entries(records) {
-        text.push_str(&line(&entry));
-        text.push('\n');
-    }
-    text
-}
-
 fn entries(records: &RunRecords) -> Vec<Entry> {
     let mut log = EventLogBuilder { run_id: records.run.run_id.to_string(), entries: Vec::new() };
     log.processes(records);
     log.requests(records);
     log.turns(records);
+    let rows = ByCall::of(records);
     for call in &records.calls {
-        log.call(records, call);
+        log.call(&rows, call);
     }
     log.questions(records);
     log.guidance(records);
@@ -140,7 +152,8 @@ impl EventLogBuilder {
                 "event": "request_charged", "turn": turn, "status": request.status, "usage": request.usage, "cost": request.cost,
             });
             let cost = request.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
-            let is_whole = records.brought_a_reply(request);
+            // The turns are looked through only where it is a question.
+            let is_whole = request.status == RequestStatus::Partial && records.brought_a_reply(request);
             let charged = charged_tokens(request.status, request.network_attempted, is_whole, request.usage);
             self.note(closed_at, event, format!("turn {turn} · {charged}{cost}"));
         }
@@ -148,7 +161,7 @@ impl EventLogBuilder {
 
     fn turns(&mut self, records: &RunRecords) {
         for turn in &records.turns {
-            let calls = records.calls.iter().filter(|call| call.position.turn == turn.turn).count();
+            let calls = records.calls_of_turn(turn.turn).len();
             let event = json!({"event": "turn_recorded", "turn": turn.turn, "calls": calls, "epoch": turn.epoch});
             self.note(
                 turn.recorded_at,
@@ -158,10 +171,10 @@ impl EventLogBuilder {
         }
     }
 
-    fn call(&mut self, records: &RunRecords, call: &CallRecord) {
+    fn call(&mut self, rows: &ByCall<'_>, call: &CallRecord) {
         let place =
             format!("turn {} · call {} · {}", call.position.turn, call.position.ordinal, brief(&call.name.tool, 80));
-        for attempt in records.attempts.iter().filter(|attempt| attempt.call_id == call.call_id) {
+        for attempt in rows.attempts(call) {
             let text = format!("{place} {}", attempted(attempt.attempt, &call.arguments.to_string()));
             self.note(attempt.started_at, call_event("call_sending", call, attempt.attempt, "running"), text);
             let Some(ended_at) = attempt.ended_at else { continue };
@@ -244,9 +257,7 @@ impl EventLogBuilder {
     }
 
     fn told(self) -> Vec<LogLine> {
-        let line =
-            |entry: Entry| LogLine { text: format!("{} {}", entry.at, entry.text), event: entry.event.to_string() };
-        self.sorted().into_iter().map(line).collect()
+        self.sorted().into_iter().map(Entry::told).collect()
     }
 }
 
@@ -362,15 +373,15 @@ mod tests {
     #[test]
     fn a_log_tells_what_happened_in_order() {
         let story = told();
-        insta::assert_snapshot!("run_log", run_log(&story.records));
-        insta::assert_snapshot!("trace_lines", trace_lines(&story.records));
+        insta::assert_snapshot!("run_log", log_files(&story.records).run_log);
+        insta::assert_snapshot!("trace_lines", log_files(&story.records).trace_lines);
     }
 
     #[test]
     fn each_line_is_an_object_with_a_name_a_run_and_an_instant_that_never_goes_back() {
         let story = told();
         let lines: Vec<Value> =
-            trace_lines(&story.records).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            log_files(&story.records).trace_lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines.iter().all(|line| line["event"].is_string() && line["run_id"].is_string()));
         let instants: Vec<Timestamp> =
             lines.iter().map(|line| Timestamp::parse(line["at"].as_str().unwrap()).unwrap()).collect();
@@ -380,9 +391,9 @@ mod tests {
     #[test]
     fn what_tools_and_models_say_stays_on_its_line() {
         let (story, _) = hostile_story();
-        let log = run_log(&story.records);
+        let log = log_files(&story.records).run_log;
         assert!(!log.contains(['\u{1b}', '\u{202e}']), "{log}");
         assert!(log.lines().all(|line| line.starts_with("20")), "{log}");
-        assert_eq!(log.lines().count(), trace_lines(&story.records).lines().count());
+        assert_eq!(log.lines().count(), log_files(&story.records).trace_lines.lines().count());
     }
 }

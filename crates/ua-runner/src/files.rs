@@ -61,7 +61,7 @@ pub(crate) fn write_progress(
 ) -> Result<(), WorkspaceError> {
     workspace.replace("transcript.md", ua_report::transcript(records, &as_stored(&records.run)))?;
     write_session_summary(workspace, records, evidence)?;
-    workspace.replace("trace.json", pretty(&ua_report::trace_json(records)))
+    workspace.replace("trace.json", pretty(&ua_report::trace_of(records)))
 }
 
 fn write_session_summary(
@@ -135,8 +135,9 @@ pub(crate) async fn write_progress_in_pieces(
 
 /// Writes `trace.jsonl` and `run.log` anew. While a run is driven its process appends to them; a kill may leave lines out.
 pub fn write_logs(workspace: &Workspace, records: &RunRecords) -> Result<(), WorkspaceError> {
-    workspace.replace("trace.jsonl", ua_report::trace_lines(records))?;
-    workspace.replace("run.log", ua_report::run_log(records))
+    let files = ua_report::log_files(records);
+    workspace.replace("trace.jsonl", files.trace_lines)?;
+    workspace.replace("run.log", files.run_log)
 }
 
 /// Writes completion summary, transcript, session summary and trace, and the logs when nobody kept any. Called at the end of

@@ -320,10 +320,11 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         gathered.look_at_files()?;
     }
     let records = &gathered.records;
+    let logs = ua_report::log_files(records);
     let mut files: Vec<(String, String)> = vec![
-        ("trace.jsonl".to_owned(), ua_report::trace_lines(records)),
-        ("trace.json".to_owned(), pretty(&ua_report::trace_json(records))?),
-        ("run.log".to_owned(), ua_report::run_log(records)),
+        ("trace.jsonl".to_owned(), logs.trace_lines),
+        ("trace.json".to_owned(), pretty(&ua_report::trace_of(records))?),
+        ("run.log".to_owned(), logs.run_log),
         (
             "session_summary.txt".to_owned(),
             gathered
