@@ -1,10 +1,12 @@
-//! Ctrl-C, typed in a real terminal: it reaches the runner and not its tool servers.
+//! Ctrl-C, typed in a real terminal: it reaches the runner and not its tool servers. Nor does a terminal that goes away, or stands still, keep a run
+//! from stopping as it should.
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal};
 use serde_json::json;
 use ua_e2e::{TestEnv, eventually, ua_program, until};
 
@@ -12,6 +14,8 @@ use super::env;
 
 /// What Ctrl-C sends.
 const CTRL_C: u8 = 3;
+/// What Ctrl-S sends: the terminal shows nothing more until Ctrl-Q.
+const CTRL_S: u8 = 19;
 
 /// A program in a terminal of its own, and what is on the screen.
 struct Terminal {
@@ -19,12 +23,26 @@ struct Terminal {
     keyboard: Box<dyn std::io::Write + Send>,
     screen: Arc<Mutex<vt100::Parser>>,
     /// Kept open: a terminal that goes away hangs up.
-    _window: Box<dyn portable_pty::MasterPty + Send>,
+    window: Box<dyn portable_pty::MasterPty + Send>,
 }
 
 #[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 impl Terminal {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
+        let terminal = Self::start_unread(env, args);
+        let mut output = terminal.window.try_clone_reader().unwrap();
+        let shown = Arc::clone(&terminal.screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                shown.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
+            }
+        });
+        terminal
+    }
+
+    /// The same in a terminal that shows nothing: it takes a few thousand bytes, and then stands still.
+    fn start_unread(env: &TestEnv, args: &[&str]) -> Self {
         let [rows, columns] = [60, 200].map(|length| NonZeroU16::new(length).unwrap());
         let size = PtySize { rows: rows.get(), cols: columns.get(), pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
@@ -42,20 +60,21 @@ impl Terminal {
         drop(pair.slave);
         let keyboard = pair.master.take_writer().unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 1_000)));
-        let mut output = pair.master.try_clone_reader().unwrap();
-        let shown = Arc::clone(&screen);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = output.read(&mut bytes) {
-                shown.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
-            }
-        });
-        Self { child, keyboard, screen, _window: pair.master }
+        Self { child, keyboard, screen, window: pair.master }
     }
 
     fn type_ctrl_c(&mut self) {
-        self.keyboard.write_all(&[CTRL_C]).unwrap();
+        self.press(CTRL_C);
+    }
+
+    fn press(&mut self, key: u8) {
+        self.keyboard.write_all(&[key]).unwrap();
         self.keyboard.flush().unwrap();
+    }
+
+    /// Closes the window; what is left is the program in it.
+    fn hang_up(self) -> Box<dyn Child + Send + Sync> {
+        self.child
     }
 
     /// What a person sees.
@@ -73,14 +92,29 @@ impl Terminal {
     }
 }
 
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+fn send(child: &dyn Child, signal: Signal) {
+    let id = i32::try_from(child.process_id().unwrap()).unwrap();
+    rustix::process::kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+}
+
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+fn end_of(mut child: Box<dyn Child + Send + Sync>) -> u32 {
+    eventually("the end of ua", || child.try_wait().unwrap()).exit_code()
+}
+
 /// A job whose only call has had its effect and waits for the gate.
 fn at_the_gate(env: &TestEnv) -> Terminal {
+    at_the_gate_in(env, Terminal::start)
+}
+
+fn at_the_gate_in(env: &TestEnv, start: fn(&TestEnv, &[&str]) -> Terminal) -> Terminal {
     let turns = json!([
         {"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello", "until": env.arg("gate")}}]},
         {"text": "Done."},
     ]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
-    let terminal = Terminal::start(env, &["job", &job, "--run-id", "r"]);
+    let terminal = start(env, &["job", &job, "--run-id", "r"]);
     until("the effect", || !env.comments().is_empty() && env.try_rows("SELECT status FROM tool_calls") == ["running"]);
     terminal
 }
@@ -128,4 +162,51 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     env.run(&["runs", "list", "--status", "crashed"]).code(0).says(&["no such runs"]);
     env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
     assert_eq!((env.calls(), env.comments().len()), (vec!["post_comment unknown".to_owned()], 1));
+}
+
+/// What the database says of the run.
+fn stands(env: &TestEnv) -> Vec<String> {
+    env.try_rows("SELECT status, stop_reason FROM runs")
+}
+
+#[test]
+fn a_terminal_that_goes_away_stops_the_run_as_a_signal_does() {
+    let env = env().with_forum();
+    let terminal = at_the_gate_in(&env, Terminal::start_unread);
+    let child = terminal.hang_up();
+    env.write("gate", "");
+    assert_eq!(end_of(child), 130);
+    assert_eq!(
+        (env.calls(), stands(&env)),
+        (vec!["post_comment succeeded".to_owned()], vec!["stopped interrupt".to_owned()])
+    );
+    env.run(&["resume", "r"]).code(0);
+    assert_eq!((env.comments().len(), env.value("SELECT attempt FROM tool_calls")), (1, "1".to_owned()));
+}
+
+#[test]
+fn a_second_signal_ends_a_process_whose_terminal_went_away() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let env = env().with_forum();
+        let child = at_the_gate_in(&env, Terminal::start_unread).hang_up();
+        send(child.as_ref(), signal);
+        assert_eq!(end_of(child), 130, "{signal:?}");
+        // The gate is shut to the end.
+        assert!(!env.path("gate").exists());
+        env.run(&["resume", "r"]).code(75).shows(&["Did `post_comment` happen?"]);
+    }
+}
+
+#[test]
+fn a_terminal_that_stands_still_keeps_neither_the_run_nor_a_signal() {
+    let env = env().with_forum();
+    let mut terminal = at_the_gate_in(&env, Terminal::start_unread);
+    terminal.press(CTRL_S);
+    send(terminal.child.as_ref(), Signal::TERM);
+    env.write("gate", "");
+    // The answer is stored and the run stopped while nothing can be shown.
+    until("the run to stop", || stands(&env) == ["stopped interrupt"]);
+    assert_eq!(env.calls(), ["post_comment succeeded"]);
+    send(terminal.child.as_ref(), Signal::TERM);
+    assert_eq!(terminal.exit_code(), 130);
 }

@@ -32,6 +32,7 @@ mod refused;
 #[cfg(feature = "toolserver")]
 mod sandbox;
 mod schema;
+mod screen;
 mod shown;
 mod still;
 mod stray;
@@ -62,8 +63,14 @@ fn needs_config(command: &Command) -> bool {
 }
 
 /// Runs the command line of a program with these parts and returns its exit code.
-#[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
 pub fn main(parts: Parts) -> ExitCode {
+    let code = run(parts);
+    terminal::finish();
+    code
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a program gives its parts away")]
+fn run(parts: Parts) -> ExitCode {
     ua_files::keep_from_children();
     ua_mcp::unblock_signals();
     #[cfg(feature = "toolserver")]
@@ -92,6 +99,7 @@ pub fn main(parts: Parts) -> ExitCode {
             let words: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let failure = mistakes::told_apart(&error, &words).unwrap_or_else(|| mistakes::in_short(&error, &words));
             error::print_as(&failure, words.iter().any(|word| word == "--json"));
+            terminal::flush();
             return ExitCode::from(error::USAGE);
         }
         // clap's own code for help that was not asked for is 2, and 0 for help and version.
@@ -122,8 +130,9 @@ pub fn main(parts: Parts) -> ExitCode {
     if let Err(error) = settings.check()
         && needs_config(&cli.command)
     {
-        error::print(&error);
-        return ExitCode::from(error::code(&error));
+        let code = ended(Err(error));
+        terminal::flush();
+        return ExitCode::from(code);
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // What this process knows is not written to a file when it crashes; its children inherit that.
@@ -139,27 +148,30 @@ pub fn main(parts: Parts) -> ExitCode {
     let stack = 16 * 1024 * 1024;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_stack_size(stack).enable_all().build();
-    let result = match runtime {
+    let code = match runtime {
         Ok(runtime) => {
-            let result = match host(settings, &cli, &parts, redactor) {
+            let code = ended(match host(settings, &cli, &parts, redactor) {
                 Ok(host) => runtime.block_on(commands::run(cli, &host, &parts)),
                 Err(error) => Err(error),
-            };
+            });
+            // While signals are still listened for: a terminal that stands still keeps what is written last.
+            terminal::flush();
             // A reader thread may still sit in a blocking call; nothing of the run depends on it any more.
             runtime.shutdown_background();
-            result
+            code
         }
-        Err(error) => Err(HostError::failed(format!("cannot start the runtime: {error}"))),
-    };
-    let code = match result {
-        Ok(code) => code,
-        Err(error) => {
-            error::print(&error);
-            error::code(&error)
-        }
+        Err(error) => ended(Err(HostError::failed(format!("cannot start the runtime: {error}")))),
     };
     telemetry.finish();
     ExitCode::from(code)
+}
+
+/// The exit code of a command, which has said why it failed.
+fn ended(result: Result<u8, HostError>) -> u8 {
+    result.unwrap_or_else(|error| {
+        error::print(&error);
+        error::code(&error)
+    })
 }
 
 /// Keeps what this process was given, keys among it, from other processes of this user: its environment, memory and open files are not theirs to

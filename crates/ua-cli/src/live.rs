@@ -3,19 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use ua_core::{Budgets, Costs, Money};
 use ua_dispatch::CallProgress;
 use ua_host::progress::clock;
 use ua_runner::RunEvent;
 
 use crate::output::line;
+use crate::screen::Display;
 use crate::shown::Shown;
 
-/// How often the spinner moves.
-const TICK: Duration = Duration::from_millis(120);
 /// What a run does whose call, or whose tool, asks somebody.
 const FOR_A_PERSON: &str = "waiting for a person";
 /// What stands in front of the budgets on their line.
@@ -26,9 +24,7 @@ const CELLS: u8 = 10;
 /// The display. It goes away when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Live {
-    all: MultiProgress,
-    doing: ProgressBar,
-    used: ProgressBar,
+    began: Instant,
     state: Mutex<State>,
 }
 
@@ -78,22 +74,14 @@ pub(crate) struct State {
 
 impl Live {
     /// Starts a display on standard error, and has other lines written around it.
+    #[expect(clippy::disallowed_methods, reason = "how long a display is there is no time of a run")]
     pub(crate) fn start() -> Self {
         crate::terminal::hide_echo_of_control();
-        let all = MultiProgress::new();
-        let spinner = ProgressStyle::with_template("{spinner} {elapsed} · {wide_msg}");
-        let plain = ProgressStyle::with_template("  {wide_msg}");
-        let doing = all.add(ProgressBar::new_spinner());
-        let used = all.add(ProgressBar::new_spinner());
-        if let (Ok(spinner), Ok(plain)) = (spinner, plain) {
-            doing.set_style(spinner);
-            used.set_style(plain);
-        }
+        let live = Self { began: Instant::now(), state: Mutex::default() };
         // Nothing is known yet, and a spinner beside nothing says less than this.
-        doing.set_message(State::default().doing_text());
-        doing.enable_steady_tick(TICK);
-        crate::terminal::set_live(all.clone());
-        Self { all, doing, used, state: Mutex::default() }
+        let doing = State::default().doing_text();
+        crate::terminal::show(Display { began: live.began, doing, used: String::new() });
+        live
     }
 
     /// Says what the run may use, and for how long it was held before.
@@ -137,19 +125,18 @@ impl Live {
         let room = crate::terminal::err_width();
         let doing =
             room.map_or_else(|| state.doing_text(), |room| line(&state.doing_text(), room.saturating_sub(CLOCK)));
-        self.doing.set_message(Shown::from(doing).as_str().to_owned());
-        let used = state.used_text(self.doing.elapsed(), room);
-        self.used.set_message(Shown::from(used).as_str().to_owned());
+        let used = state.used_text(self.began.elapsed(), room);
+        crate::terminal::show(Display {
+            began: self.began,
+            doing: Shown::from(doing).as_str().to_owned(),
+            used: Shown::from(used).as_str().to_owned(),
+        });
     }
 
     /// Takes the display away; what is written next stands where it was.
     pub(crate) fn finish(&self) {
-        crate::terminal::clear_live();
+        crate::terminal::hide();
         crate::terminal::restore_echo();
-        self.doing.finish_and_clear();
-        self.used.finish_and_clear();
-        // A terminal that went away has nothing to clear.
-        self.all.clear().ok();
     }
 }
 

@@ -199,6 +199,7 @@ pub(crate) fn print_on(text: impl Into<Shown>) -> Result<bool, HostError> {
 }
 
 fn write_out(bytes: &[u8]) -> Result<bool, HostError> {
+    crate::terminal::flush_before_output();
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -65,6 +65,7 @@ const NARROWEST: usize = 30;
 /// What a process has begun and not finished: what somebody wants to know who stops it.
 #[derive(Debug, Default)]
 struct UnderWay {
+    /// How the run is resumed, in the words of this terminal.
     next_command: String,
     /// Calls without an answer yet that are waited for when the run stops, by id: the tool, and when it was sent.
     calls: BTreeMap<String, (String, Option<Timestamp>)>,
@@ -139,7 +140,7 @@ impl UnderWay {
         let doubt = if self.calls.is_empty() {
             "ended at once; no call has an unknown outcome".to_owned()
         } else {
-            format!("ended at once; whether {} happened is unknown: `ua resume` finds out, or asks you", self.names())
+            format!("ended at once; whether {} happened is unknown: a resume finds out, or asks you", self.names())
         };
         format!("{doubt}\nresume with: {}", self.next_command)
     }
@@ -228,25 +229,25 @@ impl People for AtTerminal {
 
     fn stop_signal(&self, env: &Env) -> Result<StopSignal, HostError> {
         let stop = StopSignal::default();
-        let interrupts =
-            Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
-        crate::prompt::leave_signals_to_others();
         lock(&self.under_way).env = Some(env.clone());
         self.break_silence();
         let (quiet, first, again) = (self.quiet, self.under_way.clone(), self.under_way.clone());
         let first = move |patience| {
             if !quiet && !crate::prompt::is_open() {
-                tell(lock(&first).stopping(patience));
+                let words = lock(&first).stopping(patience);
+                tell(words);
             }
         };
-        let again = move || end_at_once(&lock(&again));
-        tokio::spawn(interrupts.watch(stop.clone(), DrainTimes::default(), env.clone(), first, again));
+        let again = move || end_at_once(again);
+        Interrupts::watch(stop.clone(), DrainTimes::default(), env.clone(), first, again)
+            .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
+        crate::prompt::leave_signals_to_others();
         Ok(stop)
     }
 
     fn begun(&self, begun: &Begun<'_>) {
         let mut under_way = lock(&self.under_way);
-        under_way.next_command.clone_from(&begun.next_command);
+        under_way.next_command = shortened(&begun.next_command, &[begun.run.run_id.as_str()]).into_owned();
         under_way.calls.clear();
         under_way.reads.clear();
         drop(under_way);
@@ -338,13 +339,14 @@ impl People for AtTerminal {
 
 /// A second signal: whatever is in flight stays in flight, which a resume knows how to read.
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
-fn end_at_once(left: &UnderWay) {
+fn end_at_once(left: Arc<Mutex<UnderWay>>) {
     RunLock::mark_ended_at_once();
-    crate::terminal::end_live();
-    crate::terminal::release();
-    if !crate::terminal::is_json() {
-        tell(left.ended());
-    }
+    crate::terminal::last_words(move || {
+        if !crate::terminal::is_json() {
+            let words = lock(&left).ended();
+            tell(words);
+        }
+    });
     std::process::exit(i32::from(INTERRUPTED));
 }
 

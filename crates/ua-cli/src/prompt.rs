@@ -127,6 +127,7 @@ fn end_between_prompts() {
 
 #[expect(clippy::disallowed_methods, reason = "nothing of this command asked to be told of signals")]
 fn end_as_the_system_would() {
+    crate::terminal::last_words(|| {});
     std::process::exit(i32::from(INTERRUPTED));
 }
 
@@ -167,14 +168,11 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
     end_between_prompts();
     let _held = crate::terminal::hold();
     let mut standing = Standing::new();
-    if io::stdin().is_terminal() {
-        // A terminal that cannot forget what was typed asks all the same.
-        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
-    }
-    crate::terminal::write_prompt(&wrapped_to(&plain(ask), 0, crate::terminal::err_width()));
+    let ask = wrapped_to(&plain(ask), 0, crate::terminal::err_width());
     let read = {
         let turn = turn.clone();
         tokio::task::spawn_blocking(move || {
+            put(&ask, began);
             let read = read_line(began);
             drop(turn);
             read
@@ -196,6 +194,20 @@ pub(crate) async fn ask_line(ask: &str, left: &Left) -> Result<Option<String>, H
         Err(error) => Err(HostError::failed(format!("cannot ask on this terminal: {error}"))
             .hint("use `ua answer QUESTION CHOICE`, or `--no-input`")),
     }
+}
+
+/// Has a prompt stand on the terminal, once everything before it does: what was typed until then answers something else, or nothing. One that was
+/// called off meanwhile is not put.
+fn put(ask: &str, began: u64) {
+    crate::terminal::flush();
+    if CALLED_OFF.load(Ordering::SeqCst) != began {
+        return;
+    }
+    if io::stdin().is_terminal() {
+        // A terminal that cannot forget what was typed asks all the same.
+        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
+    }
+    crate::terminal::write_prompt(ask);
 }
 
 /// Reads up to the end of a line, as the terminal hands it over.

@@ -6,15 +6,18 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
 use std::panic;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::styling::AnsiColor;
-use indicatif::{MultiProgress, ProgressDrawTarget};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use ua_core::Redactor;
 use ua_host::{Settings, redaction};
 
+use crate::screen::{Display, Screen, standard_error};
 use crate::shown::Shown;
 
 /// When there is colour.
@@ -52,8 +55,17 @@ struct Terminal {
 
 static TERMINAL: OnceLock<Terminal> = OnceLock::new();
 
-/// The live display that lines are written around.
-static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
+/// What writes to the terminal that standard error is; `None` where it is none, and whoever writes there waits for its reader.
+static SCREEN: OnceLock<Option<Screen>> = OnceLock::new();
+
+/// A process that is to end at once waits so long for a terminal, or for whatever reads its standard error, to take its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+fn screen() -> Option<&'static Screen> {
+    // The width is asked for with each drawing: a window changes.
+    let start = || io::stderr().is_terminal().then(|| Screen::start(standard_error(), err_width)).flatten();
+    SCREEN.get_or_init(start).as_ref()
+}
 
 /// Settles how this process writes. Later calls change nothing.
 pub(crate) fn init(settings: &Settings, redactor: Redactor, json: bool, color: Option<Color>) {
@@ -148,14 +160,56 @@ pub(crate) fn status_color(status: &str) -> Option<AnsiColor> {
     }
 }
 
-/// Makes `display` what lines are written around, until [`clear_live`].
-pub(crate) fn set_live(display: MultiProgress) {
-    *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(display);
+/// Shows this below what is written to standard error, until [`hide`].
+pub(crate) fn show(display: Display) {
+    if let Some(screen) = screen() {
+        screen.show(display);
+    }
 }
 
 /// Takes the live display away.
-pub(crate) fn clear_live() {
-    *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+pub(crate) fn hide() {
+    if let Some(screen) = screen() {
+        screen.hide();
+    }
+}
+
+/// Waits until the terminal that standard error is has everything.
+pub(crate) fn flush() {
+    if let Some(screen) = screen() {
+        screen.flush();
+    }
+}
+
+/// The same where the process ends; no longer than a moment, since nothing listens to signals any more.
+pub(crate) fn finish() {
+    if SCREEN.get().is_some_and(Option::is_some) {
+        last_words(|| {});
+    }
+}
+
+/// The same before something is written to standard output, which may be the same terminal.
+pub(crate) fn flush_before_output() {
+    if io::stdout().is_terminal() {
+        flush();
+    }
+}
+
+/// Says what a process says that ends at once. Neither a terminal that stands still nor a reader that reads no more keeps it.
+pub(crate) fn last_words(say: impl FnOnce() + Send + 'static) {
+    restore_echo();
+    let (said, is_said) = channel::<()>();
+    let saying = thread::Builder::new().spawn(move || {
+        hide();
+        release();
+        say();
+        flush();
+        drop(said);
+    });
+    if saying.is_ok() {
+        // An error either way: it is over, or it took too long.
+        is_said.recv_timeout(LAST_WORDS).ok();
+    }
 }
 
 /// What is written to standard error while somebody is asked something; it is shown afterwards.
@@ -168,10 +222,8 @@ pub(crate) struct Held(());
 /// Keeps standard error free for a prompt.
 pub(crate) fn hold() -> Held {
     *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
-    if let Some(live) = &*LIVE.lock().unwrap_or_else(PoisonError::into_inner) {
-        // A terminal that went away has nothing to clear.
-        live.clear().ok();
-        live.set_draw_target(ProgressDrawTarget::hidden());
+    if let Some(screen) = screen() {
+        screen.pause();
     }
     Held(())
 }
@@ -214,15 +266,6 @@ fn is_in_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Takes a live display away for good, from outside of what drew it.
-pub(crate) fn end_live() {
-    if let Some(live) = LIVE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        live.clear().ok();
-        live.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    restore_echo();
-}
-
 /// Shows what waited for a prompt to end.
 pub(crate) fn release() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -234,10 +277,10 @@ pub(crate) fn release() {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(live) = &*LIVE.lock().unwrap_or_else(PoisonError::into_inner) {
-            live.set_draw_target(ProgressDrawTarget::stderr());
-        }
         release();
+        if let Some(screen) = screen() {
+            screen.resume();
+        }
     }
 }
 
@@ -256,15 +299,16 @@ pub(crate) fn write_err(text: &Shown) -> io::Result<()> {
 }
 
 fn write_now(text: &Shown) -> io::Result<()> {
-    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let bytes = match TERMINAL.get() {
         Some(terminal) => redaction::bytes(&terminal.redactor, text.as_str().as_bytes()),
         None => Cow::Borrowed(text.as_str().as_bytes()),
     };
-    let write = || io::stderr().lock().write_all(&bytes);
-    match live {
-        Some(live) => live.suspend(write),
-        None => write(),
+    match screen() {
+        Some(screen) => {
+            screen.text(bytes.into_owned());
+            Ok(())
+        }
+        None => io::stderr().lock().write_all(&bytes),
     }
 }
 
@@ -283,11 +327,12 @@ pub(crate) fn guard_panics(redactor: Redactor) {
 
 /// Does something that writes to standard output around a live display: both may be one terminal.
 pub(crate) fn around_live<T>(write: impl FnOnce() -> T) -> T {
-    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match live {
-        Some(live) => live.suspend(write),
-        None => write(),
-    }
+    let Some(screen) = screen().filter(|_| io::stdout().is_terminal()) else { return write() };
+    screen.pause();
+    screen.flush();
+    let done = write();
+    screen.resume();
+    done
 }
 
 /// Standard error for a log: whole lines, around a live display.

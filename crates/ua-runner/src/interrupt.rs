@@ -1,7 +1,13 @@
 //! Signals: the first asks to stop and lets effects finish, the second ends the process at once.
 //!
 //! Durable runner, current state §4 (debounced interrupt checkpoint).
+//! Invariants: what a signal does waits for nothing that is said of it, nor for anything else of this process: a thread of its own listens, and
+//! what tells people runs on another. A terminal that went away or stands still keeps no process.
+//! Proved by: the tests below; `ua-e2e`'s `ctrl_c`.
 
+use std::io;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,7 +29,17 @@ impl Default for DrainTimes {
     }
 }
 
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// SIGINT or SIGHUP.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
 /// The signals that ask a run to stop.
+#[derive(Debug)]
 pub struct Interrupts {
     int: Signal,
     term: Signal,
@@ -31,8 +47,41 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Takes over SIGINT, SIGTERM and SIGHUP of this process.
-    pub fn listen() -> std::io::Result<Self> {
+    /// Takes over SIGINT, SIGTERM and SIGHUP of this process, for ever, and turns them into `stop`: the first stops gently and, after the drain
+    /// time, at once; `first` is told that time, on a thread of its own. `again` is called on the second, or when the time is over, and is
+    /// expected to end the process.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no thread, or does not tell of signals; then they are as they were.
+    pub fn watch(
+        stop: StopSignal,
+        drain: DrainTimes,
+        env: Env,
+        first: impl FnOnce(Duration) + Send + 'static,
+        again: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let (listens, is_listening) = channel();
+        let watching = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(listens.send(Err(error))),
+            };
+            runtime.block_on(async move {
+                let mut signals = match Self::listen() {
+                    Ok(signals) => signals,
+                    Err(error) => return drop(listens.send(Err(error))),
+                };
+                listens.send(Ok(())).ok();
+                stopped_twice(async || signals.next().await, &stop, drain, &env, first).await;
+                again();
+            });
+        };
+        thread::Builder::new().name("ua-signals".to_owned()).spawn(watching)?;
+        is_listening.recv().map_err(|_| io::Error::other("the thread that listens for them ended"))?
+    }
+
+    fn listen() -> io::Result<Self> {
         Ok(Self {
             int: signal(SignalKind::interrupt())?,
             term: signal(SignalKind::terminate())?,
@@ -40,34 +89,73 @@ impl Interrupts {
         })
     }
 
-    /// Turns signals into `stop`, for ever: the first stops gently and, after the drain time, at once; `first` is told that time. `again` is
-    /// called on the second and is expected to end the process.
-    pub async fn watch(
-        mut self,
-        stop: StopSignal,
-        drain: DrainTimes,
-        env: Env,
-        first: impl FnOnce(Duration) + Send,
-        again: impl FnOnce() + Send,
-    ) {
-        let time = tokio::select! {
-            _ = self.int.recv() => drain.interrupt,
-            _ = self.hup.recv() => drain.interrupt,
-            _ = self.term.recv() => drain.terminate,
-        };
-        stop.stop_gently();
-        first(time);
-        let drained = async {
-            env.clock.sleep(time).await;
-            stop.stop_at_once();
-            std::future::pending::<()>().await;
-        };
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            () = drained => {}
-            _ = self.int.recv() => {}
-            _ = self.hup.recv() => {}
-            _ = self.term.recv() => {}
+            _ = self.int.recv() => Asked::Interrupt,
+            _ = self.hup.recv() => Asked::Interrupt,
+            _ = self.term.recv() => Asked::Terminate,
         }
-        again();
+    }
+}
+
+/// Stops gently at the first signal, and at once after the drain time; ends at the second signal.
+async fn stopped_twice(
+    mut next: impl AsyncFnMut() -> Asked,
+    stop: &StopSignal,
+    drain: DrainTimes,
+    env: &Env,
+    first: impl FnOnce(Duration) + Send + 'static,
+) {
+    let time = match next().await {
+        Asked::Interrupt => drain.interrupt,
+        Asked::Terminate => drain.terminate,
+    };
+    stop.stop_gently();
+    // Whoever says it may fail, or wait for a reader for ever. Without a thread nobody is told, and the process stops all the same.
+    thread::Builder::new().name("ua-stopping".to_owned()).spawn(move || first(time)).ok();
+    tokio::select! {
+        biased;
+        _ = next() => return,
+        () = env.clock.sleep(time) => stop.stop_at_once(),
+    }
+    next().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Watches these signals, with a `first` that does this. Says whether the process was to end or the run was stopped at once, and after how
+    /// long, by the clock.
+    async fn watched(signals: &[Asked], first: impl FnOnce(Duration) + Send + 'static) -> (bool, Duration) {
+        let (stop, env) = (StopSignal::default(), Env::simulated(1));
+        let mut signals = signals.iter();
+        let next = async || match signals.next() {
+            Some(asked) => *asked,
+            None => std::future::pending().await,
+        };
+        let began = env.now();
+        let is_to_end = tokio::select! {
+            biased;
+            () = stopped_twice(next, &stop, DrainTimes::default(), &env, first) => true,
+            () = stop.stopping_at_once() => false,
+        };
+        assert!(stop.is_stopping());
+        (is_to_end, env.now().since(began))
+    }
+
+    #[tokio::test]
+    async fn what_is_said_at_the_first_signal_keeps_neither_the_second_nor_the_drain_time() {
+        for (asked, time) in [(Asked::Interrupt, 30), (Asked::Terminate, 8)] {
+            let (never, until) = channel::<()>();
+            let still = move |_| drop(until.recv());
+            assert_eq!(watched(&[asked], still).await, (false, Duration::from_secs(time)));
+            drop(never);
+            // A second signal, where the first cannot be told of at all.
+            for again in [Asked::Interrupt, Asked::Terminate] {
+                let gone = |_| panic!("the terminal is gone");
+                assert_eq!(watched(&[asked, again], gone).await, (true, Duration::ZERO));
+            }
+        }
     }
 }

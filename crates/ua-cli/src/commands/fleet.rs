@@ -31,7 +31,6 @@ use crate::{complete, find, moment};
 /// `ua submit`.
 #[derive(Debug, Args)]
 #[command(
-    arg_required_else_help = true,
     mut_args = without_no_input,
     after_help = "\
 Examples:
@@ -303,7 +302,6 @@ pub(super) fn show_submitted(submitted: &fleet::Submitted, is_quiet: bool, now: 
 
 pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostError> {
     let stop = StopSignal::default();
-    let interrupts = Interrupts::listen().map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
     let drain = DrainTimes { interrupt: args.drain, terminate: args.drain };
     let first = |patience: std::time::Duration| {
         tell(format!(
@@ -311,7 +309,8 @@ pub(super) async fn worker(host: &Host, args: WorkerArgs) -> Result<u8, HostErro
             span_in_words(patience)
         ));
     };
-    tokio::spawn(interrupts.watch(stop.clone(), drain, host.env().clone(), first, end_at_once));
+    Interrupts::watch(stop.clone(), drain, host.env().clone(), first, end_at_once)
+        .map_err(|e| HostError::failed(format!("cannot listen for signals: {e}")))?;
     if !args.quiet {
         for warning in fleet::queues_of_worker(host, &args.queue).await? {
             tell(warning);
@@ -354,8 +353,7 @@ const NAMED: usize = 5;
 #[expect(clippy::disallowed_methods, reason = "a second signal asks to end without cleaning up")]
 fn end_at_once() {
     RunLock::mark_ended_at_once();
-    crate::terminal::release();
-    tell("ended at once; another worker of this machine takes its runs");
+    crate::terminal::last_words(|| tell("ended at once; another worker of this machine takes its runs"));
     std::process::exit(i32::from(INTERRUPTED));
 }
 

@@ -1,0 +1,357 @@
+//! The terminal on standard error: one thread writes to it, and nothing else of this process waits for that or hears that it failed.
+//!
+//! A terminal goes away (a window is closed, `ssh` drops) and stands still (Ctrl-S, a line that is slow), each at any moment. What a run decides
+//! depends on neither: whoever has something to show hands it over and continues. The first error ends the live display; lines are tried
+//! all the same.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use unicode_width::UnicodeWidthChar as _;
+
+/// How often the spinner moves.
+const TICK: Duration = Duration::from_millis(120);
+/// The spinner.
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+/// What a live display shows below the lines of what happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Display {
+    /// Since when it has been there.
+    pub(crate) began: Instant,
+    /// What is being done.
+    pub(crate) doing: String,
+    /// What was used; no line where this is empty.
+    pub(crate) used: String,
+}
+
+/// Where the thread that writes is told what to write.
+#[derive(Debug)]
+pub(crate) struct Screen(Sender<Order>);
+
+#[derive(Debug)]
+enum Order {
+    /// Bytes, above the display.
+    Text(Vec<u8>),
+    /// The display from here on.
+    Show(Display),
+    /// No display any more.
+    Hide,
+    /// The display stays away until it is resumed.
+    Pause,
+    /// It may be drawn again.
+    Resume,
+    /// Everything before this was written, or failed to be.
+    Written(Sender<()>),
+}
+
+impl Screen {
+    /// Starts the thread; `None` where the system has none to give.
+    pub(crate) fn start(out: impl Write + Send + 'static, width: fn() -> Option<usize>) -> Option<Self> {
+        let (orders, taken) = channel();
+        let painter = Painter::new(out, width);
+        let started = thread::Builder::new().name("ua-screen".to_owned()).spawn(move || painter.run(&taken));
+        started.ok().map(|_| Self(orders))
+    }
+
+    /// Writes above the display.
+    pub(crate) fn text(&self, bytes: Vec<u8>) {
+        self.order(Order::Text(bytes));
+    }
+
+    /// Shows this below what is written.
+    pub(crate) fn show(&self, display: Display) {
+        self.order(Order::Show(display));
+    }
+
+    /// Takes the display away for good.
+    pub(crate) fn hide(&self) {
+        self.order(Order::Hide);
+    }
+
+    /// Takes the display away until [`resume`](Self::resume).
+    pub(crate) fn pause(&self) {
+        self.order(Order::Pause);
+    }
+
+    /// Lets the display be drawn again.
+    pub(crate) fn resume(&self) {
+        self.order(Order::Resume);
+    }
+
+    /// Waits until everything was written, for as long as the terminal takes.
+    pub(crate) fn flush(&self) {
+        let (written, is_written) = channel();
+        self.order(Order::Written(written));
+        // An error is that of a thread that has gone: then there is nothing to wait for.
+        is_written.recv().ok();
+    }
+
+    fn order(&self, order: Order) {
+        // The thread ends with the process alone.
+        self.0.send(order).ok();
+    }
+}
+
+/// What writes.
+struct Painter<W> {
+    out: W,
+    width: fn() -> Option<usize>,
+    display: Option<Display>,
+    is_paused: bool,
+    /// Something could not be written: nothing is drawn any more.
+    is_gone: bool,
+    /// How many lines of the display stand there.
+    drawn: usize,
+    /// What is written next, at once.
+    bytes: Vec<u8>,
+    /// Who waits for that.
+    waiting: Vec<Sender<()>>,
+}
+
+impl<W: Write> Painter<W> {
+    fn new(out: W, width: fn() -> Option<usize>) -> Self {
+        let (bytes, waiting) = (Vec::new(), Vec::new());
+        Self { out, width, display: None, is_paused: false, is_gone: false, drawn: 0, bytes, waiting }
+    }
+
+    /// Writes what it is told until nobody is left who could tell it anything.
+    fn run(mut self, orders: &Receiver<Order>) {
+        loop {
+            let next = if self.display.is_some() && !self.is_paused {
+                orders.recv_timeout(TICK)
+            } else {
+                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match next {
+                Ok(order) => {
+                    self.take(order);
+                    // Whatever came meanwhile is drawn with it.
+                    for order in orders.try_iter() {
+                        self.take(order);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.draw();
+            self.write();
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Text(text) => {
+                self.clear();
+                self.bytes.extend(text);
+            }
+            Order::Show(display) => self.display = Some(display).filter(|_| !self.is_gone),
+            Order::Hide => {
+                self.clear();
+                self.display = None;
+            }
+            Order::Pause => {
+                self.clear();
+                self.is_paused = true;
+            }
+            Order::Resume => self.is_paused = false,
+            Order::Written(whom) => self.waiting.push(whom),
+        }
+    }
+
+    /// Goes back to where the display began, and leaves nothing of it.
+    fn clear(&mut self) {
+        if self.drawn == 0 {
+            return;
+        }
+        self.bytes.push(b'\r');
+        if self.drawn > 1 {
+            self.bytes.extend(format!("\u{1b}[{}A", self.drawn - 1).bytes());
+        }
+        self.bytes.extend(b"\x1b[J");
+        self.drawn = 0;
+    }
+
+    /// Draws the display where the last line ended.
+    fn draw(&mut self) {
+        self.clear();
+        let Some(display) = self.display.as_ref().filter(|_| !self.is_paused) else { return };
+        let lines = display.lines((self.width)());
+        self.drawn = lines.len();
+        self.bytes.extend(lines.join("\n").bytes());
+    }
+
+    fn write(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if self.out.write_all(&bytes).and_then(|()| self.out.flush()).is_err() {
+            (self.display, self.drawn, self.is_gone) = (None, 0, true);
+        }
+        for whom in self.waiting.drain(..) {
+            // Who waits no longer is told nothing.
+            whom.send(()).ok();
+        }
+    }
+}
+
+impl Display {
+    /// Its lines, of so many columns at most.
+    fn lines(&self, room: Option<usize>) -> Vec<String> {
+        let elapsed = self.began.elapsed();
+        let frame = elapsed.as_millis() / TICK.as_millis();
+        let frame = usize::try_from(frame).unwrap_or_default() % FRAMES.len();
+        let mut lines = vec![cut(&format!("{} {} · {}", FRAMES[frame], in_short(elapsed), self.doing), room)];
+        if !self.used.is_empty() {
+            lines.push(cut(&format!("  {}", self.used), room));
+        }
+        lines
+    }
+}
+
+/// A time in as few columns as it needs: `42s`, `12m`, `3h`.
+fn in_short(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds => format!("{}h", seconds / 3600),
+    }
+}
+
+/// As much of a line as so many columns hold: one that is broken by the terminal could not be taken away again.
+fn cut(text: &str, room: Option<usize>) -> String {
+    let mut left = room.unwrap_or(usize::MAX);
+    let fits = |c: &char| match left.checked_sub(c.width().unwrap_or_default()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    text.chars().filter(|c| !c.is_control()).take_while(fits).collect()
+}
+
+/// Standard error as it is; it is locked for each write alone.
+pub(crate) fn standard_error() -> impl Write + Send + 'static {
+    io::stderr()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A terminal that goes away before the write with this number, for good or for that one.
+    #[derive(Clone)]
+    struct Tty {
+        /// How many writes there were, what they wrote, and what was lost.
+        written: Arc<Mutex<(usize, Vec<u8>, Vec<u8>)>>,
+        gone_at: usize,
+        for_good: bool,
+    }
+
+    impl Write for Tty {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut written = self.written.lock().unwrap();
+            let number = written.0;
+            written.0 += 1;
+            if number == self.gone_at || (self.for_good && number > self.gone_at) {
+                written.2.extend(bytes);
+                return Err(io::Error::from_raw_os_error(5));
+            }
+            written.1.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn display(doing: &str) -> Display {
+        #[expect(clippy::disallowed_methods, reason = "a display begins")]
+        let began = Instant::now();
+        Display { began, doing: doing.to_owned(), used: "calls 1/4".to_owned() }
+    }
+
+    /// Everything that is done with a screen, waited for after each step.
+    fn life(tty: &Tty) {
+        let screen = Screen::start(tty.clone(), || Some(20)).unwrap();
+        let steps: [&dyn Fn(&Screen); 9] = [
+            &|screen| screen.text(b"one\n".to_vec()),
+            &|screen| screen.show(display("thinking")),
+            &|screen| screen.text(b"two\n".to_vec()),
+            &|screen| screen.pause(),
+            &|screen| screen.text(b"Really? ".to_vec()),
+            &|screen| screen.resume(),
+            &|screen| screen.show(display("working")),
+            &|screen| screen.hide(),
+            &|screen| screen.text(b"three\n".to_vec()),
+        ];
+        for step in steps {
+            step(&screen);
+            screen.flush();
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_goes_away_at_any_write_ends_the_display_and_nothing_else() {
+        let whole = Tty { written: Arc::default(), gone_at: usize::MAX, for_good: true };
+        life(&whole);
+        let (writes, bytes, _) = whole.written.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with("one\n") && text.ends_with("\u{1b}[Jthree\n"), "{text:?}");
+        assert!(text.contains("thinking\n  calls 1/4\r\u{1b}[1A\u{1b}[J"), "{text:?}");
+        for gone_at in 0..writes {
+            for for_good in [true, false] {
+                let tty = Tty { written: Arc::default(), gone_at, for_good };
+                // Each step is waited for: the thread lives, and answers.
+                life(&tty);
+                let (_, written, lost) = tty.written.lock().unwrap().clone();
+                let [written, lost] = [written, lost].map(|bytes| String::from_utf8(bytes).unwrap());
+                // Every line was tried, once.
+                for line in ["one\n", "two\n", "Really? ", "three\n"] {
+                    let tried = written.matches(line).count() + lost.matches(line).count();
+                    assert_eq!(tried, 1, "{gone_at} {line:?}: {written:?} {lost:?}");
+                }
+                assert!(for_good || lost.contains("three") || written.ends_with("three\n"), "{gone_at}: {written:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_stands_still_keeps_nobody_but_who_waits_for_it() {
+        /// Ctrl-S: a write ends when the sender is dropped.
+        struct Still(Receiver<()>);
+        impl Write for Still {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.recv().ok();
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (ctrl_q, ctrl_s) = channel();
+        let screen = Screen::start(Still(ctrl_s), || None).unwrap();
+        for number in 0..1_000 {
+            screen.text(format!("{number}\n").into_bytes());
+            screen.show(display("working"));
+        }
+        drop(ctrl_q);
+        screen.flush();
+    }
+
+    #[test]
+    fn a_line_of_the_display_is_no_wider_than_the_terminal() {
+        for room in 0..30 {
+            let width: usize = cut("⠋ 3s · 水車についての報告", Some(room)).chars().filter_map(char::width).sum();
+            assert!(width <= room, "{room}: {width}");
+        }
+        assert_eq!(cut("⠋ 3s · turn\u{7} 1", None), "⠋ 3s · turn 1");
+        for (seconds, short) in [(0, "0s"), (119, "119s"), (120, "2m"), (7_199, "119m"), (7_200, "2h")] {
+            assert_eq!(in_short(Duration::from_secs(seconds)), short);
+        }
+    }
+}
