@@ -249,3 +249,67 @@ fn files_that_cannot_be_written_do_not_change_how_a_run_ends() {
     }
     env.run(&["runs", "export", "r"]).code(0);
 }
+
+#[test]
+fn an_export_replaces_an_export_and_nothing_else() {
+    let env = env().with_forum();
+    finished(&env);
+    let export = |args: &[&str]| env.run(&[&["runs", "export", "r"], args].concat());
+    // Whatever it is pointed at: files of a person, and what the runs themselves stand in.
+    let job = env.write("work/mine.json", "{\"run_id\": 1}");
+    let (notes, page) = (env.write("work/notes.txt", "mine"), env.write("work/page.html", "<!DOCTYPE html>\n<p>mine"));
+    let own = ["effects.log", "runtime_state.db", "runtime_state.db-wal", "RESTART.md", "new.html", "locks/x"];
+    let own = own.map(|name| env.root().join(name).display().to_string());
+    let named = [job, notes, page];
+    for file in named.iter().chain(&own) {
+        let before = fs::read(file).ok();
+        export(&["--html", file]).refused(2, &["nothing was written"]);
+        export(&["--json", "--out", file]).refused(2, &["nothing was written"]);
+        export(&["--transcript", "--out", file]).refused(2, &["nothing was written"]);
+        assert_eq!(fs::read(file).ok(), before, "{file}");
+    }
+    env.run(&["status"]).code(0);
+    // What an export wrote is written again, by one of the same kind.
+    let again = env.arg("work/again.html");
+    export(&["--html", &again]).code(0);
+    export(&["--html", &again]).code(0);
+    export(&["--transcript", "--out", &again]).refused(2, &["again.html", "no earlier export"]);
+    env.write("work/empty.html", "");
+    export(&["--html", &env.arg("work/empty.html")]).code(0);
+    // A folder: all of it, or nothing.
+    let mine = env.write("work/out/transcript.md", "mine");
+    let out = env.arg("work/out");
+    export(&["--out", &out]).refused(2, &[&mine, "nothing was written"]);
+    assert_eq!((env.read("work/out/transcript.md"), fs::read_dir(&out).unwrap().count()), ("mine".to_owned(), 1));
+    fs::remove_file(&mine).unwrap();
+    export(&["--out", &out, "--all-files"]).code(0);
+    export(&["--out", &out, "--all-files"]).code(0);
+    export(&["--out", &env.root().display().to_string()]).refused(2, &["keeps its own files"]);
+    // Its own workspace holds whatever a program put there.
+    fs::write(env.workspace().join("timeline.html"), "planted").unwrap();
+    export(&["--html"]).code(0);
+}
+
+#[test]
+fn a_recording_is_added_to_a_cassette_and_to_nothing_else() {
+    let env = env().with_forum();
+    let job = env.job(&json!({"tools": {"builtin": false}}), &json!([{"text": "Done."}]));
+    let file = env.path("work").join(&job);
+    let before = fs::read_to_string(&file).unwrap();
+    let record = |file: &str| env.run(&["job", &job, "--new", "--record", file]);
+    record(&job).refused(2, &["cannot record into", "no recording"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    assert!(!env.root().exists(), "nothing was started");
+    let cassette = env.arg("work/new.jsonl");
+    record(&cassette).code(0);
+    let one = env.read("work/new.jsonl").lines().count();
+    record(&cassette).code(0);
+    assert_eq!(env.read("work/new.jsonl").lines().count(), 2 * one);
+    env.write("work/empty.jsonl", "");
+    record(&env.arg("work/empty.jsonl")).code(0);
+    for name in ["effects.log", "runtime_state.db"] {
+        let file = env.root().join(name);
+        record(&file.display().to_string()).refused(2, &["cannot record into"]);
+    }
+    env.run(&["db", "check"]).code(0);
+}

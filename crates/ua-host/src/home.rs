@@ -176,7 +176,9 @@ impl Home {
 
     /// What makes the commands complete that people are told here.
     pub fn commands(&self) -> Commands {
-        if self.is_default { Commands::default() } else { Commands::naming(&self.root) }
+        // One that the next command would not know by itself is named, too.
+        let is_known = self.root_is_named || self.roots.cannot_note().is_none();
+        if self.is_default && is_known { Commands::default() } else { Commands::naming(&self.root) }
     }
 
     /// Whether a command that names no root, given in the same folder, has this one.
@@ -187,6 +189,22 @@ impl Home {
     /// The runtime database.
     pub fn database(&self) -> &Path {
         &self.database
+    }
+
+    /// Whether a file, there or not, is one of those that everything of this root stands in: the database and what belongs to it, logs, locks.
+    /// The workspaces of its runs are not.
+    pub fn is_own_file(&self, file: &Path) -> bool {
+        let file = std::path::absolute(file).map_or_else(|_| file.to_path_buf(), |file| resolved_parent(&file));
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let is_below = |place: &Path| {
+            let mut own = OWN.iter().map(|name| resolved(&place.join(name)));
+            own.any(|own| file.starts_with(own))
+        };
+        let database = self.database.file_name().unwrap_or_default().as_encoded_bytes();
+        let is_database = folder == resolved(self.state())
+            && file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(database));
+        // The database may stand in a folder that is otherwise a person's; a root is ours.
+        folder == resolved(&self.root) || is_below(&self.root) || is_below(self.state()) || is_database
     }
 
     /// The folder of the lock files.

@@ -152,7 +152,7 @@ impl Launch {
             model_facts: models::facts(settings, &provider, &model)?,
             model,
             cassette,
-            record: options.record.as_deref().map(|file| settings.absolute(file)).transpose()?,
+            record: options.record.as_deref().map(|file| providers::cassette_to_record(settings, file)).transpose()?,
             script: spec.model.script.as_ref().map(|script| job_dir.join(script)),
             mcp_config_is_found: mcp_config.as_ref().is_some_and(|file| file.is_found),
             mcp_config: mcp_config.map(|file| settings.absolute(&file.path)).transpose()?,
@@ -185,7 +185,7 @@ impl Launch {
             self.cassette = Some(settings.absolute(cassette)?);
         }
         if let Some(record) = &options.record {
-            self.record = Some(settings.absolute(record)?);
+            self.record = Some(providers::cassette_to_record(settings, record)?);
         }
         if let Some(file) = &options.mcp_config {
             self.mcp_config = Some(settings.absolute(file)?);
@@ -383,6 +383,9 @@ impl Launch {
         let mut provider = self.provider(settings, env, redactor, &places, &providers::extras_of(&run.spec)?)?;
         if let Some(path) = &self.record {
             let file = providers::recording_file(path, run);
+            if host.home().is_own_file(&file) {
+                return Err(providers::not_a_cassette(&file, "`ua` keeps its own files there"));
+            }
             provider = providers::recorded(provider, &file, redactor.clone(), places.clone())?;
         }
         if settings.is_on("UA_KEEP_BODIES") {

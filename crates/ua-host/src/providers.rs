@@ -257,6 +257,22 @@ pub fn recording_file(path: &Path, run: &RunRecord) -> PathBuf {
     if path.is_dir() { path.join(format!("{}.jsonl", run.run_id)) } else { path.to_path_buf() }
 }
 
+/// The place that a person named for a recording, absolute: a folder, a cassette, or a file that is empty or not there.
+pub fn cassette_to_record(settings: &Settings, file: &Path) -> Result<PathBuf, HostError> {
+    let file = settings.absolute(file)?;
+    match RecordingProvider::may_append_to(&file) {
+        Ok(false) => Err(not_a_cassette(&file, "it is there already, and no recording")),
+        // What cannot be read is refused where it is opened.
+        Ok(_) | Err(_) => Ok(file),
+    }
+}
+
+/// A file that nothing is recorded into.
+pub(crate) fn not_a_cassette(file: &Path, why: &str) -> HostError {
+    HostError::usage(format!("cannot record into {}: {why}", file.display()))
+        .hint("name a new file, or a cassette to add to; nothing was written")
+}
+
 /// `provider`, whose exchanges are kept in a file that a person named.
 pub fn recorded(
     provider: Arc<dyn LlmProvider>,
@@ -264,9 +280,8 @@ pub fn recorded(
     redactor: Redactor,
     places: Places,
 ) -> Result<Arc<dyn LlmProvider>, HostError> {
-    let recording = RecordingProvider::new(provider, file, redactor, places).map_err(|error| {
-        HostError::usage(format!("cannot record into {}: {error}", file.display())).hint("name another file")
-    })?;
+    let recording = RecordingProvider::new(provider, file, redactor, places)
+        .map_err(|error| not_a_cassette(file, &error.to_string()))?;
     Ok(Arc::new(recording))
 }
 

@@ -3,6 +3,8 @@
 //! Durable runner, current state §10. What is written is a function of the rows, and of the workspace's files where they are here: a
 //! database that was copied from another machine does without them, and says so.
 
+mod replaced;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,15 +25,14 @@ use ua_store::{
     Store, blobs_of, is_gateway,
 };
 
+use self::replaced::{PAGE_NAME, Planned};
 use crate::error::{HostError, OK};
 use crate::output::{print_document, print_exactly, print_json, tell};
 use crate::{complete, find};
 
 /// `ua runs export`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   ua runs export last                       write its files again, into its workspace
   ua runs export last --html                the timeline, for a browser
@@ -41,8 +42,7 @@ Examples:
   UA_RUNTIME_DB_PATH=./copied.db ua runs export last --out ./copy     another machine's database
 
 Everything is made from the database alone, whether the run is running, finished or from another machine; the run itself does not \
-change. See docs/guide/workspace.md."
-)]
+change. See docs/guide/workspace.md.")]
 pub struct ExportArgs {
     /// A run id, a unique prefix or suffix of one, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]
@@ -81,17 +81,17 @@ pub(crate) async fn run(home: &Home, args: ExportArgs) -> Result<u8, HostError> 
     let found = find::run(&store, &args.run).await?;
     let mut gathered = ExportData::of(home, &store, &found, args.include_blobs).await?;
     if let Some(file) = &args.html {
-        html(&gathered, file.as_deref(), args.out.as_deref())?;
+        html(home, &gathered, file.as_deref(), args.out.as_deref())?;
     } else if args.json {
-        json(&gathered, args.out.as_deref())?;
+        json(home, &gathered, args.out.as_deref())?;
     } else if args.transcript {
         let text = ua_report::transcript(&gathered.records, &gathered.standing);
         match args.out.as_deref().filter(|out| !is_standard_output(out)) {
             None => print_document(&text)?,
-            Some(out) => written(&write_file(&file_in(out, "transcript.md"), &text)?)?,
+            Some(out) => written(&write_file(home, &file_in(out, "transcript.md"), &text)?)?,
         }
     } else {
-        all(&mut gathered, &args)?;
+        all(home, &mut gathered, &args)?;
         if args.out.is_none() {
             ua_host::restart::write(home, &store).await;
         }
@@ -256,7 +256,7 @@ fn blobs(records: &RunRecords) -> Vec<BlobRef> {
     found
 }
 
-fn html(gathered: &ExportData, file: Option<&Path>, out: Option<&Path>) -> Result<(), HostError> {
+fn html(home: &Home, gathered: &ExportData, file: Option<&Path>, out: Option<&Path>) -> Result<(), HostError> {
     let page = ua_report::timeline_html(&gathered.export());
     let path = match (file, out) {
         (Some(_), Some(_)) => {
@@ -272,26 +272,27 @@ fn html(gathered: &ExportData, file: Option<&Path>, out: Option<&Path>) -> Resul
             }
             file.to_path_buf()
         }
-        (None, Some(out)) => file_in(out, "timeline.html"),
-        (None, None) => gathered.folder()?.join("timeline.html"),
+        (None, Some(out)) => file_in(out, PAGE_NAME),
+        // Its own folder has it from the program, whatever was put in its place.
+        (None, None) => return written(&write_in(&gathered.folder()?, PAGE_NAME, &page)?),
     };
-    written(&write_file(&path, &page)?)
+    written(&write_file(home, &path, &page)?)
 }
 
-fn json(gathered: &ExportData, out: Option<&Path>) -> Result<(), HostError> {
+fn json(home: &Home, gathered: &ExportData, out: Option<&Path>) -> Result<(), HostError> {
     let document = gathered.export().to_json();
     match out.filter(|out| !is_standard_output(out)) {
         None => print_json(&document),
         Some(out) => {
             let path = file_in(out, &format!("run_{}.json", gathered.records.run.run_id));
-            written(&write_file(&path, &format!("{}\n", pretty(&document)?))?)
+            written(&write_file(home, &path, &format!("{}\n", pretty(&document)?))?)
         }
     }
 }
 
 /// Writes every file that a run's records make.
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
-fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
+fn all(home: &Home, gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     let folder = match args.out.as_deref() {
         None => gathered.folder()?,
         Some(out) if is_standard_output(out) => {
@@ -314,14 +315,15 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
     } else {
         ua_report::transcript_beside_blobs(&gathered.records, &gathered.standing, Workspace::BLOBS)
     };
-    written(&write_in(&folder, "transcript.md", &transcript)?)?;
+    let mut files = vec![("transcript.md".to_owned(), transcript)];
     if args.out.is_none() {
         // The transcript is one of the files that count.
+        write_all(&folder, &std::mem::take(&mut files))?;
         gathered.look_at_files()?;
     }
     let records = &gathered.records;
     let logs = ua_report::log_files(records);
-    let mut files: Vec<(String, String)> = vec![
+    files.extend([
         ("trace.jsonl".to_owned(), logs.trace_lines),
         ("trace.json".to_owned(), pretty(&ua_report::trace_of(records))?),
         ("run.log".to_owned(), logs.run_log),
@@ -332,8 +334,8 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
                 .complete(&ua_report::session_summary(records, &gathered.standing, gathered.evidence.as_ref()))
                 .into_owned(),
         ),
-        ("timeline.html".to_owned(), ua_report::timeline_html(&gathered.export())),
-    ];
+        (PAGE_NAME.to_owned(), ua_report::timeline_html(&gathered.export())),
+    ]);
     for (blob, text) in &gathered.blobs {
         files.push((format!("{}/{blob}.txt", Workspace::BLOBS), text.clone()));
     }
@@ -359,9 +361,15 @@ fn all(gathered: &mut ExportData, args: &ExportArgs) -> Result<(), HostError> {
         }
     }
     files.extend(std::mem::take(&mut gathered.outputs));
-    for (name, text) in &files {
-        written(&write_in(&folder, name, text)?)?;
+    if args.out.is_some() {
+        let mut paths: Vec<(PathBuf, Option<&str>)> =
+            files.iter().map(|(name, text)| (folder.join(name), Some(text.as_str()))).collect();
+        if args.all_files {
+            paths.extend(copied_files(gathered).map(|artifact| (folder.join(&artifact.path), None)));
+        }
+        replaced::check(home, Some(&folder), paths.iter().map(|(path, text)| Planned { path, text: *text }))?;
     }
+    write_all(&folder, &files)?;
     if args.all_files { copy_files(gathered, &folder) } else { Ok(()) }
 }
 
@@ -402,12 +410,17 @@ fn can_be_copied(gathered: &ExportData, folder: &Path) -> Result<(), HostError> 
     Ok(())
 }
 
+/// The files that a copy of everything has: what the tools made.
+fn copied_files(gathered: &ExportData) -> impl Iterator<Item = &Artifact> {
+    gathered.artifacts.iter().flatten().filter(|artifact| artifact.path != "transcript.md")
+}
+
 /// Copies what the tools made.
 fn copy_files(gathered: &ExportData, folder: &Path) -> Result<(), HostError> {
-    let (Some(workspace), Some(artifacts)) = (&gathered.workspace, &gathered.artifacts) else { return Ok(()) };
+    let Some(workspace) = &gathered.workspace else { return Ok(()) };
     let to = Folder::open(folder);
     let to = to.map_err(|e| HostError::storage(format!("cannot open the folder {}: {e}", folder.display())))?;
-    for artifact in artifacts.iter().filter(|artifact| artifact.path != "transcript.md") {
+    for artifact in copied_files(gathered) {
         let path = folder.join(&artifact.path);
         let copied = workspace.folder().open_file(&artifact.path).and_then(|mut from| {
             to.make_folder(Path::new(&artifact.path).parent().unwrap_or(Path::new("")))?;
@@ -434,14 +447,20 @@ fn file_in(out: &Path, name: &str) -> PathBuf {
     if is_folder { out.join(name) } else { out.to_path_buf() }
 }
 
-/// Replaces a file and makes the folders above it.
+/// Writes each file below a folder, and says so.
+fn write_all(folder: &Path, files: &[(String, String)]) -> Result<(), HostError> {
+    files.iter().try_for_each(|(name, text)| written(&write_in(folder, name, text)?))
+}
+
+/// Writes a file that a person named, or that an export wrote before, and makes the folders above it.
 #[expect(clippy::disallowed_methods, reason = "a person named the folder")]
-fn write_file(path: &Path, text: &str) -> Result<PathBuf, HostError> {
+fn write_file(home: &Home, path: &Path, text: &str) -> Result<PathBuf, HostError> {
     let path = std::path::absolute(path)
         .map_err(|e| HostError::usage(format!("cannot use {}: {e}", path.display())).hint("name another file"))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(HostError::usage(format!("{} is not a file", path.display())).hint("name a file"));
     };
+    replaced::check(home, None, [Planned { path: &path, text: Some(text) }])?;
     fs::create_dir_all(folder).map_err(|e| {
         HostError::storage(format!("cannot make the folder {}: {e}", folder.display()))
             .hint("choose another with --out")

@@ -34,12 +34,35 @@ impl RecordingProvider {
     /// Appends the exchanges of `inner` to `file`, which is made if it is missing, without what `redactor` takes out.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// When the file cannot be opened, or holds something else than exchanges.
     pub fn new(inner: Arc<dyn LlmProvider>, file: &Path, redactor: Redactor, places: Places) -> io::Result<Self> {
+        if !Self::may_append_to(file)? {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and no recording"));
+        }
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
         Self::to(inner, OpenOptions::new().create(true).read(true).append(true).open(file)?, redactor, places)
+    }
+
+    /// Whether exchanges may be added to a file: one that is not there, holds nothing, or begins with an exchange, be it half a one that a
+    /// process left which died.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn may_append_to(file: &Path) -> io::Result<bool> {
+        use std::io::Read as _;
+        let beginning = format!("{{\"version\":{VERSION},\"provider\":\"");
+        match std::fs::metadata(file) {
+            Ok(there) if there.is_file() => {}
+            // What keeps nothing (a device, a pipe) has nothing to lose; of a folder nothing can be opened.
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        let mut first = Vec::new();
+        File::open(file)?.take(beginning.len() as u64).read_to_end(&mut first)?;
+        Ok(beginning.as_bytes().starts_with(&first))
     }
 
     /// The same into a file that is open for reading and appending.
