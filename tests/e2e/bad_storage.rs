@@ -263,3 +263,80 @@ fn an_answer_that_the_database_does_not_take_settles_its_call() {
     assert_eq!((env.comments().len(), env.try_rows("SELECT question_id FROM questions").len()), (1, 0));
     assert_eq!(env.try_rows("SELECT outcome FROM tool_attempts"), ["replied"]);
 }
+
+#[test]
+fn a_full_disk_is_told_as_one_and_nobody_is_sent_to_an_older_copy() {
+    let env = env().with_forum();
+    env.run(&["job", &comment_job(&env), "--run-id", "r"]).code(0);
+    // No file may get another byte: not even the memory that processes share.
+    for args in
+        [&["status"][..], &["runs", "list"], &["questions"], &["db", "check"], &["runs", "delete", "r", "--yes"]]
+    {
+        let output = env.run_with_file_limit(0, args);
+        assert!(!output.stderr.contains("restore"), "{}", output.shown());
+        output.refused(74, &["the disk is full", "nothing wrong with the database"]);
+    }
+    let report = env.run_with_file_limit(0, &["doctor", "--json"]).json();
+    let finding = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "database").unwrap();
+    let fix = finding["fix"].as_str().unwrap();
+    assert!(finding["detail"].as_str().unwrap().contains("the disk is full"), "{finding}");
+    assert!(fix.contains("make room") && !fix.contains("restore") && !fix.contains("migrate"), "{finding}");
+    env.run(&["status"]).code(0);
+}
+
+#[test]
+fn a_folder_of_runs_that_was_renamed_is_told_as_that() {
+    let env = env();
+    let broken = env.mcp_config("work/project/broken.json", &json!({"forum": {"command": "false"}}));
+    let job = comment_job(&env);
+    let root = env.path("work/project/AGENT_RUN_WORKSPACES");
+    let in_project = |folder: &str, args: &[&str]| {
+        env.run_by_bash(&format!("cd {}/{folder} && exec \"$1\" {}", env.arg("work"), args.join(" ")))
+    };
+    in_project("project", &["job", &job, "--run-id", "r", "--mcp-config", &broken]).code(75);
+    assert!(root.is_dir());
+    fs::rename(env.path("work/project"), env.path("work/renamed")).unwrap();
+    let old = root.display().to_string();
+    for args in [&["status"][..], &["resume", "r"], &["runs", "list"], &["questions"]] {
+        in_project("renamed", args).refused(2, &["was moved or renamed", &old, "mv "]);
+    }
+    in_project("renamed", &["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0);
+    in_project("renamed", &["resume", "r"]).refused(74, &["workspace of run r is missing", "moved or renamed", "mv "]);
+    let report = in_project("renamed", &["doctor", "--json"]).json();
+    let all: Vec<&Value> =
+        report["findings"].as_array().unwrap().iter().filter(|finding| finding["check"] == "workspaces").collect();
+    let [only] = all[..] else { panic!("{report}") };
+    assert!(only["detail"].as_str().unwrap().contains("run r"), "{only}");
+    let fix = only["fix"].as_str().unwrap();
+    assert!(fix.contains("mv ") && !fix.contains("remove"), "{only}");
+    // The way back works.
+    fs::rename(env.path("work/renamed"), env.path("work/project")).unwrap();
+    let good = good(&env);
+    in_project("project", &["resume", "r", "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}
+
+#[test]
+fn without_a_home_a_run_says_how_the_next_command_finds_it_and_the_refusal_says_why() {
+    let env = env();
+    let broken = env.mcp_config("work/broken.json", &json!({"forum": {"command": "false"}}));
+    let job = comment_job(&env);
+    let homeless = |args: &[&str]| {
+        env.run_by_bash(&format!("unset HOME XDG_STATE_HOME XDG_CONFIG_HOME; exec \"$1\" {}", args.join(" ")))
+    };
+    let root = env.path("work/AGENT_RUN_WORKSPACES").display().to_string();
+    let named = format!("ua resume r --root {root}");
+    homeless(&["job", &job, "--run-id", "r", "--mcp-config", &broken]).code(75).says(&[
+        "neither HOME nor XDG_STATE_HOME is set",
+        "will refuse it",
+        &named,
+    ]);
+    for args in [&["status"][..], &["resume", "r"], &["job", &job]] {
+        let refused = homeless(args);
+        assert!(!refused.stderr.contains("was not made by"), "{}", refused.shown());
+        refused.refused(2, &["neither HOME nor XDG_STATE_HOME is set", "set HOME", "--root"]);
+    }
+    let good = good(&env);
+    homeless(&["resume", "r", "--root", &root, "--mcp-config", &good]).code(0);
+    assert_eq!(env.comments().len(), 1);
+}

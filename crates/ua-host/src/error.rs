@@ -168,8 +168,8 @@ impl HostError {
             StoreError::Corrupt { .. } => Self::storage(message)
                 .hint("nothing was changed; keep a copy of the database file before anything else"),
             StoreError::Unavailable { .. } if message.contains("is full") => Self::storage(message).hint(
-                "nothing new was sent after this; free space on that disk (`ua runs delete RUN`, `ua db prune`), then give the command \
-                 again; `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
+                "nothing new was sent after this; free space on that disk (`ua runs delete RUN` and `ua db prune` need a little themselves), then \
+                 give the command again; `ua resume RUN` continues a run that was begun: it finds out what became of a call that was in flight, or asks",
             ),
             StoreError::Unavailable { .. } if is_look(doing) => {
                 Self::storage(message).hint("make the database usable, then give the command again; nothing was changed")

@@ -215,6 +215,9 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
     let Prepared { spec, launch, files } = prepare(host, people.as_ref(), request).await?;
 
     let store = host.home().open()?;
+    if let Some(warning) = host.home().unnoted() {
+        people.tell(&warning);
+    }
     let seen = Seen::now(host, &store).await?;
     let mut is_new = request.new || request.again || request.run_id.is_some() || spec.job_key.is_some();
     let foretold = fate(host, &store, request, &spec, &launch).await?;
@@ -235,7 +238,7 @@ async fn find(host: &Host, people: &Arc<dyn People>, request: &JobRequest) -> Re
             let is_here = people.presence() == Presence::Here && NextStep::of(left).is_resume();
             let standing = standing(host.home(), &store, left).await?;
             if is_here && let Some(others) = foretold.others_in_words() {
-                people.tell(&others);
+                people.tell(&format!("there is more than one run of this job: {others}"));
             }
             let answer = if is_here { people.ask_which_run(left, &standing).await? } else { WhichRun::Neither };
             match answer {

@@ -71,7 +71,7 @@ pub async fn resume(
             "the workspace of run {} is missing: {}",
             run.run_id, run.workspace_dir
         ))
-        .hint("put it back where it was; its files are part of the run"));
+        .hint(host.home().find_workspace_again(Path::new(&run.workspace_dir))));
     }
     tree::refuse_task(&store, &run, "resumed", "ua resume").await?;
     if Audience::of(&run.entrypoint) == Audience::Program {

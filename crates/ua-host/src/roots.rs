@@ -29,6 +29,9 @@ const DIGITS: usize = 32;
 /// The longest path that is read.
 const MAX_PATH_BYTES: u64 = 64 * 1024;
 
+/// Why this user's notes are nowhere.
+pub(crate) const NO_HOME: &str = "neither HOME nor XDG_STATE_HOME is set";
+
 /// The roots of one user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roots {
@@ -47,6 +50,21 @@ pub(crate) enum Belief {
     Foreign,
     /// It is a link.
     Link,
+}
+
+/// Why a folder is not known as this user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Nothing says where this user's notes are: they may have made it.
+    NoHome,
+    /// There are no notes of this user, in this folder: they may have made it.
+    NoNotes(PathBuf),
+    /// The user's own was here, and is somewhere else now: it was moved or renamed.
+    MovedFrom(PathBuf),
+    /// It is a copy of this user's own.
+    CopyOf(PathBuf),
+    /// Nothing speaks for it.
+    Foreign,
 }
 
 /// The user's folder for what programs remember: `XDG_STATE_HOME`, else `~/.local/state`.
@@ -137,17 +155,40 @@ impl Roots {
     }
 
     fn knows(&self, root: &Folder) -> bool {
-        let known = || {
-            let number = String::from_utf8(root.read(MARKER, DIGITS as u64 + 1).ok()?).ok()?;
-            let number = number.trim_end();
-            let is_number = number.len() == DIGITS && number.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let roots = Folder::open(self.state.as_deref()?).ok()?.folder(ROOTS).ok().filter(|_| is_number)?;
-            let file = roots.open_file(number).ok()?;
-            let is_ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
-            let path = roots.read(number, MAX_PATH_BYTES).ok().filter(|_| is_ours)?;
-            Some(path == root.path().canonicalize().ok()?.as_os_str().as_encoded_bytes())
-        };
-        known().unwrap_or(false)
+        let here = root.path().canonicalize();
+        self.noted_path(root).is_some_and(|noted| here.is_ok_and(|here| here == noted))
+    }
+
+    /// Where this user's own root was that has the number of this one.
+    fn noted_path(&self, root: &Folder) -> Option<PathBuf> {
+        let number = String::from_utf8(root.read(MARKER, DIGITS as u64 + 1).ok()?).ok()?;
+        let number = number.trim_end();
+        let is_number = number.len() == DIGITS && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let roots = Folder::open(self.state.as_deref()?).ok()?.folder(ROOTS).ok().filter(|_| is_number)?;
+        let file = roots.open_file(number).ok()?;
+        let is_ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
+        let path = roots.read(number, MAX_PATH_BYTES).ok().filter(|_| is_ours)?;
+        Some(PathBuf::from(std::ffi::OsString::from_vec(path)))
+    }
+
+    /// Why a folder that is not known as this user's own is not.
+    pub(crate) fn why_unknown(&self, root: &Path) -> Unknown {
+        let Some(state) = &self.state else { return Unknown::NoHome };
+        let noted = Folder::open_itself(root).ok().and_then(|root| self.noted_path(&root));
+        match noted {
+            Some(noted) if noted.join(MARKER).exists() => Unknown::CopyOf(noted),
+            Some(noted) => Unknown::MovedFrom(noted),
+            None if !state.join(ROOTS).is_dir() => Unknown::NoNotes(state.clone()),
+            None => Unknown::Foreign,
+        }
+    }
+
+    /// Why nothing can be noted of this user's roots, where that is so: the next command will not know one that this command makes.
+    pub(crate) fn cannot_note(&self) -> Option<String> {
+        let Some(state) = &self.state else { return Some(NO_HOME.to_owned()) };
+        let there = state.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+        let error = rustix::fs::access(there, rustix::fs::Access::WRITE_OK).err()?;
+        Some(format!("{} cannot be made ({})", state.display(), io::Error::from(error)))
     }
 
     /// Makes `root`, as this user's own. Somebody else who makes it meanwhile is as good.
@@ -182,7 +223,7 @@ impl Roots {
 
     fn mark(&self, folder: &Folder, path: &Path, number: &str) -> io::Result<()> {
         let Some(state) = &self.state else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "neither HOME nor XDG_STATE_HOME is set"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, NO_HOME));
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
         let roots = Folder::open(state)?.make_folder(ROOTS)?;
@@ -218,11 +259,25 @@ mod tests {
         fs::create_dir(&copy).unwrap();
         fs::copy(root.join(MARKER), copy.join(MARKER)).unwrap();
         assert_eq!(roots.judge(&copy), Belief::Foreign);
-        assert_eq!(Roots::new(Some(dir.path().join("other"))).judge(&root), Belief::Foreign);
+        let root_itself = root.canonicalize().unwrap();
+        assert_eq!(roots.why_unknown(&copy), Unknown::CopyOf(root_itself.clone()));
+        let other = dir.path().join("other");
+        assert_eq!(Roots::new(Some(other.clone())).judge(&root), Belief::Foreign);
+        assert_eq!(Roots::new(Some(other.clone())).why_unknown(&root), Unknown::NoNotes(other));
         assert_eq!(Roots::new(None).judge(&root), Belief::Foreign);
+        assert_eq!(Roots::new(None).why_unknown(&root), Unknown::NoHome);
+        assert!(Roots::new(None).cannot_note().is_some() && roots.cannot_note().is_none());
+        // Moved, with the folder that it is in.
+        fs::rename(dir.path().join("work"), dir.path().join("moved")).unwrap();
+        let moved = dir.path().join("moved/runs");
+        assert_eq!(
+            (roots.judge(&moved), roots.why_unknown(&moved)),
+            (Belief::Foreign, Unknown::MovedFrom(root_itself))
+        );
+        fs::rename(dir.path().join("moved"), dir.path().join("work")).unwrap();
         for text in ["0123456789abcdef0123456789abcdef\n", "../../state/x", ""] {
             fs::write(copy.join(MARKER), text).unwrap();
-            assert_eq!(roots.judge(&copy), Belief::Foreign, "{text}");
+            assert_eq!((roots.judge(&copy), roots.why_unknown(&copy)), (Belief::Foreign, Unknown::Foreign), "{text}");
         }
         // A person says it is theirs.
         roots.adopt(&copy).unwrap();

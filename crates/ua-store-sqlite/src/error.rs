@@ -3,6 +3,8 @@
 use rusqlite::ffi;
 use ua_store::{Retry, RowRef, StoreError};
 
+use crate::trouble::Trouble;
+
 /// Either a refusal in the port's own words, or something SQLite says.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DbError {
@@ -56,20 +58,9 @@ pub(crate) fn sql_error(error: rusqlite::Error) -> StoreError {
 
 /// What a person reads about `error`, and whether another try may help.
 pub(crate) fn words(error: &rusqlite::Error) -> (&'static str, Retry) {
-    let words = match code(error) {
-        Some(ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED) => return ("another process is using it; try again", Retry::Later),
-        Some(ffi::SQLITE_FULL) => "the disk is full",
-        Some(ffi::SQLITE_IOERR) => "the disk failed to read or write",
-        Some(ffi::SQLITE_READONLY) => "the database is read-only",
-        Some(ffi::SQLITE_CANTOPEN) => "the database file cannot be opened",
-        Some(ffi::SQLITE_PERM) => "this user may not open the database",
-        Some(ffi::SQLITE_CORRUPT) => "the database is damaged; restore a backup",
-        Some(ffi::SQLITE_NOTADB) => "the file is not a database",
-        Some(ffi::SQLITE_NOMEM) => "memory ran out",
-        Some(_) => "SQLite refused",
-        None => "a statement does not match the database",
-    };
-    (words, Retry::Never)
+    let trouble = Trouble::of_sqlite(error);
+    let other = if code(error).is_some() { "SQLite refused" } else { "a statement does not match the database" };
+    (trouble.words().unwrap_or(other), trouble.retry())
 }
 
 /// The primary result code.
@@ -86,6 +77,7 @@ mod tests {
         let error = |code| sql_error(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
         let cases = [
             (ffi::SQLITE_FULL, "the disk is full", Retry::Never),
+            (ffi::SQLITE_IOERR_SHMSIZE, "the disk is full", Retry::Never),
             (ffi::SQLITE_IOERR_FSYNC, "the disk failed to read or write", Retry::Never),
             (ffi::SQLITE_READONLY, "the database is read-only", Retry::Never),
             (ffi::SQLITE_CANTOPEN, "the database file cannot be opened", Retry::Never),

@@ -54,6 +54,7 @@ mod spans;
 mod standing_rows;
 mod statement;
 mod store;
+mod trouble;
 mod writer;
 
 pub use config::SqliteConfig;
@@ -62,4 +63,5 @@ pub use filesystem::{Suitability, filesystem_of};
 pub use maintenance::{Health, Restore, backup, restore, uuid_of as identity_of};
 pub use open::holds_nothing;
 pub use store::SqliteStore;
+pub use trouble::Trouble;
 pub use writer::Batches;

@@ -38,7 +38,7 @@ pub(super) async fn fits(
     }
     if run.lease_epoch > 0 && !workspace.is_dir() && is_here(store, run).await? {
         return Err(HostError::storage(format!("its workspace is missing: {}", workspace.display()))
-            .hint("put it back where it was; its files are part of the run"));
+            .hint(host.home().find_workspace_again(workspace)));
     }
     let launch = Launch::from_stored(&run.launch)?;
     consent::ask_about(host, people.as_ref(), &launch, &run.spec).await?;

@@ -11,12 +11,12 @@ use ua_files::Folder;
 use ua_store::StoreError;
 #[cfg(feature = "postgres")]
 use ua_store_postgres::{Place, PostgresConfig, PostgresStore};
-use ua_store_sqlite::{SqliteConfig, SqliteStore, holds_nothing};
+use ua_store_sqlite::{SqliteConfig, SqliteStore, Trouble, holds_nothing};
 
 use super::{Home, OWN};
 use crate::database::Database;
 use crate::error::HostError;
-use crate::roots::{Belief, first_link};
+use crate::roots::{Belief, NO_HOME, Unknown, first_link};
 use crate::standpoint::Standpoint;
 
 /// Closes the database in good order. Whatever was committed stays, even if this fails.
@@ -93,11 +93,13 @@ impl Home {
         let folder = self.database.parent().filter(|folder| folder.is_dir())?;
         let error = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).err()?;
         let why = io::Error::from(error);
+        let how = match why.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => "mount it for writing",
+            _ => "let your user write there (`chmod u+w`)",
+        };
         Some(
-            HostError::storage(format!("cannot write to the folder {}: {why}", folder.display())).hint(format!(
-                "let your user write there (`chmod u+w`), or {}; nothing was changed",
-                self.another_root()
-            )),
+            HostError::storage(format!("cannot write to the folder {}: {why}", folder.display()))
+                .hint(format!("{how}, or {}; nothing was changed", self.another_root())),
         )
     }
 
@@ -150,24 +152,68 @@ impl Home {
     /// Refuses a root or a database that nobody named and that this user's `ua` did not make: it came with a checkout, for instance, and a
     /// run in it would be driven as its maker said.
     fn believe(&self) -> Result<(), HostError> {
-        let refused = |folder: &Path, why: &str| {
-            Err(HostError::usage(format!("{} {why}", folder.display())).hint(format!(
-                "its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root {0}; \
-                 nothing was read",
-                folder.display()
-            )))
-        };
-        if !self.root_is_named {
-            match self.roots.judge(&self.root) {
-                Belief::Empty | Belief::Own => {}
-                Belief::Foreign if let Some(error) = unreadable(&self.root) => {
-                    return Err(self.cannot_read(&self.root, &error));
-                }
-                Belief::Link => return refused(&self.root, "is a link that you did not name"),
-                Belief::Foreign => return refused(&self.root, "was not made by your installation of ua"),
-            }
+        if self.root_is_named {
+            return Ok(());
         }
-        Ok(())
+        match self.roots.judge(&self.root) {
+            Belief::Empty | Belief::Own => Ok(()),
+            Belief::Foreign if let Some(error) = unreadable(&self.root) => Err(self.cannot_read(&self.root, &error)),
+            Belief::Link => Err(self.disbelieved("is a link that you did not name", None)),
+            Belief::Foreign => Err(match self.roots.why_unknown(&self.root) {
+                Unknown::NoHome => self.disbelieved(
+                    &format!("cannot be told from a folder of somebody else: {NO_HOME}, so nothing says where your installation of ua notes its own"),
+                    Some("set HOME or XDG_STATE_HOME as they were when it was made"),
+                ),
+                Unknown::NoNotes(state) => self.disbelieved(
+                    &format!("was not made by your installation of ua, or not with this HOME: nothing is noted in {}", state.display()),
+                    None,
+                ),
+                Unknown::MovedFrom(from) => self.disbelieved(
+                    &format!("was moved or renamed: your installation of ua made it at {}", from.display()),
+                    Some(&format!("move it back (`mv {} {}`): its runs have their files there", shown(&self.root), shown(&from))),
+                ),
+                Unknown::CopyOf(from) => self.disbelieved(
+                    &format!("is a copy: your installation of ua made the one at {}", from.display()),
+                    Some("use that one: a copy knows nothing of what its runs did since"),
+                ),
+                Unknown::Foreign => self.disbelieved("was not made by your installation of ua", None),
+            }),
+        }
+    }
+
+    /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
+    fn disbelieved(&self, why: &str, first: Option<&str>) -> HostError {
+        let first = first.map_or_else(String::new, |first| format!("{first}; or "));
+        HostError::usage(format!("{} {why}", self.root.display())).hint(format!(
+            "{first}its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root \
+             {0}; nothing was read",
+            self.root.display()
+        ))
+    }
+
+    /// What somebody is told who begins a run in a root that the next command will not know, since nothing can be noted.
+    pub fn unnoted(&self) -> Option<String> {
+        let is_unknown = !self.root_is_named && self.roots.judge(&self.root) == Belief::Foreign;
+        let why = self.roots.cannot_note().filter(|_| is_unknown)?;
+        Some(format!(
+            "warning: {why}, so `ua` cannot note that {0} is its own, and the next command that does not name it will refuse it. Name it with --root {0} \
+             each time, or set HOME or XDG_STATE_HOME to a folder that you can write to",
+            self.root.display()
+        ))
+    }
+
+    /// What to do about a run's workspace that is not where it was.
+    pub fn find_workspace_again(&self, workspace: &Path) -> String {
+        let moved = workspace.file_name().map(|name| self.root.join(name)).filter(|moved| moved.is_dir());
+        match (moved, workspace.parent()) {
+            (Some(moved), Some(parent)) => format!(
+                "a folder of its name is {0}: the folder of all runs was moved or renamed. Move that back (`mv {1} {2}`); its files are part of the run",
+                moved.display(),
+                shown(&self.root),
+                shown(parent)
+            ),
+            (None, _) | (_, None) => "put it back where it was; its files are part of the run".to_owned(),
+        }
     }
 
     /// Opens the database for looking only; it is never made or changed.
@@ -254,31 +300,67 @@ impl Home {
         )
     }
 
-    /// A database file that cannot be opened: nothing was done with it yet, whoever wanted to.
-    fn cannot_open(&self, error: &StoreError) -> HostError {
+    /// Why the database file cannot be opened or looked at, and what a person does about it: nothing was done with it yet, whoever wanted to.
+    pub fn cannot_open(&self, error: &StoreError) -> HostError {
         let opening = format!("open the runtime database {}", self.database.display());
-        match error {
-            // What SQLite says below says the same once more.
-            StoreError::Unavailable { why, .. } if !why.contains("is full") => {
-                HostError::storage(format!("cannot {opening}: {why}")).hint(format!(
-                    "nothing was changed; check who owns the file and whether it belongs to ua, restore a copy that `ua db backup` made with `ua db \
-                     restore COPY`, or {}",
-                    self.another_root()
-                ))
+        let StoreError::Unavailable { why, .. } = error else { return HostError::store(&opening, error) };
+        let another = self.another_root();
+        let copy = "restore a copy that `ua db backup` made with `ua db restore COPY`";
+        let (why, hint) = match self.trouble(error) {
+            // It says itself what to do.
+            None => (why.as_str(), another),
+            Some(Trouble::Busy) => (why.as_str(), "wait for that process, then give the command again".to_owned()),
+            Some(Trouble::Full) => (
+                "the disk is full",
+                "there is nothing wrong with the database; make room on that disk by other means than `ua`, whose commands need some to open \
+                 it, then give the command again"
+                    .to_owned(),
+            ),
+            Some(Trouble::Disk) => (
+                why.as_str(),
+                format!(
+                    "look what the system's log says of that disk, and keep a copy of {} before anything else",
+                    self.state().display()
+                ),
+            ),
+            Some(Trouble::ReadOnly | Trouble::CannotOpen) if self.is_mounted_read_only() => (
+                "its file system is mounted read-only, and SQLite writes beside a database even to read it",
+                format!(
+                    "mount it for writing, or copy {0} to a disk that you can write to and name the copy with --root",
+                    self.state().display()
+                ),
+            ),
+            Some(Trouble::ReadOnly | Trouble::CannotOpen | Trouble::NotAllowed) => (
+                why.as_str(),
+                format!(
+                    "check who owns the file and the folder that it is in, and whether your user may write to both, or {another}"
+                ),
+            ),
+            Some(Trouble::Damaged) => (why.as_str(), format!("keep a copy of the file, then {copy}; or {another}")),
+            Some(Trouble::NotADatabase) => {
+                (why.as_str(), format!("check whether the file belongs to ua; if it does, {copy}, or {another}"))
             }
-            StoreError::Unavailable { .. }
-            | StoreError::Corrupt { .. }
-            | StoreError::NotFound { .. }
-            | StoreError::Conflict { .. }
-            | StoreError::Exists { .. }
-            | StoreError::Fenced { .. }
-            | StoreError::KeyTaken { .. }
-            | StoreError::ScopeTouched { .. }
-            | StoreError::EffectLimit { .. }
-            | StoreError::Repeated { .. }
-            | StoreError::WentBack { .. }
-            | StoreError::TailLost { .. } => HostError::store(&opening, error),
+            Some(Trouble::Memory) => (why.as_str(), "end other programs, then give the command again".to_owned()),
+            Some(Trouble::Other) => (why.as_str(), format!("check whether the file belongs to ua, or {another}")),
+        };
+        HostError::storage(format!("cannot {opening}: {why}")).hint(format!("{hint}; nothing was changed"))
+    }
+
+    /// What an error comes from: SQLite tells a disk that is full from one that fails in some places alone.
+    fn trouble(&self, error: &StoreError) -> Option<Trouble> {
+        let has_no_room = || {
+            let disk = rustix::fs::statvfs(self.state()).ok()?;
+            Some(disk.f_bavail == 0 || (disk.f_files > 0 && disk.f_favail == 0))
+        };
+        match Trouble::of(error)? {
+            Trouble::Disk | Trouble::CannotOpen if has_no_room() == Some(true) => Some(Trouble::Full),
+            trouble => Some(trouble),
         }
+    }
+
+    fn is_mounted_read_only(&self) -> bool {
+        let disk = rustix::fs::statvfs(self.state());
+        disk.is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
     /// A root, or something on the way to it, that cannot be looked at.
@@ -291,6 +373,11 @@ impl Home {
         HostError::storage(format!("cannot read {}: {error}", path.display()))
             .hint(format!("make it yours (`chown`, `chmod u+rwX`), or {}; nothing was changed", self.another_root()))
     }
+}
+
+/// A path as a word of a command.
+fn shown(path: &Path) -> String {
+    ua_resume::shell_word(&path.display().to_string())
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.

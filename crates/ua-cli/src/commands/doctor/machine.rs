@@ -1,9 +1,10 @@
 //! What a job runs on: database, disk, clock, and what dead processes left behind.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 
-use ua_core::Timestamp;
+use ua_core::{RunStatus, Timestamp};
 #[cfg(feature = "toolserver")]
 use ua_host::Settings;
 use ua_host::home::Home;
@@ -21,6 +22,8 @@ use crate::error::chain;
 const LITTLE: u64 = 1 << 30;
 /// Below so much it hardly starts.
 const TOO_LITTLE: u64 = 50 << 20;
+/// With less, a command that deletes may fail itself.
+const ENOUGH_FOR_A_COMMAND: u64 = 4 << 20;
 /// 2025-01-01: a clock before that is not set.
 const LONG_AGO: Timestamp = Timestamp::from_millis(1_735_689_600_000);
 /// A clock may be so much behind what it said before.
@@ -142,17 +145,12 @@ pub(super) async fn database(home: &Home, findings: &mut Findings) {
         return;
     }
     let examined = match home.open_file() {
-        Ok(store) => store.examine().await.map_err(|error| chain(&error)),
-        // It is gone, or cannot be read: what there is says so itself.
-        Err(error) if !home.database().is_file() => return findings.refused("database", &error),
-        Err(error) => Err(error.to_string()),
+        Ok(store) => store.examine().await.map_err(|error| home.cannot_open(&error)),
+        Err(error) => Err(error),
     };
     match examined {
-        Err(why) => findings.fail(
-            "database",
-            why,
-            "`ua db migrate` brings an older one up to date; a damaged one is replaced by `ua db restore COPY`",
-        ),
+        // It says itself what is to be done: there is no fix for everything that can be wrong with a database.
+        Err(error) => findings.refused("database", &error),
         Ok(health) if !health.findings.is_empty() => findings.fail(
             "database",
             health.findings.join("; "),
@@ -227,8 +225,13 @@ pub(super) fn disk(home: &Home, findings: &mut Findings) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
             let detail = format!("{} free for {}", ua_core::size_in_words(free), home.root().display());
-            let fix =
-                format!("make room: `ua runs delete --older-than 30d`, `ua db prune`; or {}", home.another_root());
+            // What makes room needs some itself.
+            let room = if free < ENOUGH_FOR_A_COMMAND {
+                "make room by other means than `ua`, whose commands need some themselves"
+            } else {
+                "make room: `ua runs delete --older-than 30d`, `ua db prune`"
+            };
+            let fix = format!("{room}; or {}", home.another_root());
             if free < TOO_LITTLE {
                 findings.fail("disk", detail, fix);
             } else if free < LITTLE {
@@ -304,22 +307,45 @@ pub(super) async fn left_behind(home: &Home, runs: &[RunHead], findings: &mut Fi
     if runs.is_empty() && home.open_read_only().is_err() {
         return;
     }
-    let known: BTreeSet<&str> = runs.iter().map(|run| run.workspace_dir.as_str()).collect();
+    workspaces(home, runs, findings);
+}
+
+/// Workspaces that are not where their runs have them, and those of no run.
+fn workspaces(home: &Home, runs: &[RunHead], findings: &mut Findings) {
+    const CHECK: &str = "workspaces";
+    // One that waits in the queue may have none yet, a session of the gateway has none, and on a server are those of other machines.
+    let has_one = |run: &&RunHead| {
+        let is_begun = !run.status.is_terminal() && run.status != RunStatus::Queued;
+        is_begun && run.run_mode != ua_store::GATEWAY_MODE && !home.is_on_a_server()
+    };
+    let missing = runs.iter().filter(has_one).filter(|run| !Path::new(&run.workspace_dir).is_dir());
+    for run in missing.take(NAMED) {
+        findings.warn(
+            CHECK,
+            format!("that of run {}, which is not finished, is not at {}", run.run_id, run.workspace_dir),
+            home.find_workspace_again(Path::new(&run.workspace_dir)),
+        );
+    }
+    // By name: a folder of all runs that was moved has their workspaces under the names that they had.
+    let known: BTreeSet<&OsStr> = runs.iter().filter_map(|run| Path::new(&run.workspace_dir).file_name()).collect();
     let entries = std::fs::read_dir(home.root()).into_iter().flatten().flatten();
     let stray: Vec<String> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("session_") && entry.path().is_dir())
+        .filter(|entry| !known.contains(entry.file_name().as_os_str()))
         .map(|entry| entry.path().display().to_string())
-        .filter(|path| !known.contains(path.as_str()))
         .collect();
     if !stray.is_empty() {
-        let shown = stray.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        let shown = stray.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         findings.warn(
-            "workspaces",
+            CHECK,
             format!("{} without a run: {shown}", ua_core::counted(stray.len(), "folder")),
             "remove them if nothing in them is needed; deleted runs or another database left them behind",
         );
     }
 }
+
+/// So many of one kind are named.
+const NAMED: usize = 3;
 
 /// How the gateway stands, where somebody uses one.
 pub(super) async fn gateway(host: &ua_host::Host, root: Option<&std::path::Path>, findings: &mut Findings) {
