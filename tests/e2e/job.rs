@@ -367,11 +367,11 @@ fn a_job_key_of_a_run_that_is_not_finished_leads_to_its_resume() {
 }
 
 #[test]
-fn the_exit_code_is_the_runs_even_when_nobody_reads_the_summary() {
+fn a_summary_that_cannot_be_written_is_no_success_and_the_run_is_as_it_was() {
     let env = env().with_forum();
     let turns =
         json!([{"tools": [{"name": "mcp__forum__post_comment", "input": {"text": "hello"}}]}, {"text": "Done."}]);
     let job = env.job(&json!({"tools": {"builtin": false}}), &turns);
-    env.run_without_stdout(&["job", &job, "--run-id", "r"]).code(0).says(&["cannot write to standard output"]);
+    env.run_without_stdout(&["job", &job, "--run-id", "r"]).code(1).says(&["cannot write to standard output"]);
     assert_eq!((env.run_status().as_str(), env.comments().len()), ("succeeded", 1));
 }

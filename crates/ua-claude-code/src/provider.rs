@@ -264,10 +264,7 @@ fn turn(reply: Reply, live: &Live) -> ModelTurn {
 fn not_reached(live: &Live, error: &io::Error) -> LlmError {
     let words = live.last_words();
     let why = if words.is_empty() { error.to_string() } else { format!("{error}; it wrote: {words}") };
-    LlmError::Unreachable {
-        host: "`claude`, which ended before it asked its model anything".to_owned(),
-        source: why.into(),
-    }
+    LlmError::Unreachable { host: "`claude`, which ended before it asked its model anything".to_owned(), why }
 }
 
 fn for_model(error: LlmError, request: &ModelRequest) -> LlmError {

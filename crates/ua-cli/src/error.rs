@@ -101,7 +101,7 @@ pub(crate) fn print_as(error: &HostError, json: bool) {
     let has_color = crate::terminal::err_has_color();
     let word = |text, color| Shown::painted(text, color, has_color).then(" ");
     let told = |text: &str, indent| crate::output::wrapped_told(&hanging(text, indent), indent);
-    crate::output::tell(word("error:", AnsiColor::Red).then(told(error.message(), 7)));
+    crate::output::tell(word("error:", AnsiColor::Red).then(told(&crate::ids::in_sentence(error.message()), 7)));
     if let Some(hint) = error.hint_text() {
         crate::output::tell(word("hint:", AnsiColor::Cyan).then(told(&crate::ids::in_sentence(&with_pages(hint)), 6)));
     }

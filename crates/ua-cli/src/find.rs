@@ -286,9 +286,10 @@ fn question_of_call(call: &CallId, open: &[QuestionRecord]) -> String {
     }
 }
 
-/// The names that somebody may have meant: ids, and as people are shown them.
+/// The names that somebody may have meant: those that people chose. An id that was made up is as like to any other as chance wants, and
+/// whoever takes one that is offered acts on something else.
 fn alike<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    ids.flat_map(|id| [id, crate::ids::end(id)]).collect()
+    ids.filter(|id| crate::ids::end(id) == *id).collect()
 }
 
 /// Those of which people are shown an end that begins so.

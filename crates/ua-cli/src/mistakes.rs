@@ -44,7 +44,13 @@ pub(crate) fn in_short(error: &clap::Error, words: &[String]) -> HostError {
     };
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.into_iter().find_map(|kind| first_of(error, kind));
-    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", output::line(&meant, 60)));
+    let mut meant = meant.map_or_else(String::new, |meant| format!("did you mean `{}`? ", output::line(&meant, 60)));
+    // A run has a name that nobody has to look up.
+    let missing =
+        first_of(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::MissingRequiredArgument);
+    if missing.as_deref() == Some("<RUN>") {
+        meant = format!("`{whole} last` takes the newest run, and `ua runs list` shows them all; ");
+    }
     HostError::usage(message).hint(format!("{meant}`{whole} --help` says what it takes"))
 }
 
@@ -175,7 +181,17 @@ mod tests {
             (
                 "ua runs show",
                 "the following required arguments were not provided: <RUN>",
-                "`ua runs show --help` says what it takes",
+                "`ua runs show last` takes the newest run, and `ua runs list` shows them all; `ua runs show --help` says what it takes",
+            ),
+            (
+                "ua resume",
+                "the following required arguments were not provided: <RUN>",
+                "`ua resume last` takes the newest run, and `ua runs list` shows them all; `ua resume --help` says what it takes",
+            ),
+            (
+                "ua job",
+                "the following required arguments were not provided: <FILE>",
+                "`ua job --help` says what it takes",
             ),
             (
                 "ua job x --polciy f",
@@ -196,6 +212,21 @@ mod tests {
             let failure = in_short(&said(line), &words(line));
             assert_eq!((failure.message(), failure.hint_text()), (message, Some(hint)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_command_without_what_it_needs_says_what_that_is_and_not_its_whole_help() {
+        fn leaves(command: &clap::Command, path: &str) {
+            for below in command.get_subcommands() {
+                let path = format!("{path} {}", below.get_name());
+                if below.has_subcommands() {
+                    leaves(below, &path);
+                } else {
+                    assert!(!below.is_arg_required_else_help_set(), "{path}");
+                }
+            }
+        }
+        leaves(&Cli::command(), "ua");
     }
 
     #[test]

@@ -159,6 +159,10 @@ pub(crate) async fn shared(
         let next_command = restart::next_command(home, &life.records.run);
         if let Err(error) = people.show_end(&End { records: &life.records, next_command }) {
             people.report(&error);
+            // Whoever wanted to read it did not get it: that is no success. What else the run came to stays.
+            if life.ending == Ending::Succeeded {
+                life.ending = Ending::Failed;
+            }
         }
         return Ok(life.ending);
     }

@@ -97,13 +97,12 @@ pub enum LlmError {
         why: String,
     },
     /// No connection could be made; nothing was sent.
-    #[error("cannot reach the model provider at {host}")]
+    #[error("cannot reach the model provider at {host}: {why}")]
     Unreachable {
         /// Host and port of the base URL.
         host: String,
-        /// Why.
-        #[source]
-        source: BoxError,
+        /// Why: refused, no such name, a certificate, in the words of whatever failed.
+        why: String,
     },
     /// The provider was silent for too long after the request was sent.
     #[error("the model provider said nothing for {} ms", .idle.as_millis())]

@@ -159,7 +159,7 @@ impl HttpClient {
             return LlmError::Setup { why: innermost(&error) };
         }
         if error.is_connect() {
-            return LlmError::Unreachable { host: address::authority(&self.endpoint), source: error.into() };
+            return LlmError::Unreachable { host: address::authority(&self.endpoint), why: innermost(&error) };
         }
         if error.is_timeout() {
             return LlmError::Timeout { idle: self.idle_timeout };

@@ -140,7 +140,7 @@ mod tests {
         }
 
         async fn complete(&self, _: &ModelRequest, _: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
-            Err(LlmError::Unreachable { host: "nobody".into(), source: "refused".into() })
+            Err(LlmError::Unreachable { host: "nobody".into(), why: "refused".into() })
         }
 
         fn keeps_replies(&self) -> bool {

@@ -10,17 +10,14 @@ use crate::error::{HostError, OK};
 
 /// `ua completions`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   bash    echo 'source <(ua completions bash)' >> ~/.bashrc
   zsh     echo 'source <(ua completions zsh)' >> ~/.zshrc
   fish    ua completions fish > ~/.config/fish/completions/ua.fish
 
 The script asks `ua` itself while you type, and so knows the runs, calls and questions of the database. --static makes one that \
-knows commands and flags only and never starts `ua`."
-)]
+knows commands and flags only and never starts `ua`.")]
 pub struct CompletionsArgs {
     /// bash, zsh, fish, elvish or powershell
     pub shell: Shell,

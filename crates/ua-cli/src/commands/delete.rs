@@ -28,9 +28,7 @@ use crate::{complete, find};
 
 /// `ua runs delete`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   ua runs delete run_019…                       one finished run with its workspace
   ua runs delete --older-than 30d --dry-run     show which finished runs would be deleted
@@ -38,8 +36,7 @@ Examples:
   ua runs delete RUN --force                    also one that is not finished
 
 A run that a process drives is never deleted. While a fork or sub-agent of its lineage is there, the database keeps what the run \
-did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again."
-)]
+did outside, so that it is not done again; the rest goes with the last of them. A deleted run's name is not used again.")]
 pub struct DeleteArgs {
     /// Run ids, unique prefixes or suffixes of them, or `last`
     #[arg(required_unless_present = "older_than", add = ArgValueCompleter::new(complete::runs))]

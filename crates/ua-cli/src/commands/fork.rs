@@ -20,9 +20,7 @@ use crate::people::AtTerminal;
 
 /// `ua fork`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   ua fork last                                 branch off after the last turn
   ua fork run_01… --at-turn 12                 … after turn 12
@@ -32,8 +30,7 @@ Examples:
 
 A fork shares the turns of its parent and copies none of them. It has budgets of its own and a workspace of its own with the files \
 that were recorded up to that turn. What the parent, or any other run of the lineage, did outside is not done again: the fork is told \
-of it, and a call that might repeat it asks a person. The parent is not changed; it may even be running."
-)]
+of it, and a call that might repeat it asks a person. The parent is not changed; it may even be running.")]
 pub struct ForkArgs {
     /// The run to fork: a run id, a unique prefix or suffix of one, or `last`
     pub run: String,

@@ -19,9 +19,7 @@ use crate::people::AtTerminal;
 
 /// `ua job`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   ua job report.json
   ua job --check report.json                    check whether it would start, and with which tools
@@ -33,8 +31,7 @@ Examples:
   ua job --resume --run-id monthly-2026-11
   ua job --fork --run-id monthly-2026-11 --at-turn 4
 
-A job file is JSON: at least {\"objective\": \"…\"}; `ua schema job-file` has all fields."
-)]
+A job file is JSON: at least {\"objective\": \"…\"}; `ua schema job-file` has all fields.")]
 pub struct JobArgs {
     /// The job file; `-` reads the job from standard input
     #[arg(required_unless_present_any = ["resume", "fork"], value_hint = clap::ValueHint::FilePath)]

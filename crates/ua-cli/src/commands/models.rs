@@ -32,13 +32,10 @@ run is charged is what your own price table says.")]
         json: bool,
     },
     /// Show the limits and prices that a run with a model would use
-    #[command(
-        arg_required_else_help = true,
-        after_help = "\
+    #[command(after_help = "\
 Examples:
   ua models show claude-sonnet-4-5
-  ua models show qwen3:8b --provider openai-chat"
-    )]
+  ua models show qwen3:8b --provider openai-chat")]
     Show {
         /// The provider's name of the model
         model: String,

@@ -24,9 +24,7 @@ use crate::{complete, find};
 
 /// `ua resume`.
 #[derive(Debug, Args)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "\
+#[command(after_help = "\
 Examples:
   ua resume last
   ua resume run_019 --max-tool-calls +100       raise a budget that was reached
@@ -34,8 +32,7 @@ Examples:
   ua resume last --accept tools,policy          resume although these changed
   ua resume last --take-over                    end a hung process and take its place
 
-A run that is finished is shown, not run: exit code 0 if it succeeded."
-)]
+A run that is finished is shown, not run: exit code 0 if it succeeded.")]
 pub struct ResumeArgs {
     /// A run id, a unique prefix or suffix of one, or `last`
     #[arg(add = ArgValueCompleter::new(complete::runs))]

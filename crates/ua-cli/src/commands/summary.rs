@@ -197,7 +197,7 @@ pub(crate) fn ids_of<'a>(question: &'a QuestionRecord, run: &'a ua_core::RunId) 
 
 /// Where the call of a question is looked at, as a line below what is known of it.
 pub(crate) fn look_at(call: &ua_core::CallId) -> String {
-    format!("  {:<11} ua calls show {call}\n", "look at it")
+    format!("  {:<11} ua calls show {}\n", "look at it", crate::ids::short(call.as_str()))
 }
 
 /// A question with what is known about it, and the commands that answer it, each with what it does.
