@@ -65,13 +65,14 @@ impl Trouble {
     }
 
     fn of_system(kind: io::ErrorKind) -> Self {
-        match kind {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
-            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
-            io::ErrorKind::PermissionDenied => Self::NotAllowed,
-            io::ErrorKind::OutOfMemory => Self::Memory,
-            _ => Self::Other,
-        }
+        let known = [
+            (io::ErrorKind::StorageFull, Self::Full),
+            (io::ErrorKind::QuotaExceeded, Self::Full),
+            (io::ErrorKind::ReadOnlyFilesystem, Self::ReadOnly),
+            (io::ErrorKind::PermissionDenied, Self::NotAllowed),
+            (io::ErrorKind::OutOfMemory, Self::Memory),
+        ];
+        known.into_iter().find(|(known, _)| *known == kind).map_or(Self::Other, |(_, trouble)| trouble)
     }
 
     /// What a person reads about it; `None` where the error has its own words.

@@ -93,10 +93,8 @@ impl Home {
         let folder = self.database.parent().filter(|folder| folder.is_dir())?;
         let error = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).err()?;
         let why = io::Error::from(error);
-        let how = match why.kind() {
-            io::ErrorKind::ReadOnlyFilesystem => "mount it for writing",
-            _ => "let your user write there (`chmod u+w`)",
-        };
+        let is_mounted_so = why.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        let how = if is_mounted_so { "mount it for writing" } else { "let your user write there (`chmod u+w`)" };
         Some(
             HostError::storage(format!("cannot write to the folder {}: {why}", folder.display()))
                 .hint(format!("{how}, or {}; nothing was changed", self.another_root())),
