@@ -246,7 +246,7 @@ mod tests {
             "",
             "one word behind another",
             "- a\n- b",
-            "prose goes on and on\nfor some lines or more\nas it likes to go",
+            "prose and ever more of it\nfor some lines or more\nas it likes to go",
         ] {
             assert!(!are_behind_words(text.as_bytes()), "{text:?}");
         }
