@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
 use super::{Front, HttpSettings, refusal};
+use crate::accepting;
 use crate::broker::{Broken, Broker};
+use crate::peers::{self, Caller};
 use crate::serve::DRAIN;
 use crate::sync::lock;
-use crate::accepting;
-use crate::peers::{self, Caller};
 
 /// How much of the time that the broker takes to end is for what comes behind the last answer.
 const LAST: Duration = Duration::from_secs(1);
