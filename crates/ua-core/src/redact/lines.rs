@@ -66,7 +66,9 @@ fn stretches(text: &[u8], mut take: impl FnMut(&[(usize, usize)])) {
     let mut marked: Vec<(usize, usize)> = Vec::new();
     let mut mark: &[u8] = b"";
     let mut end_of = |stretch: &mut Vec<(usize, usize)>, mark: usize| {
-        stretch.iter_mut().for_each(|(begin, end)| *begin = (*begin + mark).min(*end));
+        for (begin, end) in stretch.iter_mut() {
+            *begin = (*begin + mark).min(*end);
+        }
         if stretch.len() > 1 && stretch.iter().map(|(begin, end)| end - begin).sum::<usize>() >= MIN_BYTES {
             take(stretch);
         }
