@@ -15,25 +15,25 @@ use super::calls::{ALLOW, ENOSYS, EPERM, ERRNO, FIRST_ARGUMENT, IF_EQUAL, SECOND
 /// Calls that reach other processes, by how much of them stays.
 struct Numbers {
     /// `prlimit64`, `sched_setaffinity`, `sched_setparam`, `sched_setscheduler`, `sched_setattr`: the first argument is a process.
-    of_a_process: [u32; 5],
+    a_process: [u32; 5],
     /// `setpriority`, `ioprio_set`, with the kind that means one process (of the others a group and a user): the second argument is which.
     of_some_kind: [(u32, u32); 2],
     /// `shmget`, `shmat`, `shmctl`, `shmdt`, `semget`, `semop`, `semctl`, `semtimedop`, `msgget`, `msgsnd`, `msgrcv`, `msgctl`; of `mq_open`,
     /// `mq_unlink` and what follows them.
-    of_ipc: &'static [u32],
+    ipc: &'static [u32],
 }
 
 const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
     Some(Numbers {
-        of_a_process: [302, 203, 142, 144, 314],
+        a_process: [302, 203, 142, 144, 314],
         of_some_kind: [(141, 0), (251, 1)],
-        of_ipc: &[29, 30, 31, 67, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241, 242, 243, 244, 245],
+        ipc: &[29, 30, 31, 67, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241, 242, 243, 244, 245],
     })
 } else if cfg!(target_arch = "aarch64") {
     Some(Numbers {
-        of_a_process: [261, 122, 118, 119, 274],
+        a_process: [261, 122, 118, 119, 274],
         of_some_kind: [(140, 0), (30, 1)],
-        of_ipc: &[194, 196, 195, 197, 190, 193, 191, 192, 186, 189, 188, 187, 180, 181, 182, 183, 184, 185],
+        ipc: &[194, 196, 195, 197, 190, 193, 191, 192, 186, 189, 188, 187, 180, 181, 182, 183, 184, 185],
     })
 } else {
     None
@@ -41,9 +41,8 @@ const NUMBERS: Option<Numbers> = if cfg!(target_arch = "x86_64") {
 
 /// What a filter says about each of these calls.
 pub(super) fn rules() -> Vec<(u32, Vec<sock_filter>)> {
-    let Some(Numbers { of_a_process, of_some_kind, of_ipc }) = NUMBERS else { return Vec::new() };
-    let own =
-        of_a_process.map(|number| (number, vec![load(FIRST_ARGUMENT), if_equal(0), end(ALLOW), end(ERRNO | EPERM)]));
+    let Some(Numbers { a_process, of_some_kind, ipc }) = NUMBERS else { return Vec::new() };
+    let own = a_process.map(|number| (number, vec![load(FIRST_ARGUMENT), if_equal(0), end(ALLOW), end(ERRNO | EPERM)]));
     let kinds = of_some_kind.map(|(number, one)| {
         let another_kind = sock_filter { code: IF_EQUAL, jt: 1, jf: 0, k: one };
         let judge = vec![
@@ -57,7 +56,7 @@ pub(super) fn rules() -> Vec<(u32, Vec<sock_filter>)> {
         ];
         (number, judge)
     });
-    let none = of_ipc.iter().map(|number| (*number, vec![end(ERRNO | ENOSYS)]));
+    let none = ipc.iter().map(|number| (*number, vec![end(ERRNO | ENOSYS)]));
     own.into_iter().chain(kinds).chain(none).collect()
 }
 
@@ -68,13 +67,13 @@ mod tests {
 
     #[test]
     fn a_program_sets_limits_and_priorities_of_itself_alone_and_has_no_ipc_where_others_are_in_reach() {
-        let Some(Numbers { of_a_process, of_some_kind, of_ipc }) = NUMBERS else { return };
+        let Some(Numbers { a_process, of_some_kind, ipc }) = NUMBERS else { return };
         for who in [Changes::Open, Changes::Handed, Changes::Refused] {
             let reached = filter(7, who, Others::InReach).unwrap();
             let apart = filter(7, who, Others::Apart).unwrap();
             for which in [0, 1, 2, 4711, u32::MAX] {
                 let refused = if which == 0 { ALLOW } else { ERRNO | EPERM };
-                for number in of_a_process {
+                for number in a_process {
                     assert_eq!(verdict_of(&reached, number, [which, 7]), refused, "{number} {which}");
                     assert_eq!(verdict_of(&apart, number, [which, 7]), ALLOW, "{number} {which}");
                 }
@@ -86,7 +85,7 @@ mod tests {
                         assert_eq!(verdict_of(&apart, number, [kind, which]), ALLOW, "{number} {kind} {which}");
                     }
                 }
-                for number in of_ipc {
+                for number in ipc {
                     assert_eq!(verdict_of(&reached, *number, [which, 0]), ERRNO | ENOSYS, "{number}");
                     assert_eq!(verdict_of(&apart, *number, [which, 0]), ALLOW, "{number}");
                 }
