@@ -235,7 +235,7 @@ impl LlmProvider for AskedBy {
             ModelOutcome::Answered => false,
             ModelOutcome::CutShort => true,
             ModelOutcome::NeverLeft => {
-                return Err(LlmError::Unreachable { host: "nobody".into(), source: "connection refused".into() });
+                return Err(LlmError::Unreachable { host: "nobody".into(), why: "connection refused".into() });
             }
             ModelOutcome::RateLimited => {
                 return Err(LlmError::RateLimited { retry_after: wait, message: "slow down".into() });
