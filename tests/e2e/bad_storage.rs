@@ -297,18 +297,19 @@ fn a_folder_of_runs_that_was_renamed_is_told_as_that() {
     assert!(root.is_dir());
     fs::rename(env.path("work/project"), env.path("work/renamed")).unwrap();
     let old = root.display().to_string();
+    let back = format!("mv {} {}", env.arg("work/renamed"), env.arg("work/project"));
     for args in [&["status"][..], &["resume", "r"], &["runs", "list"], &["questions"]] {
-        in_project("renamed", args).refused(2, &["was moved or renamed", &old, "mv "]);
+        in_project("renamed", args).refused(2, &["was moved or renamed", &old, &back]);
     }
     in_project("renamed", &["trust", "AGENT_RUN_WORKSPACES", "--yes"]).code(0);
-    in_project("renamed", &["resume", "r"]).refused(74, &["workspace of run r is missing", "moved or renamed", "mv "]);
+    in_project("renamed", &["resume", "r"]).refused(74, &["workspace of run r is missing", "moved or renamed", &back]);
     let report = in_project("renamed", &["doctor", "--json"]).json();
     let all: Vec<&Value> =
         report["findings"].as_array().unwrap().iter().filter(|finding| finding["check"] == "workspaces").collect();
     let [only] = all[..] else { panic!("{report}") };
     assert!(only["detail"].as_str().unwrap().contains("run r"), "{only}");
     let fix = only["fix"].as_str().unwrap();
-    assert!(fix.contains("mv ") && !fix.contains("remove"), "{only}");
+    assert!(fix.contains(&back) && !fix.contains("remove"), "{only}");
     // The way back works.
     fs::rename(env.path("work/renamed"), env.path("work/project")).unwrap();
     let good = good(&env);

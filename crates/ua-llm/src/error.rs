@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn only_what_never_left_is_free_and_only_what_may_pass_is_repeated() {
-        let unreachable = LlmError::Unreachable { host: "localhost:1".into(), source: "connection refused".into() };
+        let unreachable = LlmError::Unreachable { host: "localhost:1".into(), why: "connection refused".into() };
         assert!(!unreachable.left_us() && unreachable.may_retry());
         let overloaded = LlmError::Overloaded { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
         assert!(overloaded.left_us() && overloaded.may_retry() && overloaded.was_refused());

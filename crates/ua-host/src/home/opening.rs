@@ -168,7 +168,7 @@ impl Home {
                 ),
                 Unknown::MovedFrom(from) => self.disbelieved(
                     &format!("was moved or renamed: your installation of ua made it at {}", from.display()),
-                    Some(&format!("move it back (`mv {} {}`): its runs have their files there", shown(&self.root), shown(&from))),
+                    Some(&format!("move it back (`{}`): its runs have their files there", way_back(&self.root, &from))),
                 ),
                 Unknown::CopyOf(from) => self.disbelieved(
                     &format!("is a copy: your installation of ua made the one at {}", from.display()),
@@ -181,9 +181,9 @@ impl Home {
 
     /// The refusal of a root that nobody named; `first` is what to do before anything else, where that is known.
     fn disbelieved(&self, why: &str, first: Option<&str>) -> HostError {
-        let first = first.map_or_else(String::new, |first| format!("{first}; or "));
+        let begin = first.map_or_else(|| "its".to_owned(), |first| format!("{first}. Otherwise: its"));
         HostError::usage(format!("{} {why}", self.root.display())).hint(format!(
-            "{first}its runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root \
+            "{begin} runs may start programs of somebody else; if it is yours, say so with `ua trust {0}` or --trust-root, or name it with --root \
              {0}; nothing was read",
             self.root.display()
         ))
@@ -205,10 +205,9 @@ impl Home {
         let moved = workspace.file_name().map(|name| self.root.join(name)).filter(|moved| moved.is_dir());
         match (moved, workspace.parent()) {
             (Some(moved), Some(parent)) => format!(
-                "a folder of its name is {0}: the folder of all runs was moved or renamed. Move that back (`mv {1} {2}`); its files are part of the run",
+                "a folder of its name is {}: the folder of all runs was moved or renamed. Move that back (`{}`); its files are part of the run",
                 moved.display(),
-                shown(&self.root),
-                shown(parent)
+                way_back(&self.root, parent)
             ),
             (None, _) | (_, None) => "put it back where it was; its files are part of the run".to_owned(),
         }
@@ -373,9 +372,17 @@ impl Home {
     }
 }
 
-/// A path as a word of a command.
-fn shown(path: &Path) -> String {
-    ua_resume::shell_word(&path.display().to_string())
+/// The command that moves a folder back to where it was, by the highest folder that has another name now.
+fn way_back(now: &Path, before: &Path) -> String {
+    let (mut now, mut before) = (now, before);
+    while let (Some(above), Some(above_before)) = (now.parent(), before.parent())
+        && now.file_name() == before.file_name()
+        && above != above_before
+    {
+        (now, before) = (above, above_before);
+    }
+    let word = |path: &Path| ua_resume::shell_word(&path.display().to_string());
+    format!("mv {} {}", word(now), word(before))
 }
 
 /// Why a folder cannot be looked into, if it is there and cannot.
@@ -424,6 +431,20 @@ mod tests {
         for refused in [home.open_read_only().unwrap_err(), home.open().unwrap_err()] {
             assert_eq!(refused.kind(), crate::error::Kind::Storage, "{refused}");
             assert!(refused.hint_text().unwrap().contains("put it back"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_way_back_moves_the_folder_that_was_renamed() {
+        for (now, before, wanted) in [
+            ("/w/new/RUNS", "/w/old/RUNS", "mv /w/new /w/old"),
+            ("/w/new/a/RUNS", "/w/old/a/RUNS", "mv /w/new /w/old"),
+            ("/w/a/NEW", "/w/a/OLD", "mv /w/a/NEW /w/a/OLD"),
+            ("/a/RUNS", "/b/c/RUNS", "mv /a /b/c"),
+            ("/RUNS", "/b/RUNS", "mv /RUNS /b/RUNS"),
+            ("/w/my project/RUNS", "/w/old/RUNS", "mv '/w/my project' /w/old"),
+        ] {
+            assert_eq!(way_back(Path::new(now), Path::new(before)), wanted, "{now} {before}");
         }
     }
 

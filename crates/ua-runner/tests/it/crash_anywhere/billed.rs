@@ -83,7 +83,7 @@ impl LlmProvider for Billed {
 
     async fn complete(&self, request: &ModelRequest, observer: &dyn StreamObserver) -> Result<ModelTurn, LlmError> {
         match self.next_call() {
-            2 => return Err(LlmError::Unreachable { host: "nobody".into(), source: "connection refused".into() }),
+            2 => return Err(LlmError::Unreachable { host: "nobody".into(), why: "connection refused".into() }),
             3 => {
                 self.note(request, None);
                 let retry_after = Some(Duration::from_secs(20));

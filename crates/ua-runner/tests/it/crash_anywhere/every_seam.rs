@@ -191,7 +191,7 @@ impl LlmProvider for FailsOnce {
         let retry_after = Some(Duration::from_secs(7));
         Err(match self.outcome {
             ModelOutcome::NeverLeft => {
-                LlmError::Unreachable { host: "nobody".into(), source: "connection refused".into() }
+                LlmError::Unreachable { host: "nobody".into(), why: "connection refused".into() }
             }
             ModelOutcome::RateLimited => LlmError::RateLimited { retry_after, message: "slow down".into() },
             ModelOutcome::Overloaded => LlmError::Overloaded { retry_after, message: "too much to do".into() },

@@ -50,7 +50,7 @@ impl LlmProvider for Counted {
         self.schemas.fetch_add(u32::from(request.output_schema.is_some()), Ordering::SeqCst);
         let is_out = |left: u32| left.checked_sub(1);
         if self.outage.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
-            return Err(LlmError::Unreachable { host: "nobody".into(), source: "refused".into() });
+            return Err(LlmError::Unreachable { host: "nobody".into(), why: "refused".into() });
         }
         if self.silence.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_out).is_ok() {
             observer.sent();
